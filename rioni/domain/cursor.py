@@ -1,0 +1,69 @@
+"""Offsets and cursors: the text form of a position, and how positions of one partition compare and count.
+
+Sources: registry contract 7.1, consumption contract 2. A *position* is the number of an event in one partition of one timeline,
+from 0 without gaps; an *offset* is its text, and always names the last event read (exclusive). `BEFORE_FIRST` is the position before
+the first event of a timeline.
+"""
+
+import re
+
+import msgspec
+
+from rioni.domain.errors import InvalidCursor
+
+
+BEFORE_FIRST = -1
+POSITION_MAX = 10**18 - 1
+BEGIN = "BEGIN"
+
+_CANONICAL = re.compile(r"00[01]-([0-9a-fA-F]{4})-(-1|[0-9]{1,18})")
+_LEGACY = re.compile(r"-1|[0-9]{1,18}")
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A place in a partition: the order of a timeline, and the last position read in it."""
+
+    order: int
+    position: int
+
+    @property
+    def offset(self) -> str:
+        """The canonical text, which compares as the place does."""
+        return format_offset(self.order, self.position)
+
+
+class Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client sends: a partition and the offset of the last event that it has read."""
+
+    partition: str
+    offset: str
+
+
+def format_offset(order: int, position: int) -> str:
+    """Write a place as text: `001-<order, 4 hex digits>-<position, 18 digits>`, `-1` before the first event."""
+    if position == BEFORE_FIRST:
+        return f"001-{order:04x}--1"
+    return f"001-{order:04x}-{position:018d}"
+
+
+def parse_offset(offset: str, *, partition: str, oldest_order: int) -> Place | None:
+    """Read an offset in any accepted form.
+
+    Args:
+        offset: canonical, a plain number in the oldest known timeline, or BEGIN in any case.
+        partition: named in the error only.
+        oldest_order: the order of the oldest known timeline, which plain numbers refer to.
+
+    Returns:
+        The place, or None for BEGIN: the oldest available place is not known here.
+
+    Raises:
+        InvalidCursor: the text is none of these.
+    """
+    if canonical := _CANONICAL.fullmatch(offset):
+        return Place(int(canonical[1], 16), int(canonical[2]))
+    if _LEGACY.fullmatch(offset):
+        return Place(oldest_order, int(offset))
+    if offset.upper() == BEGIN:
+        return None
+    raise InvalidCursor(f"invalid offset {offset} for partition {partition}")

@@ -1,0 +1,216 @@
+"""What the broker needs from the outside: each port is implemented by an adapter in `rioni.storage` and handed in by bootstrap.
+
+Every port has one contract suite under `tests/contracts`, which runs over each of its adapters.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from rioni.domain.events import DomainEvent, Origin
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+# --- time and threads ---
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, by the wall clock."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never going back."""
+
+
+class Offload(Protocol):
+    """Runs a blocking function where it does not stop others: in a thread pool under gevent, in place elsewhere."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what the function returns, raise what it raises; blocks the caller alone."""
+
+
+# --- the internal log ---
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A domain event as it stands in the log."""
+
+    position: int
+    """From 1, without gaps, in the order of the commits."""
+    stream: UUID
+    version: int
+    """From 1 within the stream, without gaps."""
+    event: DomainEvent
+    origin: Origin
+
+
+class LogHead(NamedTuple):
+    """The end of the log: the last position, 0 where nothing was ever written, and its hash."""
+
+    position: int
+    hash: bytes
+
+
+class LogTransaction(Protocol):
+    """A transaction that holds the lock on the head of the log: no other writer runs until it ends."""
+
+    @property
+    def connection(self) -> Any:
+        """The database connection, opaque to everyone but the projections, which write in the same transaction."""
+
+    @property
+    def head(self) -> LogHead:
+        """The end of the log as this transaction sees it, its own appends included."""
+
+    def append(self, stream: UUID, version: int, events: Sequence[DomainEvent], origin: Origin) -> Sequence[LogEntry]:
+        """Append to a stream.
+
+        Args:
+            stream: the stream's id.
+            version: the version that the stream has now, 0 for a new one.
+            events: what happened.
+            origin: who caused it; stored with every event.
+
+        Raises:
+            ConcurrentChange: the stream's version is another one.
+        """
+
+    def entries(self, after: int) -> Iterable[LogEntry]:
+        """The entries behind a position, in order, as this transaction sees them."""
+
+
+class EventLog(Protocol):
+    """The one record of every change of the registry, of subscriptions and of timelines. Calls block on the database."""
+
+    def head(self) -> LogHead:
+        """The end of the log. Cheap: the question that every follower asks all the time."""
+
+    def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
+        """At most `limit` entries behind a position, in order."""
+
+    def transaction(self) -> AbstractContextManager[LogTransaction]:
+        """Lock the head, commit at the end of the block, roll back if it raises.
+
+        Raises:
+            Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
+        """
+
+
+# --- published events ---
+
+
+class Bounds(NamedTuple):
+    """What a partition of a topic holds."""
+
+    oldest: int
+    """The first position that can be read, or would be."""
+    newest: int
+    """The last position that was written; `oldest - 1` where nothing is left."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Consecutive events of one partition, as they were stored together."""
+
+    first: int
+    """The position of the first event."""
+    recorded_at_ms: int
+    data: bytes
+    """The events' JSON, joined by commas: a part of it can be sent as the inside of a JSON array as it is."""
+    ends: Sequence[int]
+    """For each event the index in `data` behind its last byte."""
+
+    @property
+    def next(self) -> int:
+        """The position behind the last event."""
+        return self.first + len(self.ends)
+
+    def cut(self, start: int, stop: int) -> bytes:
+        """The events at positions `start` to `stop - 1`, joined by commas.
+
+        PERF: one slice, however many events: this is what makes consuming fast.
+        """
+        begin, end = start - self.first, stop - self.first
+        return self.data[self.ends[begin - 1] + 1 if begin else 0 : self.ends[end - 1]]
+
+
+class EventStore(Protocol):
+    """The published events, in topics of numbered partitions. Calls may block on the disk, but never the other greenlets."""
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic; creating it again with the same number of partitions changes nothing.
+
+        Raises:
+            Unavailable: the store can't write.
+        """
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its events; deleting an unknown one changes nothing."""
+
+    def append(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> Mapping[int, int]:
+        """Append events durably: when this returns they survive the death of the process and of the machine.
+
+        Args:
+            topic: an existing topic.
+            batches: for each partition the events' JSON, each of them non-empty.
+
+        Returns:
+            For each partition the position of its first event. All partitions are written, or none.
+
+        Raises:
+            NotFound: topic or partition unknown.
+            Unavailable: the disk is full or fails; nothing was written.
+        """
+
+    def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
+        """The chunks from position `first` on, which lies in the first of them; empty at the end.
+
+        Where retention has removed `first`, reading goes on at the oldest event: compare `chunks[0].first`. At least one chunk if
+        there is one, further ones while they fit into `bytes_max`.
+        """
+
+    def bounds(self, topic: str) -> Sequence[Bounds]:
+        """The bounds of all partitions, by number.
+
+        Raises:
+            NotFound: topic unknown.
+        """
+
+    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+        """The position of the first chunk that was stored at this time or later; behind the newest where there is none."""
+
+    def expire(self, topic: str, before_ms: int) -> int:
+        """Remove the chunks stored before this time and return the number of events removed; positions never come back."""
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+
+# --- waking up ---
+
+
+class Watch(Protocol):
+    """Waits for notifications about some keys, from this process or another."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Block this greenlet until a notification has come since the last call, or the time is over; say which."""
+
+    def close(self) -> None:
+        """Stop watching."""
+
+
+class Signals(Protocol):
+    """Wakes up whoever waits, in any process of the broker. A notification may be lost, so waits have time-outs."""
+
+    def notify(self, key: str) -> None:
+        """Wake everyone who watches the key. Never blocks, never raises."""
+
+    def watch(self, keys: Iterable[str]) -> Watch:
+        """Begin to watch; what is notified from now on is not missed."""

@@ -1,8 +1,8 @@
 """What happened, as values: the base of all domain events, who caused them, and their stored form.
 
-A stored event is `(topic, data)`. The topic is a name that never changes, whatever happens to modules and classes; the data
-is plain JSON that a reader without this code can understand. `class_version` comes first in the data; events written by an
-older class are upcast on reading, so that no stored byte ever has to change.
+A stored event is `(topic, data)`. The topic is a name that never changes, whatever happens to modules and classes;
+the data is plain JSON that a reader without this code can understand. `class_version` comes first in the data;
+events written by an older class are upcast on reading, so that no stored byte ever has to change.
 """
 
 from collections.abc import Callable
@@ -45,11 +45,13 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The base of all domain events: frozen, complete, plain JSON.
 
-    Subclasses set `TOPIC`, `<kind>.<past participle>`, and say by `key` whose history they belong to. When a subclass changes its
-    fields it raises the default of `class_version` and adds to `UPCASTERS` the step from the version before.
+    Subclasses set `TOPIC`, `<kind>.<past participle>`, and `KEY`, the field that says whose history they belong to.
+    When a subclass changes its fields it raises the default of `class_version` and adds to `UPCASTERS` the step from
+    the version before.
     """
 
     TOPIC: ClassVar[str]
+    KEY: ClassVar[str]
     UPCASTERS: ClassVar[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
 
     class_version: int = 1
@@ -57,7 +59,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """The natural key of the aggregate that this happened to."""
-        raise NotImplementedError
+        return str(getattr(self, self.KEY))
 
     @property
     def kind(self) -> str:

@@ -1,4 +1,4 @@
-"""What the broker needs from the outside: each port is implemented by an adapter in `rioni.storage` and handed in by bootstrap.
+"""What the broker needs from the outside: ports, implemented in `rioni.storage` and handed in by bootstrap.
 
 Every port has one contract suite under `tests/contracts`, which runs over each of its adapters.
 """
@@ -64,7 +64,7 @@ class LogTransaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """The database connection, opaque to everyone but the projections, which write in the same transaction."""
+        """The database connection, opaque to all but the projections, which write in the same transaction."""
 
     @property
     def head(self) -> LogHead:
@@ -88,7 +88,7 @@ class LogTransaction(Protocol):
 
 
 class EventLog(Protocol):
-    """The one record of every change of the registry, of subscriptions and of timelines. Calls block on the database."""
+    """The record of every change of the registry, of subscriptions, of timelines. Calls block on the database."""
 
     def head(self) -> LogHead:
         """The end of the log. Cheap: the question that every follower asks all the time."""
@@ -142,7 +142,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class EventStore(Protocol):
-    """The published events, in topics of numbered partitions. Calls may block on the disk, but never the other greenlets."""
+    """The published events, in topics of numbered partitions. Calls block on the disk, but never other greenlets."""
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic; creating it again with the same number of partitions changes nothing.
@@ -172,8 +172,8 @@ class EventStore(Protocol):
     def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
         """The chunks from position `first` on, which lies in the first of them; empty at the end.
 
-        Where retention has removed `first`, reading goes on at the oldest event: compare `chunks[0].first`. At least one chunk if
-        there is one, further ones while they fit into `bytes_max`.
+        Where retention has removed `first`, reading goes on at the oldest event: compare `chunks[0].first`.
+        At least one chunk if there is one, further ones while they fit into `bytes_max`.
         """
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
@@ -184,10 +184,10 @@ class EventStore(Protocol):
         """
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """The position of the first chunk that was stored at this time or later; behind the newest where there is none."""
+        """The position of the first chunk stored at this time or later; behind the newest where there is none."""
 
     def expire(self, topic: str, before_ms: int) -> int:
-        """Remove the chunks stored before this time and return the number of events removed; positions never come back."""
+        """Remove the chunks stored before this time; return the number of events. Positions never come back."""
 
     def close(self) -> None:
         """Let go of all files."""

@@ -1,0 +1,62 @@
+"""The table of all aggregates: for each kind its state, its fold and its events."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rioni.domain import event_type, settings, storage_entry, subscription, timeline
+from rioni.domain.events import DomainEvent
+
+
+class Aggregate(NamedTuple):
+    """One kind of aggregate."""
+
+    state: type[msgspec.Struct]
+    evolve: Callable[[Any, DomainEvent], Any]
+    events: tuple[type[DomainEvent], ...]
+
+
+AGGREGATES: dict[str, Aggregate] = {
+    "event-type": Aggregate(
+        event_type.EventType,
+        event_type.evolve,
+        (
+            event_type.EventTypeCreated,
+            event_type.EventTypeChanged,
+            event_type.SchemaAdded,
+            event_type.EventTypeDeleted,
+        ),
+    ),
+    "timeline": Aggregate(
+        timeline.Timelines,
+        timeline.evolve,
+        (timeline.TimelineOpened, timeline.TimelinesDeleted),
+    ),
+    "subscription": Aggregate(
+        subscription.Subscription,
+        subscription.evolve,
+        (subscription.SubscriptionCreated, subscription.SubscriptionChanged, subscription.SubscriptionDeleted),
+    ),
+    "subscription-key": Aggregate(
+        subscription.Claim,
+        subscription.evolve_claim,
+        (subscription.SubscriptionKeyClaimed, subscription.SubscriptionKeyReleased),
+    ),
+    "storage": Aggregate(storage_entry.StorageEntry, storage_entry.evolve, (storage_entry.StorageCreated,)),
+    "settings": Aggregate(
+        settings.Settings,
+        settings.evolve,
+        (
+            settings.AdminsChanged,
+            settings.BlacklistEntryAdded,
+            settings.BlacklistEntryRemoved,
+            settings.FeatureSwitched,
+        ),
+    ),
+}
+
+TOPICS: dict[str, type[DomainEvent]] = {
+    event.TOPIC: event for aggregate in AGGREGATES.values() for event in aggregate.events
+}
+"""Every topic that may stand in the log; a topic is never renamed and never removed."""

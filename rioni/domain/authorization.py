@@ -1,0 +1,102 @@
+"""Who may do what: subjects, the lists of a resource, and the decision (registry contract 2)."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from rioni.domain.errors import Denied, Invalid
+
+
+class Attribute(msgspec.Struct, frozen=True, order=True):
+    """One property that a subject may have, such as `("service", "stups_shop")`; `("*", "*")` is everybody."""
+
+    data_type: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.data_type}:{self.value}"
+
+
+EVERYBODY = Attribute("*", "*")
+
+
+class EventTypeAuthorization(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may change, read and write an event type; each list has at least one attribute."""
+
+    admins: tuple[Attribute, ...]
+    readers: tuple[Attribute, ...]
+    writers: tuple[Attribute, ...]
+
+
+class SubscriptionAuthorization(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may change a subscription, and who may read through it."""
+
+    admins: tuple[Attribute, ...]
+    readers: tuple[Attribute, ...]
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever makes a request."""
+
+    name: str
+    """The client's id: names the publisher in metadata, and the actor in the log."""
+    attributes: frozenset[Attribute] = frozenset()
+    unrestricted: bool = False
+    """Nobody is asked for anything: authentication is off, or the broker itself acts."""
+
+
+UNAUTHENTICATED = Subject(name="unauthenticated", unrestricted=True)
+"""The subject of every request while authentication is off."""
+
+BROKER = Subject(name="rioni", unrestricted=True)
+"""The broker itself."""
+
+
+def permits(attributes: Sequence[Attribute] | None, subject: Subject) -> bool:
+    """Whether any attribute of the list matches; without a list everybody may."""
+    if attributes is None or subject.unrestricted:
+        return True
+    return any(attribute == EVERYBODY or attribute in subject.attributes for attribute in attributes)
+
+
+def check(
+    attributes: Sequence[Attribute] | None,
+    subject: Subject,
+    operation: str,
+    resource: str,
+    *,
+    admins: Sequence[Attribute] = (),
+) -> None:
+    """Let the subject pass or refuse.
+
+    Args:
+        attributes: the list of the resource for this operation; None where it has no authorization section.
+        subject: who asks.
+        operation: READ, WRITE, ADMIN or VIEW.
+        resource: such as `event-type:order.created`.
+        admins: the broker's administrators, who always pass.
+
+    Raises:
+        Denied: neither the list nor the administrators include the subject.
+    """
+    if not permits(attributes, subject) and not (admins and permits(admins, subject)):
+        raise Denied(operation, resource)
+
+
+def check_duplicates(lists: Iterable[tuple[str, Sequence[Attribute]]]) -> None:
+    """Refuse lists that name an attribute twice (registry contract 2.2).
+
+    Args:
+        lists: pairs of the list's name in the error text and its attributes.
+
+    Raises:
+        Invalid: names every list with its duplicates.
+    """
+    complaints = []
+    for name, attributes in lists:
+        twice = sorted({attribute for attribute in attributes if attributes.count(attribute) > 1})
+        if twice:
+            named = ", ".join(map(str, twice))
+            complaints.append(f"authorization property '{name}' contains duplicated attribute(s): {named}")
+    if complaints:
+        raise Invalid("; ".join(complaints))

@@ -1,0 +1,156 @@
+"""The event type: what a client submits, what happened to it, and the state that follows (registry contract 3)."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from rioni.domain.authorization import EventTypeAuthorization
+from rioni.domain.events import DomainEvent
+
+
+class SubmittedSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema as a client sends it."""
+
+    type: str | None = None
+    schema: str | None = None
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of an event type's schema."""
+
+    type: str
+    schema: str
+    """The text exactly as it was submitted."""
+    version: str
+    """`major.minor.patch`."""
+    created_at: str
+
+
+class Statistic(msgspec.Struct, frozen=True, kw_only=True):
+    """The expected load, which decides the number of partitions at creation."""
+
+    messages_per_minute: int
+    message_size: int
+    read_parallelism: int
+    write_parallelism: int
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How long events stay readable."""
+
+    retention_time: int | None = None
+    """Milliseconds."""
+
+
+class EventOwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an event's owner is found."""
+
+    type: str
+    name: str
+    value: str
+
+
+class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """An event type as a client submits it, to create or to change one; None stands for null and for absent."""
+
+    name: str | None = None
+    owning_application: str | None = None
+    category: str | None = None
+    enrichment_strategies: tuple[str, ...] | None = None
+    partition_strategy: str | UnsetType | None = UNSET
+    partition_key_fields: tuple[str, ...] | None = None
+    cleanup_policy: str | None = None
+    ordering_key_fields: tuple[str, ...] | None = None
+    ordering_instance_ids: tuple[str, ...] | None = None
+    schema: SubmittedSchema | None = None
+    default_statistic: Statistic | None = None
+    options: Options | None = None
+    authorization: EventTypeAuthorization | None = None
+    annotations: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    compatibility_mode: str | None = None
+    audience: str | None = None
+    event_owner_selector: EventOwnerSelector | None = None
+
+
+class EventType(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an event type. Its JSON is what the API answers, members in the order that clients know."""
+
+    name: str
+    owning_application: str
+    category: str
+    enrichment_strategies: tuple[str, ...]
+    partition_strategy: str
+    partition_key_fields: tuple[str, ...]
+    cleanup_policy: str
+    ordering_key_fields: tuple[str, ...]
+    ordering_instance_ids: tuple[str, ...]
+    schema: Schema
+    default_statistic: Statistic | None
+    options: Options
+    authorization: EventTypeAuthorization | None
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    compatibility_mode: str
+    audience: str | UnsetType = UNSET
+    event_owner_selector: EventOwnerSelector | UnsetType = UNSET
+    updated_at: str
+    created_at: str
+
+    @property
+    def resource(self) -> str:
+        """The name that refusals give to this event type."""
+        return f"event-type:{self.name}"
+
+
+class EventTypeCreated(DomainEvent, frozen=True, kw_only=True):
+    """An event type exists from now on."""
+
+    TOPIC = "event-type.created"
+    KEY = "name"
+
+    name: str
+    event_type: EventType
+
+
+class EventTypeChanged(DomainEvent, frozen=True, kw_only=True):
+    """Something other than the schema is different; the event holds the whole new state."""
+
+    TOPIC = "event-type.changed"
+    KEY = "name"
+
+    name: str
+    event_type: EventType
+
+
+class SchemaAdded(DomainEvent, frozen=True, kw_only=True):
+    """Events are validated against a new version of the schema."""
+
+    TOPIC = "event-type.schema-added"
+    KEY = "name"
+
+    name: str
+    schema: Schema
+
+
+class EventTypeDeleted(DomainEvent, frozen=True, kw_only=True):
+    """The event type is gone, with its schemas."""
+
+    TOPIC = "event-type.deleted"
+    KEY = "name"
+
+    name: str
+
+
+def evolve(state: EventType | None, event: DomainEvent) -> EventType | None:
+    """The state after an event; total: an event of another kind changes nothing."""
+    match event:
+        case EventTypeCreated(event_type=event_type) | EventTypeChanged(event_type=event_type):
+            return event_type
+        case SchemaAdded(schema=schema) if state is not None:
+            return msgspec.structs.replace(state, schema=schema, updated_at=schema.created_at)
+        case EventTypeDeleted():
+            return None
+        case _:
+            return state

@@ -1,0 +1,49 @@
+"""Annotations and labels: the syntax of their keys and values (registry contract 3.6)."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+
+PREFIX_CHARACTERS_MAX = 253
+NAME_CHARACTERS_MAX = 63
+ANNOTATION_BYTES_MAX = 1000
+LABEL_CHARACTERS_MAX = 63
+
+
+def annotation_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` for every key or value of annotations that is against the rules."""
+    for key, value in annotations.items():
+        path = f"annotations[{key}]"
+        yield from ((path, message) for message in _key_complaints(key))
+        if len(value.encode()) > ANNOTATION_BYTES_MAX:
+            yield path, f"size must be between 0 and {ANNOTATION_BYTES_MAX}"
+
+
+def label_violations(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` for every key or value of labels that is against the rules."""
+    for key, value in labels.items():
+        path = f"labels[{key}]"
+        yield from ((path, message) for message in _key_complaints(key))
+        if len(value) > LABEL_CHARACTERS_MAX:
+            yield path, f"size must be between 0 and {LABEL_CHARACTERS_MAX}"
+        elif not _LABEL_VALUE.fullmatch(value):
+            yield path, "Should contain only allowed symbols"
+
+
+def _key_complaints(key: str) -> Iterator[str]:
+    if not key:
+        yield "Key cannot be empty"
+        return
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not _PREFIX.fullmatch(prefix)):
+        yield "Key name should be an optional lowercase domain name with path"
+    if len(prefix) > PREFIX_CHARACTERS_MAX:
+        yield f"Key prefix cannot be more than {PREFIX_CHARACTERS_MAX} characters."
+    if len(name) > NAME_CHARACTERS_MAX:
+        yield f"Key name cannot be more than {NAME_CHARACTERS_MAX} characters."
+    if not _NAME.fullmatch(name):
+        yield "Key name should start and end with a letter or a digit"

@@ -1,0 +1,17 @@
+"""The limits that the rules of the domain need, as one value made from the configuration."""
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Upper and lower bounds (registry contract 14); `rioni.config` holds the defaults and what each is for."""
+
+    retention_min_ms: int = 10_800_000
+    retention_max_ms: int = 345_600_000
+    retention_default_ms: int = 172_800_000
+    partitions_default: int = 1
+    partitions_max: int = 8
+    subscription_partitions_max: int = 100
+    event_bytes_max: int = 999_000
+    body_bytes_max: int = 50_000_000
+    batch_events_max: int = 100_000

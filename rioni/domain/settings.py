@@ -1,0 +1,145 @@
+"""The broker's settings: administrators, blacklist and features (registry contract 9)."""
+
+from typing import TypeVar
+
+import msgspec
+
+from rioni.domain.authorization import Attribute
+from rioni.domain.errors import Malformed
+from rioni.domain.events import DomainEvent
+
+
+T = TypeVar("T", bound=str | tuple[str, str])
+
+SETTINGS = "settings"
+"""The one key of the settings' stream."""
+
+BLACKLIST_TYPES = ("CONSUMER_APP", "CONSUMER_ET", "PRODUCER_APP", "PRODUCER_ET")
+
+FEATURES = (
+    "disable_event_type_creation",
+    "disable_event_type_deletion",
+    "delete_event_type_with_subscriptions",
+    "event_type_deletion_only_admins",
+    "disable_subscription_creation",
+    "remote_tokeninfo",
+    "kpi_collection",
+    "audit_log_collection",
+    "disable_db_write_operations",
+    "force_event_type_authz",
+    "force_subscription_authz",
+    "repartitioning",
+    "event_owner_selector_authz",
+    "access_log_enabled",
+    "token_subscriptions_iteration",
+    "return_body_on_create_update_event_type",
+    "validate_subscription_owning_application",
+    "validate_event_type_owning_application",
+    "skip_misplaced_events",
+)
+"""All features, in the order in which the API lists them."""
+
+_SPELLINGS = {
+    "token_subscription_iteration": "token_subscriptions_iteration",
+    "validate_subscription_owning_app": "validate_subscription_owning_application",
+    "validate_event_type_owning_app": "validate_event_type_owning_application",
+}
+
+
+class Admins(msgspec.Struct, frozen=True, kw_only=True):
+    """The administrators of the broker, for each operation."""
+
+    admins: tuple[Attribute, ...] = ()
+    readers: tuple[Attribute, ...] = ()
+    writers: tuple[Attribute, ...] = ()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of all settings."""
+
+    admins: Admins = Admins()
+    blacklist: tuple[tuple[str, str], ...] = ()
+    """Pairs of a blacklist type and a name, sorted."""
+    features: tuple[str, ...] = ()
+    """The features that are on, sorted."""
+
+
+class AdminsChanged(DomainEvent, frozen=True, kw_only=True):
+    """Other subjects administer the broker from now on."""
+
+    TOPIC = "settings.admins-changed"
+    KEY = "setting"
+
+    setting: str = SETTINGS
+    admins: Admins
+
+
+class BlacklistEntryAdded(DomainEvent, frozen=True, kw_only=True):
+    """An application or an event type is blocked from now on."""
+
+    TOPIC = "settings.blacklist-entry-added"
+    KEY = "setting"
+
+    setting: str = SETTINGS
+    type: str
+    name: str
+
+
+class BlacklistEntryRemoved(DomainEvent, frozen=True, kw_only=True):
+    """An application or an event type is no longer blocked."""
+
+    TOPIC = "settings.blacklist-entry-removed"
+    KEY = "setting"
+
+    setting: str = SETTINGS
+    type: str
+    name: str
+
+
+class FeatureSwitched(DomainEvent, frozen=True, kw_only=True):
+    """A feature is on or off from now on."""
+
+    TOPIC = "settings.feature-switched"
+    KEY = "setting"
+
+    setting: str = SETTINGS
+    feature: str
+    enabled: bool
+
+
+def evolve(state: Settings | None, event: DomainEvent) -> Settings | None:
+    """The state after an event; total."""
+    settings = state or Settings()
+    match event:
+        case AdminsChanged(admins=admins):
+            return msgspec.structs.replace(settings, admins=admins)
+        case BlacklistEntryAdded(type=kind, name=name):
+            return msgspec.structs.replace(settings, blacklist=_with(settings.blacklist, (kind, name)))
+        case BlacklistEntryRemoved(type=kind, name=name):
+            return msgspec.structs.replace(settings, blacklist=_without(settings.blacklist, (kind, name)))
+        case FeatureSwitched(feature=feature, enabled=enabled):
+            switch = _with if enabled else _without
+            return msgspec.structs.replace(settings, features=switch(settings.features, feature))
+        case _:
+            return state
+
+
+def _with(items: tuple[T, ...], item: T) -> tuple[T, ...]:
+    return tuple(sorted({*items, item}, key=str))
+
+
+def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:
+    return tuple(other for other in items if other != item)
+
+
+def feature_named(name: str) -> str:
+    """The feature that a client means, in any accepted spelling.
+
+    Raises:
+        Malformed: there is no such feature.
+    """
+    lowered = name.lower()
+    feature = _SPELLINGS.get(lowered, lowered)
+    if feature not in FEATURES:
+        raise Malformed(f"Illegal enum value: '{name}'. Possible values: [{', '.join(FEATURES)}]")
+    return feature

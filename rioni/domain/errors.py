@@ -12,6 +12,7 @@ RioniError
 ├── NotFound                  the resource does not exist
 │   ├── EventTypeNotFound
 │   └── SubscriptionNotFound
+├── NotAcceptable             the request asks for a form that does not exist
 ├── Conflict                  the resource is in a state that excludes this
 │   └── ConcurrentChange      the stream has grown since it was loaded
 ├── Disabled                  a feature is switched off
@@ -104,6 +105,10 @@ class SubscriptionNotFound(NotFound):
     def __init__(self, subscription_id: str) -> None:
         self.subscription_id = subscription_id
         super().__init__(f'Subscription with id "{subscription_id}" does not exist')
+
+
+class NotAcceptable(RioniError):
+    """The request asks for, or comes in, a form that does not exist here."""
 
 
 class Conflict(RioniError):

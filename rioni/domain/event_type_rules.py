@@ -37,7 +37,6 @@ AUDIENCES = (
 )
 NAME_CHARACTERS_MAX = 255
 
-_FREE_MODE_CHANGES = (("none", "forward"), ("forward", "compatible"))
 _NAME = re.compile(r"[a-zA-Z][-0-9a-zA-Z_]*(\.[0-9a-zA-Z][-0-9a-zA-Z_]*)*")
 
 
@@ -292,18 +291,3 @@ def _evolution_complaints(current: EventType, wanted: EventType) -> Iterator[str
         yield "changing partition_strategy is only allowed if the original strategy was 'random'"
     if current.enrichment_strategies != wanted.enrichment_strategies and not upgrade:
         yield "changing enrichment_strategies is not allowed"
-
-
-def check_mode_change(before: str, after: str, *, is_admin: bool) -> None:
-    """Check a change of the compatibility mode (registry contract 5.4).
-
-    Args:
-        before: the mode that the event type has.
-        after: the mode that is asked for.
-        is_admin: whether the subject administers the event type or the broker.
-
-    Raises:
-        Invalid: only an administrator may relax the mode.
-    """
-    if (before, after) not in _FREE_MODE_CHANGES and before != after and not is_admin:
-        raise Invalid("changing compatibility_mode is not allowed")

@@ -5,12 +5,21 @@ Every port has one contract suite under `tests/contracts`, which runs over each 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
 
+from rioni.domain.event_type import EventType
 from rioni.domain.events import DomainEvent, Origin
+from rioni.domain.settings import Settings
+from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.subscription import Subscription
+from rioni.domain.timeline import Timelines
+
+
+if TYPE_CHECKING:
+    from rioni.domain.publishing import PublishRules
 
 
 P = ParamSpec("P")
@@ -214,3 +223,45 @@ class Signals(Protocol):
 
     def watch(self, keys: Iterable[str]) -> Watch:
         """Begin to watch; what is notified from now on is not missed."""
+
+
+# --- what the log says now ---
+
+
+class ReadModels(Protocol):
+    """The read models, as a command needs them: inside its own transaction."""
+
+    def state(self, connection: Any, kind: str, key: str) -> tuple[Any, int]:
+        """The state of an aggregate, None where it does not exist, and the version of its stream."""
+
+    def subscriptions_of(self, connection: Any, event_type: str) -> Sequence[Subscription]:
+        """All subscriptions to an event type."""
+
+    def storages(self, connection: Any) -> Sequence[StorageEntry]:
+        """All storages by id."""
+
+    def apply(self, connection: Any, entries: Sequence[LogEntry]) -> None:
+        """Fold entries, which follow the last ones applied, into the read models."""
+
+
+class Registry(Protocol):
+    """The state of everything, in memory, for the paths that publish and consume."""
+
+    def refresh(self) -> None:
+        """Catch up with the log: everything that was answered before is visible then. May block on the database."""
+
+    @property
+    def settings(self) -> Settings:
+        """The broker's settings."""
+
+    def event_type(self, name: str) -> EventType:
+        """The event type, or EventTypeNotFound."""
+
+    def timelines(self, name: str) -> Timelines:
+        """The timelines of an event type, or EventTypeNotFound."""
+
+    def subscription(self, subscription_id: str) -> Subscription:
+        """The subscription, or SubscriptionNotFound."""
+
+    def publish_rules(self, name: str) -> "PublishRules":
+        """What publishing to an event type needs, compiled once per version of it."""

@@ -1,0 +1,24 @@
+"""In whose name, and when, a command runs."""
+
+from uuid import UUID, uuid5
+
+import msgspec
+
+from rioni.domain.authorization import Subject
+from rioni.domain.events import Origin
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """The circumstances of one command: they reach every event that it yields."""
+
+    subject: Subject
+    origin: Origin
+
+    @property
+    def now(self) -> str:
+        """The time of the command, RFC 3339 with milliseconds."""
+        return self.origin.recorded_at
+
+    def derive_id(self, purpose: str) -> str:
+        """An id for something that the command creates, the same whenever the same command is run again."""
+        return str(uuid5(UUID(self.origin.command_id), purpose))

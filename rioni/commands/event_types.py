@@ -1,0 +1,152 @@
+"""Commands that create, change and delete event types (registry contract 3)."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from rioni.commands.repository import Repository
+from rioni.commands.schemas import check_submitted_schema, evolved_schema
+from rioni.domain import event_type_rules as rules
+from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, Invalid
+from rioni.domain.event_type import (
+    EventType,
+    EventTypeChanged,
+    EventTypeCreated,
+    EventTypeDeleted,
+    EventTypeSpec,
+    SchemaAdded,
+)
+from rioni.domain.subscription import Subscription, SubscriptionDeleted, SubscriptionKeyReleased
+from rioni.domain.timeline import FIRST_ORDER, Timeline, TimelineOpened, TimelinesDeleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateEventType:
+    """Create an event type, with its topic and first timeline."""
+
+    spec: EventTypeSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeEventType:
+    """Turn an event type into what is submitted."""
+
+    name: str
+    spec: EventTypeSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteEventType:
+    """Delete an event type with its schemas, timelines and events."""
+
+    name: str
+
+
+DELETABLE_SUBSCRIPTION = ("nakadi_archiver", "nakadi_to_s3")
+"""Owning application and consumer group of the subscriptions that never keep an event type from being deleted."""
+
+
+def create_event_type(command: CreateEventType, repository: Repository) -> EventType:
+    """Create an event type.
+
+    Raises:
+        Disabled: creation is switched off.
+        Invalid: a rule of registry contract 3.2 is broken.
+        Conflict: the name is taken.
+    """
+    spec, now, settings = command.spec, repository.context.now, repository.settings()
+    if "disable_event_type_creation" in settings.features:
+        raise Disabled("Event Type creation is disabled")
+    rules.check_fields(spec)
+    rules.check_retention(spec.options, repository.limits)
+    event_type = rules.new(spec, now=now, limits=repository.limits)
+    check_submitted_schema(event_type)
+    rules.check_strategies(event_type)
+    _check_authorization(event_type, repository)
+    if repository.find("event-type", event_type.name) is not None:
+        raise Conflict(f"EventType {event_type.name} already exists.")
+    timeline = Timeline(
+        id=repository.context.derive_id("timeline"),
+        event_type=event_type.name,
+        order=FIRST_ORDER,
+        storage_id=repository.default_storage().id,
+        topic=repository.context.derive_id("topic"),
+        partitions=rules.partition_count(event_type.default_statistic, repository.limits),
+        created_at=now,
+        switched_at=now,
+    )
+    # The topic comes first: an event type without one could not be published to, one without an event type is harmless.
+    repository.undo.append(partial(repository.store.delete_topic, timeline.topic))
+    repository.store.create_topic(timeline.topic, timeline.partitions)
+    repository.record(
+        EventTypeCreated(name=event_type.name, event_type=event_type),
+        TimelineOpened(event_type=event_type.name, timeline=timeline),
+    )
+    return event_type
+
+
+def change_event_type(command: ChangeEventType, repository: Repository) -> EventType:
+    """Change an event type; submitting what it is already changes nothing.
+
+    Raises:
+        Invalid: a rule of registry contract 3.5 is broken.
+    """
+    spec, now = command.spec, repository.context.now
+    rules.check_fields(spec)
+    current = repository.event_type(command.name)
+    if not repository.is_admin("WRITE"):
+        rules.check_retention(spec.options, repository.limits)
+    if spec.name != command.name:
+        raise Invalid("path does not match resource name")
+    wanted = rules.changed(current, spec, now=now, limits=repository.limits)
+    rules.check_strategies(wanted)
+    _check_authorization(wanted, repository)
+    assert spec.schema is not None
+    added = evolved_schema(current, spec.schema, wanted, now=now)
+    if wanted != current:
+        repository.record(EventTypeChanged(name=wanted.name, event_type=wanted))
+    if added is not None:
+        repository.record(SchemaAdded(name=wanted.name, schema=added))
+    return repository.event_type(command.name)
+
+
+def delete_event_type(command: DeleteEventType, repository: Repository) -> None:
+    """Delete an event type and the subscriptions that may go with it.
+
+    Raises:
+        AdminOnly: deletion is switched off for everybody else.
+        Denied: authorization is forced, and the event type has no authorization section.
+        Conflict: it has subscriptions.
+    """
+    features = repository.settings().features
+    if "disable_event_type_deletion" in features and not repository.is_admin("WRITE"):
+        raise AdminOnly("Event Type deletion is disabled")
+    event_type = repository.event_type(command.name)
+    if "force_event_type_authz" in features and event_type.authorization is None:
+        raise Denied("ADMIN", event_type.resource, "You cannot delete event-type without authorization.")
+    subscriptions = repository.subscriptions_of(event_type.name)
+    if "delete_event_type_with_subscriptions" not in features and not all(map(_is_deletable, subscriptions)):
+        raise Conflict(f"Can't remove event type {event_type.name}, as it has subscriptions")
+    for subscription in subscriptions:
+        forget_subscription(subscription, repository)
+    for timeline in repository.timelines(event_type.name).timelines:
+        repository.after_commit.append(partial(repository.store.delete_topic, timeline.topic))
+    repository.record(TimelinesDeleted(event_type=event_type.name), EventTypeDeleted(name=event_type.name))
+
+
+def forget_subscription(subscription: Subscription, repository: Repository) -> None:
+    """Record that a subscription is gone, and let go of its sessions and cursors."""
+    repository.record(
+        SubscriptionDeleted(id=subscription.id),
+        SubscriptionKeyReleased(natural_key=subscription.natural_key),
+    )
+    repository.after_commit.append(partial(repository.coordinator.forget, subscription.id))
+
+
+def _is_deletable(subscription: Subscription) -> bool:
+    return (subscription.owning_application, subscription.consumer_group) == DELETABLE_SUBSCRIPTION
+
+
+def _check_authorization(event_type: EventType, repository: Repository) -> None:
+    if event_type.authorization is None and "force_event_type_authz" in repository.settings().features:
+        raise Invalid("Authorization section is mandatory")
+    rules.check_authorization(event_type)

@@ -1,0 +1,96 @@
+"""Commands that change the broker's settings (registry contract 9)."""
+
+from dataclasses import dataclass
+
+from rioni.commands.repository import Repository
+from rioni.domain.errors import InvalidFields, Malformed
+from rioni.domain.settings import (
+    BLACKLIST_TYPES,
+    Admins,
+    AdminsChanged,
+    BlacklistEntryAdded,
+    BlacklistEntryRemoved,
+    FeatureSwitched,
+    feature_named,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAdmins:
+    """Name the administrators of the broker."""
+
+    admins: Admins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddBlacklistEntry:
+    """Block an application or an event type."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveBlacklistEntry:
+    """Block an application or an event type no longer."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchFeature:
+    """Switch a feature on or off."""
+
+    feature: str
+    enabled: bool
+
+
+def set_admins(command: SetAdmins, repository: Repository) -> Admins:
+    """Name the administrators; the configured default administrator stays one, and is never stored.
+
+    Raises:
+        InvalidFields: a list is empty.
+    """
+    empty = [name for name in ("admins", "readers", "writers") if not getattr(command.admins, name)]
+    if empty:
+        raise InvalidFields([(name, "must contain at least one attribute") for name in empty])
+    default = repository.admins("ADMIN")[-1]
+    lists = {
+        name: tuple(attribute for attribute in getattr(command.admins, name) if attribute != default)
+        for name in ("admins", "readers", "writers")
+    }
+    admins = Admins(**lists)
+    if admins != repository.settings().admins:
+        repository.record(AdminsChanged(admins=admins))
+    return admins
+
+
+def add_blacklist_entry(command: AddBlacklistEntry, repository: Repository) -> None:
+    """Block an application or an event type; blocking it again changes nothing."""
+    _check_type(command.type)
+    if (command.type, command.name) not in repository.settings().blacklist:
+        repository.record(BlacklistEntryAdded(type=command.type, name=command.name))
+
+
+def remove_blacklist_entry(command: RemoveBlacklistEntry, repository: Repository) -> None:
+    """Block an application or an event type no longer; repeating it changes nothing."""
+    _check_type(command.type)
+    if (command.type, command.name) in repository.settings().blacklist:
+        repository.record(BlacklistEntryRemoved(type=command.type, name=command.name))
+
+
+def switch_feature(command: SwitchFeature, repository: Repository) -> None:
+    """Switch a feature; switching it to what it is changes nothing.
+
+    Raises:
+        Malformed: there is no such feature.
+    """
+    feature = feature_named(command.feature)
+    if (feature in repository.settings().features) != command.enabled:
+        repository.record(FeatureSwitched(feature=feature, enabled=command.enabled))
+
+
+def _check_type(blacklist_type: str) -> None:
+    if blacklist_type not in BLACKLIST_TYPES:
+        raise Malformed(f"Illegal enum value: '{blacklist_type}'. Possible values: [{', '.join(BLACKLIST_TYPES)}]")

@@ -1,0 +1,64 @@
+"""`/event-types/{name}/schemas`: the versions of a schema (registry contract 5.6)."""
+
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import msgspec
+import orjson
+
+from rioni.commands.schemas import AddSchema
+from rioni.domain.errors import Malformed
+from rioni.http import bodies
+from rioni.http.requests import dispatch, integer, read_body
+from rioni.http.services import Services
+from rioni.projections import schemas
+
+
+PAGE_MAX = 1_000
+PAGE_DEFAULT = 20
+
+
+class SchemasResource:
+    """The collection."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List versions, newest first."""
+        offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
+        if not 1 <= limit <= PAGE_MAX:
+            raise Malformed(f"'limit' parameter sholud have value between 1 and {PAGE_MAX}")
+        if offset < 0:
+            raise Malformed("'offset' parameter can't be lower than 0")
+        items, more = self._services.query(schemas.page, name, offset, limit)
+        links = _links(f"/event-types/{name}/schemas", offset, limit, empty=not items, more=more)
+        resp.data = b'{"items":[%b],"_links":%b}' % (",".join(items).encode(), orjson.dumps(links))
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Add a version."""
+        submitted = bodies.submitted_schema(read_body(req, self._services.config.body_bytes_max))
+        schema, added = dispatch(AddSchema(name=name, schema=submitted), req, self._services)
+        resp.status = (HTTPStatus.CREATED if added else HTTPStatus.OK).value
+        resp.data = msgspec.json.encode(schema)
+
+
+class SchemaResource:
+    """One version."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
+        """Show a version; `latest` is the current one."""
+        resp.data = self._services.query(schemas.body_of, name, version).encode()
+
+
+def _links(path: str, offset: int, limit: int, *, empty: bool, more: bool) -> dict[str, Any]:
+    links: dict[str, Any] = {}
+    if offset > 0 and not empty:
+        links["prev"] = {"href": f"{path}?offset={max(0, offset - limit)}&limit={limit}"}
+    if more:
+        links["next"] = {"href": f"{path}?offset={offset + limit}&limit={limit}"}
+    return links

@@ -1,0 +1,45 @@
+"""What the resources of the API work with, put together once per process by bootstrap."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rioni.commands.bus import Bus
+from rioni.commands.gate import Gate
+from rioni.config import Config
+from rioni.domain.authorization import Attribute
+from rioni.domain.limits import Limits
+from rioni.domain.ports import Clock, Coordinator, EventStore, LogHead, Offload, Registry, Signals
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The collaborators of one worker process."""
+
+    config: Config
+    limits: Limits
+    default_admin: Attribute
+    clock: Clock
+    offload: Offload
+    bus: Bus
+    gate: Gate
+    registry: Registry
+    store: EventStore
+    coordinator: Coordinator
+    signals: Signals
+    head: Callable[[], LogHead]
+    """The end of the internal log."""
+    read: Callable[..., Any]
+    """`read(query, ...)` calls `query(connection, ...)` with a connection to the read models."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the process is asked to end: streams say goodbye then."""
+
+    def query(self, query: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query of `rioni.projections` off the hub."""
+        result: T = self.offload(self.read, query, *args, **kwargs)
+        return result

@@ -1,0 +1,85 @@
+"""The live projection: folds log entries into the read-model tables, in the transaction that appends them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, column, delete, insert, select, table, update
+
+from rioni.domain.events import stream_id
+from rioni.domain.ports import LogEntry
+from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.subscription import Subscription
+from rioni.projections.fold import EMPTY, Change, Folded, decode_state, fold
+from rioni.projections.tables import READ_MODELS, STATES, STORAGES, SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS
+
+
+TRACKING_NAME = "read-models"
+"""All read models follow the log together, under one tracking position."""
+
+_TRACKING = table("tracking", column("name"), column("position"))
+
+
+class Projector:
+    """Implements the port `ReadModels`."""
+
+    def state(self, connection: Connection, kind: str, key: str) -> tuple[Any, int]:
+        """The state of an aggregate, None where it does not exist, and the version of its stream."""
+        folded = self._folded(connection, kind, str(stream_id(kind, key)))
+        return folded.state, folded.version
+
+    def subscriptions_of(self, connection: Connection, event_type: str) -> Sequence[Subscription]:
+        """All subscriptions to an event type, by id."""
+        links = select(SUBSCRIPTION_EVENT_TYPES.c.subscription_id).where(
+            SUBSCRIPTION_EVENT_TYPES.c.event_type == event_type
+        )
+        query = select(SUBSCRIPTIONS.c.body).where(SUBSCRIPTIONS.c.id.in_(links)).order_by(SUBSCRIPTIONS.c.id)
+        return [decode_state("subscription", body) for body in connection.scalars(query)]
+
+    def storages(self, connection: Connection) -> Sequence[StorageEntry]:
+        """All storages by id."""
+        query = select(STORAGES.c.body).order_by(STORAGES.c.id)
+        return [decode_state("storage", body) for body in connection.scalars(query)]
+
+    def apply(self, connection: Connection, entries: Iterable[LogEntry]) -> None:
+        """Fold entries into the tables and move the tracking position, all in the caller's transaction.
+
+        Raises:
+            ValueError: an entry does not follow the ones that were applied.
+        """
+        position = None
+        for entry in entries:
+            before = self._folded(connection, entry.event.kind, str(entry.stream))
+            _, changes = fold(before, entry)
+            for change in changes:
+                _write(connection, change)
+            position = entry.position
+        if position is not None:
+            self._track(connection, position)
+
+    def position(self, connection: Connection) -> int:
+        """The log position that the read models show."""
+        query = select(_TRACKING.c.position).where(_TRACKING.c.name == TRACKING_NAME)
+        return connection.scalar(query) or 0
+
+    @staticmethod
+    def _folded(connection: Connection, kind: str, stream: str) -> Folded:
+        row = connection.execute(select(STATES.c.version, STATES.c.state).where(STATES.c.stream == stream)).first()
+        return EMPTY if row is None else Folded(row.version, decode_state(kind, row.state), row.state)
+
+    def _track(self, connection: Connection, position: int) -> None:
+        where = _TRACKING.c.name == TRACKING_NAME
+        if not connection.execute(update(_TRACKING).where(where).values(position=position)).rowcount:
+            connection.execute(insert(_TRACKING).values(name=TRACKING_NAME, position=position))
+
+
+def _write(connection: Connection, change: Change) -> None:
+    target = READ_MODELS.tables[change.table]
+    connection.execute(delete(target).where(under(target, change.key)))
+    if change.row is not None:
+        connection.execute(insert(target).values(**change.row))
+
+
+def under(target: Table, key: Sequence[str | int]) -> Any:
+    """The condition for all rows whose primary key begins with `key`."""
+    columns = list(target.primary_key.columns)[: len(key)]
+    return and_(*(part == value for part, value in zip(columns, key, strict=True)))

@@ -1,0 +1,108 @@
+"""The registry in memory: what publishing and consuming need to know, following the log."""
+
+import threading
+from collections.abc import Iterable
+
+from rioni.domain.aggregates import AGGREGATES
+from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
+from rioni.domain.event_type import EventType
+from rioni.domain.limits import Limits
+from rioni.domain.ports import EventLog, LogEntry, Offload
+from rioni.domain.publishing import PublishRules
+from rioni.domain.settings import SETTINGS, Settings
+from rioni.domain.subscription import Subscription
+from rioni.domain.timeline import Timelines
+
+
+ENTRIES_PER_READ = 1_000
+
+
+class MemoryRegistry:
+    """Implements the port `Registry`, one per process.
+
+    Before every use `refresh` asks the log for its head, which is cheap, and applies what is new: whatever was answered
+    to any client before is visible here, without a cache that could be stale.
+    """
+
+    def __init__(self, log: EventLog, limits: Limits, offload: Offload) -> None:
+        self.position = 0
+        """The log position that has been applied."""
+        self._log = log
+        self._limits = limits
+        self._offload = offload
+        self._lock = threading.Lock()
+        self._states: dict[str, dict[str, object]] = {kind: {} for kind in AGGREGATES}
+        self._rules: dict[str, PublishRules] = {}
+
+    def load(self, states: Iterable[tuple[str, str, object]], position: int) -> None:
+        """Start from states that stand at a position rather than from the beginning of the log."""
+        for kind, key, state in states:
+            self._states[kind][key] = state
+        self.position = position
+
+    def refresh(self) -> None:
+        """Catch up with the log."""
+        if self._log.head().position == self.position:
+            return
+        with self._lock:
+            while entries := self._offload(self._log.entries, self.position, ENTRIES_PER_READ):
+                for entry in entries:
+                    self._apply(entry)
+
+    def _apply(self, entry: LogEntry) -> None:
+        event = entry.event
+        states = self._states[event.kind]
+        state = AGGREGATES[event.kind].evolve(states.get(event.key), event)
+        if state is None:
+            states.pop(event.key, None)
+        else:
+            states[event.key] = state
+        if event.kind in ("event-type", "timeline"):
+            self._rules.pop(event.key, None)
+        self.position = entry.position
+
+    @property
+    def settings(self) -> Settings:
+        """The broker's settings."""
+        state = self._states["settings"].get(SETTINGS)
+        return state if isinstance(state, Settings) else Settings()
+
+    def event_type(self, name: str) -> EventType:
+        """The event type, or EventTypeNotFound."""
+        state = self._states["event-type"].get(name)
+        if not isinstance(state, EventType):
+            raise EventTypeNotFound(name)
+        return state
+
+    def timelines(self, name: str) -> Timelines:
+        """The timelines of an event type, or EventTypeNotFound."""
+        state = self._states["timeline"].get(name)
+        if not isinstance(state, Timelines):
+            raise EventTypeNotFound(name)
+        return state
+
+    def subscription(self, subscription_id: str) -> Subscription:
+        """The subscription, or SubscriptionNotFound."""
+        state = self._states["subscription"].get(subscription_id)
+        if not isinstance(state, Subscription):
+            raise SubscriptionNotFound(subscription_id)
+        return state
+
+    def publish_rules(self, name: str) -> PublishRules:
+        """What publishing to an event type needs, compiled when it is first asked for."""
+        if (rules := self._rules.get(name)) is None:
+            event_type, timeline = self.event_type(name), self.timelines(name).active
+            rules = self._rules[name] = PublishRules.of(
+                name=name,
+                category=event_type.category,
+                cleanup_policy=event_type.cleanup_policy,
+                compatibility_mode=event_type.compatibility_mode,
+                enrichment_strategies=event_type.enrichment_strategies,
+                partition_strategy=event_type.partition_strategy,
+                partition_key_fields=event_type.partition_key_fields,
+                partitions=timeline.partitions,
+                schema=event_type.schema.schema,
+                schema_version=event_type.schema.version,
+                event_bytes_max=self._limits.event_bytes_max,
+            )
+        return rules

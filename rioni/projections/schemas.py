@@ -1,0 +1,45 @@
+"""Queries over the versions of schemas."""
+
+from sqlalchemy import Connection, select
+
+from rioni.domain.errors import NotFound
+from rioni.projections.event_types import body_of as event_type_body
+from rioni.projections.tables import SCHEMAS
+
+
+LATEST = "latest"
+
+
+def page(connection: Connection, event_type: str, offset: int, limit: int) -> tuple[list[str], bool]:
+    """A page of an event type's schemas, newest first, and whether more follow.
+
+    Raises:
+        EventTypeNotFound: there is no such event type.
+    """
+    event_type_body(connection, event_type)
+    query = (
+        select(SCHEMAS.c.body)
+        .where(SCHEMAS.c.event_type == event_type)
+        .order_by(SCHEMAS.c.position.desc())
+        .offset(offset)
+        .limit(limit + 1)
+    )
+    bodies = list(connection.scalars(query))
+    return bodies[:limit], len(bodies) > limit
+
+
+def body_of(connection: Connection, event_type: str, version: str) -> str:
+    """One version of an event type's schema; `latest` is the current one.
+
+    Raises:
+        EventTypeNotFound: there is no such event type.
+        NotFound: it has no such version.
+    """
+    event_type_body(connection, event_type)
+    query = select(SCHEMAS.c.body).where(SCHEMAS.c.event_type == event_type).order_by(SCHEMAS.c.position.desc())
+    if version != LATEST:
+        query = query.where(SCHEMAS.c.version == version)
+    body = connection.scalar(query.limit(1))
+    if body is None:
+        raise NotFound(f'EventType "{event_type}" has no schema with version "{version}"')
+    return str(body)

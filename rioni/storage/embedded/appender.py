@@ -1,0 +1,143 @@
+"""Appending to the event store: what waits is written in one transaction, with as few calls of SQLite as possible."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from rioni.domain.errors import NotFound, Unavailable
+from rioni.domain.ports import Chunk, Clock, Offload
+from rioni.storage.embedded.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
+from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.embedded.group_commit import GroupCommit, Job
+
+
+APPEND_TIMEOUT_S = 30.0
+
+# PERF: every call of sqlite3 hands over the interpreter's lock, so rows go in by the dozen, in statements that stay
+# prepared.
+_ROWS_PER_INSERT = (32, 8, 1)
+_INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
+
+# One row, and so one call, for all partitions of a group.
+_SELECT_TARGETS = """
+    SELECT json_group_array(json_array(p.topic, p.number, p.id, p.next, p.recorded_at_ms))
+    FROM json_each(?) AS w
+    JOIN partitions AS p ON p.topic = json_extract(w.value, '$[0]') AND p.number = json_extract(w.value, '$[1]')
+"""
+_UPDATE_TARGETS = """
+    UPDATE partitions SET next = json_extract(done.value, '$[1]'), recorded_at_ms = json_extract(done.value, '$[2]')
+    FROM json_each(?) AS done WHERE partitions.id = json_extract(done.value, '$[0]')
+"""
+
+
+class _Target:
+    """A partition that a group of batches is appended to."""
+
+    def __init__(self, partition_id: int, next_position: int, recorded_at_ms: int) -> None:
+        self.id, self.next, self.first, self.recorded_at_ms = partition_id, next_position, next_position, recorded_at_ms
+        self.pieces: list[Piece] = []
+
+
+class _Batch(Job):
+    """The call of `append` that waits, and its answer."""
+
+    def __init__(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> None:
+        self.topic = topic
+        self.pieces = {number: split(events) for number, events in batches.items()}
+        self.firsts: dict[int, int] = {}
+        super().__init__(sum(len(piece.data) for pieces in self.pieces.values() for piece in pieces))
+
+
+Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
+"""Told of the chunks that are durable now, by their partition's id, and of the topics that have grown."""
+
+
+class Appender:
+    """Appends batches in groups: one transaction, and one wait for the disk, for all that wait."""
+
+    def __init__(self, database: EventsDatabase, clock: Clock, offload: Offload, publish: Publish) -> None:
+        self._database, self._clock, self._publish = database, clock, publish
+        self._commits = GroupCommit[_Batch](self._write, offload)
+
+    def append(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> Mapping[int, int]:
+        """Append events durably and return the first positions; see the port `EventStore`."""
+        assert all(batches.values()), "a batch without events has no first position"
+        batch = _Batch(topic, batches)
+        self._commits.submit(batch, APPEND_TIMEOUT_S)
+        return batch.firsts
+
+    def close(self) -> None:
+        """Refuse further batches and wait until the pending ones are written."""
+        self._commits.close()
+
+    def _write(self, group: Sequence[_Batch]) -> Callable[[], None]:
+        try:
+            return self._write_together(group)
+        except DamagedEvents:
+            # A damaged partition must not stop the others: each batch for itself.
+            if len(group) == 1:
+                raise
+        done: list[Callable[[], None]] = []
+        for batch in group:
+            try:
+                done.append(self._write_together([batch]))
+            except Unavailable as ex:
+                batch.error = ex
+
+        def publish() -> None:
+            for each in done:
+                each()
+
+        return publish
+
+    def _write_together(self, group: Sequence[_Batch]) -> Callable[[], None]:
+        written: list[tuple[int, Chunk]] = []
+        with self._database.writing() as connection:
+            targets = self._targets(connection, group)
+            for batch in group:
+                _allocate(batch, targets)
+            changed = [target for target in targets.values() if target.pieces]
+            now_ms = self._clock.now_ms()
+            for target in changed:
+                # Never before the chunks in front of it, though the clock may be set back: the order is searched in.
+                target.recorded_at_ms = max(now_ms, target.recorded_at_ms)
+                written += ((target.id, chunk) for chunk in join(target.pieces, target.first, target.recorded_at_ms))
+            _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
+            connection.execute(_UPDATE_TARGETS, (json.dumps([(t.id, t.next, t.recorded_at_ms) for t in changed]),))
+        return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
+
+    def _targets(self, connection: sqlite3.Connection, group: Iterable[_Batch]) -> dict[tuple[str, int], _Target]:
+        wanted = list({(batch.topic, number) for batch in group for number in batch.pieces})
+        ((found,),) = connection.execute(_SELECT_TARGETS, (json.dumps(wanted),))
+        return {(topic, number): _Target(*state) for topic, number, *state in json.loads(found)}
+
+
+def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target]) -> None:
+    """Give a batch its positions, or its error."""
+    for number, pieces in batch.pieces.items():
+        target = targets.get((batch.topic, number))
+        if target is None:
+            batch.error = partition_not_found(batch.topic, number)
+            return
+        if target.next + sum(len(piece.lengths) for piece in pieces) > POSITION_MAX:
+            batch.error = Unavailable(f"Partition {number} of topic {batch.topic} is full. Begin a new timeline.")
+            return
+    for number, pieces in batch.pieces.items():
+        target = targets[batch.topic, number]
+        batch.firsts[number] = target.next
+        target.pieces += pieces
+        target.next += sum(len(piece.lengths) for piece in pieces)
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    done = 0
+    for size in _ROWS_PER_INSERT:
+        while len(rows) - done >= size:
+            connection.execute(_INSERTS[size], [value for row in rows[done : done + size] for value in row])
+            done += size
+
+
+def partition_not_found(topic: str, number: int) -> NotFound:
+    """The error of a topic or partition that isn't there."""
+    return NotFound(f"topic {topic} has no partition {number}, or does not exist")

@@ -1,0 +1,82 @@
+"""The chunks of events that this process has written or read lately: many streams read the same tail."""
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+
+from rioni.domain.ports import Chunk
+
+
+CHUNK_OVERHEAD_BYTES = 600
+"""What a chunk costs beside its data and index: objects, and its entries here. Without it, a cache of tiny chunks would
+exceed its bound."""
+
+
+class ChunkCache:
+    """A least recently used cache of chunks, bounded in bytes; ids of partitions are never used again."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._chunks: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
+        self._firsts: dict[int, list[int]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, partition_id: int, chunk: Chunk) -> None:
+        """Keep a chunk, and forget others where there is no room."""
+        with self._lock:
+            key = (partition_id, chunk.first)
+            if key in self._chunks:
+                self._chunks.move_to_end(key)
+                return
+            self._chunks[key] = chunk
+            firsts = self._firsts.setdefault(partition_id, [])
+            firsts.insert(bisect_right(firsts, chunk.first), chunk.first)
+            self._bytes += _size(chunk)
+            while self._bytes > self._bytes_max:
+                self._forget(next(iter(self._chunks)))
+
+    def run(self, partition_id: int, position: int, stop: int, bytes_max: int) -> list[Chunk]:
+        """The chunks from the one that holds a position on, without a gap.
+
+        Args:
+            partition_id: the id of the partition.
+            position: it lies in the first chunk.
+            stop: a position behind the last chunk wanted.
+            bytes_max: of data; at least one chunk is returned, if it is here.
+        """
+        found: list[Chunk] = []
+        size = 0
+        with self._lock:
+            firsts = self._firsts.get(partition_id, [])
+            index = bisect_right(firsts, position) - 1
+            while 0 <= index < len(firsts) and position < stop:
+                chunk = self._chunks[partition_id, firsts[index]]
+                size += len(chunk.data)
+                if not chunk.first <= position < chunk.next or (
+                    found and (chunk.first != position or size > bytes_max)
+                ):
+                    break
+                self._chunks.move_to_end((partition_id, chunk.first))
+                found.append(chunk)
+                position = chunk.next
+                index += 1
+        return found
+
+    def drop(self, partition_id: int) -> None:
+        """Forget a partition."""
+        with self._lock:
+            for first in self._firsts.get(partition_id, [])[:]:
+                self._forget((partition_id, first))
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        partition_id, first = key
+        self._bytes -= _size(self._chunks.pop(key))
+        firsts = self._firsts[partition_id]
+        del firsts[bisect_right(firsts, first) - 1]
+        if not firsts:
+            del self._firsts[partition_id]
+
+
+def _size(chunk: Chunk) -> int:
+    return len(chunk.data) + 4 * len(chunk.ends) + CHUNK_OVERHEAD_BYTES

@@ -1,0 +1,157 @@
+"""The directory that holds everything of an embedded broker: where each file lies, and that only one broker uses it."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Self
+
+from rioni.domain.errors import RioniError
+
+
+FORMAT = "rioni data directory, format 1\n"
+"""What the marker file says; a broker refuses a directory of any other format."""
+
+# What may lie in an empty directory: what a process leaves behind that dies while it creates one, and what a fresh file
+# system brings along.
+_IGNORED = {"lock", "format.unfinished", "lost+found"}
+
+
+class DataDirectoryError(RioniError):
+    """The data directory can't be used; the text says why, and what to do."""
+
+
+class DataDirectory:
+    """A data directory, created or checked, and locked.
+
+    The lock is that of an open file: processes forked from this one hold it too, without locking again, and it lasts
+    until the last of them has closed it or died.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Create or check the directory and lock it; doesn't block.
+
+        Args:
+            path: where it is, or shall be; missing parents are created.
+
+        Raises:
+            DataDirectoryError: it can't be used.
+        """
+        self.path = path.absolute()
+        self._lock_fd = -1
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check()
+            self._lock()
+            self._mark()
+            self.signals.mkdir(mode=0o700, exist_ok=True)
+            self.scratch.mkdir(mode=0o700, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as ex:
+            self.close()
+            raise DataDirectoryError(
+                f"{self.path} is not a directory, or holds a file where a directory belongs ({ex}). Name another "
+                "data directory."
+            ) from ex
+        except OSError as ex:
+            self.close()
+            raise DataDirectoryError(
+                f"The data directory {self.path} can't be written: {ex.strerror}. Make it writable for the user "
+                "that runs the broker, or name another one."
+            ) from ex
+        except DataDirectoryError:
+            self.close()
+            raise
+
+    @property
+    def events(self) -> Path:
+        """The database of the published events."""
+        return self.path / "events.db"
+
+    @property
+    def registry(self) -> Path:
+        """The database of the internal log and its projections."""
+        return self.path / "registry.db"
+
+    @property
+    def coordination(self) -> Path:
+        """The database of sessions and committed cursors."""
+        return self.path / "coordination.db"
+
+    @property
+    def signals(self) -> Path:
+        """The directory of the sockets by which processes wake each other."""
+        return self.path / "signals"
+
+    @property
+    def scratch(self) -> Path:
+        """The directory of files that need not survive the process."""
+        return self.path / "scratch"
+
+    def close(self) -> None:
+        """Let go of the lock; processes forked meanwhile keep it."""
+        # NOTE: closing, not unlocking: to unlock would take the lock from the forked processes too.
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _marker(self) -> Path:
+        return self.path / "format"
+
+    def _check(self) -> None:
+        try:
+            found = self._marker.read_text(errors="replace")
+        except FileNotFoundError:
+            others = sorted(entry.name for entry in self.path.iterdir() if entry.name not in _IGNORED)
+            if others:
+                raise DataDirectoryError(
+                    f"{self.path} is not a data directory of Rioni, and it is not empty: it holds {others[0]!r}. Name "
+                    "an empty directory, or one that does not exist yet."
+                ) from None
+            return
+        if found != FORMAT:
+            raise DataDirectoryError(
+                f"{self.path} has the format {found.strip()[:80]!r}, this version reads {FORMAT.strip()!r}. Use the "
+                "version of Rioni that wrote it, or another data directory."
+            )
+
+    def _lock(self) -> None:
+        self._lock_fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(self._lock_fd, 20, 0).decode(errors="replace").strip() or "unknown"
+            raise DataDirectoryError(
+                f"{self.path} is in use by the process {owner}, or by its workers. Stop that broker, or name another "
+                "data directory."
+            ) from None
+        os.ftruncate(self._lock_fd, 0)
+        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _mark(self) -> None:
+        """Write the marker so that after a crash it is there as a whole, or not at all."""
+        if self._marker.exists():
+            return
+        unfinished = self.path / "format.unfinished"
+        fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, FORMAT.encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        unfinished.rename(self._marker)
+        fsync_directory(self.path)
+
+
+def fsync_directory(path: Path) -> None:
+    """Make the names in a directory survive the death of the machine; blocks on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

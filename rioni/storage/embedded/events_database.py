@@ -1,0 +1,239 @@
+"""The SQLite file of the event store: its schema, who may write when, and what its errors mean.
+
+NOTE: every write, checkpoints included, happens under a lock of our own beside the file. It lets native threads wait
+for their turn without polling, and it keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may
+damage the file when another connection writes at the same instant. For the same reason nobody else may open the file
+for writing, and nobody in this process may open it by other means: to close it would drop SQLite's own locks.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rioni.domain.errors import RioniError, Unavailable
+from rioni.storage.embedded.chunks import Damage, DamagedEvents
+from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
+
+
+SCHEMA_VERSION = 1
+
+SCHEMA = """
+CREATE TABLE partitions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again, so nothing that is known about one can become wrong
+    topic TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    oldest INTEGER NOT NULL,               -- the first position that can be read
+    next INTEGER NOT NULL,                 -- the position of the next event
+    recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
+    UNIQUE (topic, number)
+);
+CREATE TABLE chunks (
+    key INTEGER PRIMARY KEY,               -- the partition's id and the position of the first event
+    recorded_at_ms INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything else
+    ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
+    data BLOB NOT NULL                     -- the events' JSON, joined by commas
+);
+"""
+
+CHECKPOINT_PAGES = 1024
+"""The write-ahead log is copied into the file whenever it has grown by this many pages of 4 KiB: rarely enough to cost
+little, often enough to stall appends for some milliseconds only."""
+
+WAL_BYTES_MAX = 64 * 2**20
+"""Beyond this length of the write-ahead log, which readers can cause, a checkpoint waits for the readers."""
+
+BUSY_TIMEOUT_S = 5.0
+"""For another connection that recovers the file after a crash; in normal operation nothing is ever busy."""
+
+READERS_TIMEOUT_MS = 200
+"""How long a checkpoint that empties the log waits for readers, while nobody can append."""
+
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class EventsDatabase:
+    """One process's connections to the file: one that writes, and one for each thread that reads at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, creating it where it doesn't exist; blocks on the disk.
+
+        Raises:
+            DataDirectoryError: the file was written by a newer version.
+            DamagedEvents: the file is damaged.
+            Unavailable: it can't be opened.
+        """
+        self._path = path
+        self._wal = Path(f"{path}-wal")
+        self._pid = os.getpid()
+        self._readers: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._wal_bytes_max = WAL_BYTES_MAX
+        self._closed = False
+        with translated(), self._turn():
+            self._writer = self._open()
+            self._migrate(self._writer)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction, durable when the block has been left; blocks natively for its turn, and on the disk.
+
+        Raises:
+            Unavailable: the disk is full or fails; nothing was written.
+        """
+        with translated(), self._turn():
+            try:
+                connection = self._writer = self._writer or self._reopen()
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+                self._bound_wal(connection)
+            except sqlite3.Error:
+                # After a failed fsync the kernel may call the lost pages clean: the next fsync of this file handle
+                # would succeed.
+                self._discard_writer()
+                raise
+            except BaseException:
+                if self._writer and self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """All rows of a query.
+
+        PERF: about 5 us for a row by its key, so that is asked on the hub; larger results belong into the offload.
+        """
+        with self.reading() as connection:
+            return connection.execute(statement, parameters).fetchall()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees what is committed; cursors must be closed when the block is left."""
+        self._check_usable()
+        with translated():
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._open()
+            try:
+                yield connection
+            except sqlite3.Error:
+                connection.close()
+                raise
+            else:
+                self._readers.append(connection)
+
+    def close(self) -> None:
+        """Close all connections; nobody may be using one."""
+        if self._closed:
+            return
+        with translated(), self._turn():
+            self._closed = True
+            while self._readers:
+                self._readers.pop().close()
+            self._discard_writer()
+
+    def _check_usable(self) -> None:
+        assert self._pid == os.getpid(), "a forked process must open the event store itself"
+        if self._closed:
+            raise Unavailable("The event store is closed: the broker is stopping. Try again on another node, or later.")
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        # A file description of its own each time, so that the lock excludes threads of this process too.
+        self._check_usable()
+        fd = os.open(f"{self._path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            # A process forked meanwhile has a copy of the descriptor: closing alone would leave the lock with it.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection.executescript(f"""
+            PRAGMA synchronous = FULL;
+            PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+            PRAGMA journal_size_limit = {WAL_BYTES_MAX};
+            PRAGMA cell_size_check = ON;
+            PRAGMA secure_delete = FAST;
+        """)
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA_VERSION:
+            raise DataDirectoryError(
+                f"{self._path} was written by a newer version of Rioni (schema {version}, known here: "
+                f"{SCHEMA_VERSION}). Use that version."
+            )
+        if version == 0:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            fsync_directory(self._path.parent)
+
+    def _reopen(self) -> sqlite3.Connection:
+        """Open the file after a failure, and empty the write-ahead log.
+
+        The failed transaction may lie in it as a whole, though never acknowledged; a crash would bring it back.
+        """
+        connection = self._open()
+        try:
+            _truncate_wal(connection)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _discard_writer(self) -> None:
+        if self._writer:
+            writer, self._writer = self._writer, None
+            writer.close()
+
+    def _bound_wal(self, connection: sqlite3.Connection) -> None:
+        # Nothing that fails here concerns the transaction, which is durable.
+        with contextlib.suppress(sqlite3.Error, OSError):
+            if self._wal.stat().st_size > self._wal_bytes_max:
+                _truncate_wal(connection)
+                # Where a reader holds it up, don't wait for that reader at every append.
+                self._wal_bytes_max = self._wal.stat().st_size + WAL_BYTES_MAX
+
+
+def _truncate_wal(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise the broker's errors in place of SQLite's and the system's."""
+    try:
+        yield
+    except sqlite3.Error as ex:
+        raise _translation(ex) from ex
+    except OSError as ex:
+        raise Unavailable(
+            f"The event store can't use its files: {ex}. Look at the disk and the permissions of the data directory."
+        ) from ex
+
+
+def _translation(ex: sqlite3.Error) -> RioniError:
+    code = getattr(ex, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if code in _CORRUPT or isinstance(ex, sqlite3.IntegrityError):
+        return DamagedEvents(Damage("", -1, -1, str(ex)))
+    if code == sqlite3.SQLITE_FULL:
+        return Unavailable(
+            "The disk of the event store is full; nothing was written. Free space or shorten retention times, then "
+            "publish again."
+        )
+    return Unavailable(
+        f"The event store can't be used ({ex}); nothing was written. Look at the disk and at the broker's log."
+    )

@@ -1,0 +1,120 @@
+"""Lets many callers share one write to the disk: who comes while one is under way waits for the next."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import Offload
+
+
+GROUP_BYTES_MAX = 8 * 2**20
+"""What one write takes at most, so that nobody waits for a very long one; a single larger job is written alone."""
+
+PENDING_BYTES_MAX = 64 * 2**20
+"""What may wait; more than the disk takes must be refused, not piled up."""
+
+
+class Job:
+    """Something to be written, and what became of it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """In bytes."""
+        self.error: Exception | None = None
+        self.settled = threading.Event()
+
+
+J = TypeVar("J", bound=Job)
+
+
+class GroupCommit(Generic[J]):
+    """Writes jobs in groups, one group at a time.
+
+    While jobs are pending a thread (under gevent a greenlet) of its own sees to the writing, so that it doesn't matter
+    to the others if a caller is killed while it waits; it ends when nothing is pending.
+    """
+
+    def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], offload: Offload) -> None:
+        """Hand in what it needs.
+
+        Args:
+            write: writes a group durably. What it raises is the error of all jobs that have none yet; what it returns
+                is called on this side of the offload before the callers go on, and must not block.
+            offload: where `write` may block.
+        """
+        self._write, self._offload = write, offload
+        self._lock = threading.Lock()
+        self._pending: deque[J] = deque()
+        self._pending_bytes = 0
+        self._writer: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, job: J, timeout_s: float) -> None:
+        """Wait until the job is written.
+
+        Raises:
+            Unavailable: too much is waiting, the time is over, or the store is closed.
+            Exception: the job's own error.
+        """
+        with self._lock:
+            if self._closed:
+                raise Unavailable(
+                    "The event store is closed: the broker is stopping. Try again on another node, or later."
+                )
+            if self._pending and self._pending_bytes + job.size > PENDING_BYTES_MAX:
+                raise Unavailable(
+                    "More events wait for the disk than it can take. Publish again later, and more slowly."
+                )
+            self._pending.append(job)
+            self._pending_bytes += job.size
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._work, name="rioni-group-commit")
+                self._writer.start()
+        if not job.settled.wait(timeout_s):
+            self._withdraw(job)
+        if job.error:
+            raise job.error
+
+    def close(self) -> None:
+        """Refuse further jobs and wait until the pending ones are written."""
+        with self._lock:
+            self._closed = True
+            writer = self._writer
+        if writer:
+            writer.join()
+
+    def _withdraw(self, job: J) -> None:
+        with self._lock:
+            if job in self._pending:
+                self._pending.remove(job)
+                self._pending_bytes -= job.size
+                raise Unavailable("The disk was busy for too long; nothing was written. Publish again later.")
+        if not job.settled.is_set():
+            raise Unavailable(
+                "The disk does not answer; the events may have been written or not. Look at the disk, then publish "
+                "again."
+            )
+
+    def _work(self) -> None:
+        while group := self._take():
+            try:
+                self._offload(self._write, group)()
+            except Exception as ex:  # noqa: BLE001 - it becomes the answer of every caller of the group
+                for job in group:
+                    job.error = job.error or ex
+            for job in group:
+                job.settled.set()
+
+    def _take(self) -> list[J]:
+        with self._lock:
+            group: list[J] = []
+            size = 0
+            while self._pending and (not group or size + self._pending[0].size <= GROUP_BYTES_MAX):
+                group.append(self._pending.popleft())
+                size += group[-1].size
+            self._pending_bytes -= size
+            if not group:
+                self._writer = None
+            return group

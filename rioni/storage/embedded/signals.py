@@ -1,0 +1,213 @@
+"""Wakes up whoever waits, in any process that shares the data directory, by datagrams over Unix sockets.
+
+Every process that waits for something has one socket in the directory of the signals, named by its process id. A
+notification is the text of its key, several are joined by line feeds.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+
+DATAGRAM_BYTES_MAX = 16_384
+"""Longer than any burst of keys that builds up while a process does not listen."""
+
+RETRY_S = 0.005
+"""The kernel queues only 10 datagrams for a socket by default. What finds the queue full is sent again after this time,
+all keys together, and then ever more rarely: the process may be stopped."""
+
+RETRY_DOUBLINGS_MAX = 6
+
+
+class EmbeddedWatch:
+    """Waits for notifications about some keys; the port `Watch`."""
+
+    def __init__(self, signals: "EmbeddedSignals", keys: frozenset[str]) -> None:
+        self._signals = signals
+        self._woken = threading.Event()
+        self.keys = keys
+
+    def wake(self) -> None:
+        """Let the current wait, or else the next one, return at once."""
+        self._woken.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Block until a notification has come since the last call, or the time is over; say which."""
+        woken = self._woken.wait(timeout_s)
+        # A notification between the two lines is not lost: the caller looks at the data only after this.
+        self._woken.clear()
+        return woken
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._signals.forget(self)
+
+
+class EmbeddedSignals:
+    """The port `Signals` for the processes of one machine; each forked process opens its own socket."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open nothing yet.
+
+        Args:
+            directory: an existing directory for the sockets, of any length.
+        """
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._process = _Process(directory)
+
+    def notify(self, key: str) -> None:
+        """Wake everyone who watches the key. Never blocks, never raises."""
+        process = self._here()
+        process.dispatch([key])
+        process.send(key)
+
+    def watch(self, keys: Iterable[str]) -> EmbeddedWatch:
+        """Begin to watch; what is notified from now on is not missed."""
+        watch = EmbeddedWatch(self, frozenset(keys))
+        process = self._here()
+        process.add(watch)
+        with self._lock:
+            process.listen()
+        return watch
+
+    def forget(self, watch: EmbeddedWatch) -> None:
+        """Stop waking a watch."""
+        self._here().remove(watch)
+
+    def close(self) -> None:
+        """End the listener and remove the socket."""
+        with self._lock:
+            self._process.close()
+
+    def _here(self) -> "_Process":
+        if self._process.pid != os.getpid():
+            # Forked: locks may have been copied while held, the threads are gone, the sockets are the parent's.
+            self._lock = threading.Lock()
+            self._process.abandon()
+            self._process = _Process(self._directory)
+        return self._process
+
+
+class _Process:
+    """What one process has open: its socket, its listener, its watches, and what other processes have not taken yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self.pid = os.getpid()
+        self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._name = f"{self.pid}-{os.urandom(6).hex()}"
+        self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._sender.setblocking(False)
+        self._receiver: socket.socket | None = None
+        self._listener: threading.Thread | None = None
+        self._watches: dict[str, set[EmbeddedWatch]] = {}
+        self._lock = threading.Lock()
+        self._backlog: dict[str, set[str]] = {}
+        self._retries = 0
+        self._retry: threading.Timer | None = None
+        self._closed = False
+
+    def add(self, watch: EmbeddedWatch) -> None:
+        with self._lock:
+            for key in watch.keys:
+                self._watches.setdefault(key, set()).add(watch)
+
+    def remove(self, watch: EmbeddedWatch) -> None:
+        with self._lock:
+            for key in watch.keys:
+                watches = self._watches.get(key, set())
+                watches.discard(watch)
+                if not watches:
+                    self._watches.pop(key, None)
+
+    def dispatch(self, keys: Iterable[str]) -> None:
+        with self._lock:
+            woken = {watch for key in keys for watch in self._watches.get(key, ())}
+        for watch in woken:
+            watch.wake()
+
+    # --- sending ---
+
+    def send(self, key: str) -> None:
+        """Send to every other process, without blocking."""
+        with self._lock, contextlib.suppress(OSError):
+            # PERF: about 5 us; to remember the names would need a way to learn of new processes.
+            for peer in os.listdir(self._directory_fd) if not self._closed else ():  # noqa: PTH208 - by descriptor
+                if peer != self._name:
+                    self._send(peer, {key} | self._backlog.pop(peer, set()))
+            self._retry_later()
+
+    def _send(self, peer: str, keys: set[str]) -> None:
+        try:
+            self._sender.sendto("\n".join(keys).encode()[:DATAGRAM_BYTES_MAX], self._address(peer))
+        except BlockingIOError:
+            self._backlog[peer] = keys
+        except (ConnectionRefusedError, FileNotFoundError):
+            # Nobody has the socket open: its process has died. Names are never used twice, so no living one can be hit.
+            with contextlib.suppress(OSError):
+                os.unlink(peer, dir_fd=self._directory_fd)
+
+    def _retry_later(self) -> None:
+        if self._backlog and not self._retry and not self._closed:
+            self._retry = threading.Timer(RETRY_S * 2 ** min(self._retries, RETRY_DOUBLINGS_MAX), self._send_backlog)
+            self._retry.daemon = True
+            self._retry.start()
+
+    def _send_backlog(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            self._retry = None
+            backlog, self._backlog = self._backlog, {}
+            for peer, keys in backlog.items():
+                self._send(peer, keys)
+            self._retries = self._retries + 1 if self._backlog else 0
+            self._retry_later()
+
+    def _address(self, name: str) -> str:
+        # The address of a Unix socket may have 107 bytes; this form is short however long the path of the directory is.
+        return f"/proc/self/fd/{self._directory_fd}/{name}"
+
+    # --- receiving ---
+
+    def listen(self) -> None:
+        """Open the socket and start the listener, unless that has happened."""
+        if self._receiver is None:
+            self._receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._receiver.bind(self._address(self._name))
+            self._listener = threading.Thread(
+                target=self._receive, args=(self._receiver,), name="rioni-signals", daemon=True
+            )
+            self._listener.start()
+
+    def _receive(self, receiver: socket.socket) -> None:
+        while not self._closed:
+            self.dispatch(receiver.recv(DATAGRAM_BYTES_MAX).decode(errors="replace").split("\n"))
+
+    # --- ending ---
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if retry := self._retry:
+            retry.cancel()
+            retry.join()
+        if self._receiver and self._listener:
+            # A full queue wakes the listener as well as an empty datagram does.
+            with contextlib.suppress(OSError):
+                self._sender.sendto(b"", self._address(self._name))
+            self._listener.join()
+            self._receiver.close()
+            os.unlink(self._name, dir_fd=self._directory_fd)
+        self._sender.close()
+        os.close(self._directory_fd)
+
+    def abandon(self) -> None:
+        """Close the copies that a forked process has of its parent's files; the socket's name stays the parent's."""
+        self._closed = True
+        self._sender.close()
+        if self._receiver:
+            self._receiver.close()
+        os.close(self._directory_fd)

@@ -1,6 +1,6 @@
 """The live projection: folds log entries into the read-model tables, in the transaction that appends them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, and_, column, delete, insert, select, table, update
@@ -20,7 +20,15 @@ _TRACKING = table("tracking", column("name"), column("position"))
 
 
 class Projector:
-    """Implements the port `ReadModels`."""
+    """Implements the port `ReadModels`.
+
+    Args:
+        tables: where the rows go, by the names of the read models; a rebuild catches up in tables of its own.
+        tracking_name: under which name the position is kept.
+    """
+
+    def __init__(self, tables: Mapping[str, Table] = READ_MODELS.tables, *, tracking_name: str = TRACKING_NAME) -> None:
+        self._tables, self._tracking_name = tables, tracking_name
 
     def state(self, connection: Connection, kind: str, key: str) -> tuple[Any, int]:
         """The state of an aggregate, None where it does not exist, and the version of its stream."""
@@ -51,32 +59,31 @@ class Projector:
             before = self._folded(connection, entry.event.kind, str(entry.stream))
             _, changes = fold(before, entry)
             for change in changes:
-                _write(connection, change)
+                self._write(connection, change)
             position = entry.position
         if position is not None:
             self._track(connection, position)
 
     def position(self, connection: Connection) -> int:
         """The log position that the read models show."""
-        query = select(_TRACKING.c.position).where(_TRACKING.c.name == TRACKING_NAME)
+        query = select(_TRACKING.c.position).where(_TRACKING.c.name == self._tracking_name)
         return connection.scalar(query) or 0
 
-    @staticmethod
-    def _folded(connection: Connection, kind: str, stream: str) -> Folded:
-        row = connection.execute(select(STATES.c.version, STATES.c.state).where(STATES.c.stream == stream)).first()
+    def _folded(self, connection: Connection, kind: str, stream: str) -> Folded:
+        states = self._tables[STATES.name]
+        row = connection.execute(select(states.c.version, states.c.state).where(states.c.stream == stream)).first()
         return EMPTY if row is None else Folded(row.version, decode_state(kind, row.state), row.state)
 
     def _track(self, connection: Connection, position: int) -> None:
-        where = _TRACKING.c.name == TRACKING_NAME
+        where = _TRACKING.c.name == self._tracking_name
         if not connection.execute(update(_TRACKING).where(where).values(position=position)).rowcount:
-            connection.execute(insert(_TRACKING).values(name=TRACKING_NAME, position=position))
+            connection.execute(insert(_TRACKING).values(name=self._tracking_name, position=position))
 
-
-def _write(connection: Connection, change: Change) -> None:
-    target = READ_MODELS.tables[change.table]
-    connection.execute(delete(target).where(under(target, change.key)))
-    if change.row is not None:
-        connection.execute(insert(target).values(**change.row))
+    def _write(self, connection: Connection, change: Change) -> None:
+        target = self._tables[change.table]
+        connection.execute(delete(target).where(under(target, change.key)))
+        if change.row is not None:
+            connection.execute(insert(target).values(**change.row))
 
 
 def under(target: Table, key: Sequence[str | int]) -> Any:

@@ -1,0 +1,76 @@
+"""Values that many tests need, with everything filled in that the test does not care about."""
+
+from typing import Any
+
+import msgspec
+
+from rioni.commands.context import Context
+from rioni.domain.authorization import BROKER, Subject
+from rioni.domain.event_type import EventType, EventTypeSpec, SubmittedSchema
+from rioni.domain.event_type_rules import new as new_event_type
+from rioni.domain.events import Origin
+from rioni.domain.limits import Limits
+from rioni.domain.subscription import Subscription, SubscriptionSpec
+from rioni.domain.subscription import new as new_subscription
+
+
+NOW = "2026-11-20T10:00:00.000Z"
+LATER = "2026-11-20T11:00:00.000Z"
+COMMAND_ID = "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"
+SCHEMA = '{"type":"object","properties":{"order_id":{"type":"string"}},"required":["order_id"]}'
+
+
+def event_type_spec(**changes: Any) -> EventTypeSpec:
+    """A business event type as a client submits it."""
+    members: dict[str, Any] = {
+        "name": "order.created",
+        "owning_application": "shop",
+        "category": "business",
+        "enrichment_strategies": ("metadata_enrichment",),
+        "schema": SubmittedSchema(type="json_schema", schema=SCHEMA),
+    }
+    return EventTypeSpec(**(members | changes))
+
+
+def event_type(**changes: Any) -> EventType:
+    """The state of a business event type."""
+    return new_event_type(event_type_spec(**changes), now=NOW, limits=Limits())
+
+
+def event_type_body(**changes: Any) -> dict[str, Any]:
+    """The JSON of a business event type as a client submits it."""
+    members: dict[str, Any] = {
+        "name": "order.created",
+        "owning_application": "shop",
+        "category": "business",
+        "enrichment_strategies": ["metadata_enrichment"],
+        "schema": {"type": "json_schema", "schema": SCHEMA},
+    }
+    return members | changes
+
+
+def subscription_spec(**changes: Any) -> SubscriptionSpec:
+    """A subscription as a client submits it."""
+    members: dict[str, Any] = {"owning_application": "billing", "event_types": ("order.created",)}
+    return SubscriptionSpec(**(members | changes))
+
+
+def subscription(**changes: Any) -> Subscription:
+    """The state of a subscription."""
+    return new_subscription(subscription_spec(**changes), subscription_id=COMMAND_ID, now=NOW)
+
+
+def origin(**changes: Any) -> Origin:
+    """Who caused an event."""
+    members = {"actor": "alice", "client": "127.0.0.1", "flow_id": "flow", "command_id": COMMAND_ID, "recorded_at": NOW}
+    return Origin(**(members | changes))
+
+
+def context(subject: Subject = BROKER, **changes: Any) -> Context:
+    """In whose name a command runs."""
+    return Context(subject=subject, origin=origin(**{"actor": subject.name} | changes))
+
+
+def as_spec(state: EventType) -> EventTypeSpec:
+    """What a client sends that puts back what it got."""
+    return msgspec.convert(msgspec.to_builtins(state), EventTypeSpec)

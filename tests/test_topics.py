@@ -1,0 +1,87 @@
+"""Pins what is written for ever: topics, the ids of streams, and the stored form of every event.
+
+A failure here means that logs in the field could not be read any more. Never rename a topic; to change the fields of an
+event raise its `class_version`, add an upcaster, and add the new form here beside the old one.
+"""
+
+from uuid import UUID
+
+import pytest
+
+from rioni.domain.aggregates import AGGREGATES, TOPICS
+from rioni.domain.events import stream_id
+
+
+EVENT_TYPE = (
+    b'{"name":"a","owning_application":"x","category":"business","enrichment_strategies":["metadata_enrichment"],'
+    b'"partition_strategy":"random","partition_key_fields":[],"cleanup_policy":"delete","ordering_key_fields":[],'
+    b'"ordering_instance_ids":[],"schema":{"type":"json_schema","schema":"{}","version":"1.0.0","created_at":"t"},'
+    b'"default_statistic":null,"options":{"retention_time":1},"authorization":null,"annotations":{},"labels":{},'
+    b'"compatibility_mode":"forward","updated_at":"t","created_at":"t"}'
+)
+SUBSCRIPTION = (
+    b'{"id":"1","owning_application":"x","event_types":["a"],"consumer_group":"default","read_from":"end",'
+    b'"initial_cursors":[],"created_at":"t","updated_at":"t","authorization":null,"annotations":{},"labels":{}}'
+)
+
+STORED = {
+    "event-type.created": [b'{"class_version":1,"name":"a","event_type":' + EVENT_TYPE + b"}"],
+    "event-type.changed": [b'{"class_version":1,"name":"a","event_type":' + EVENT_TYPE + b"}"],
+    "event-type.schema-added": [
+        b'{"class_version":1,"name":"a","schema":{"type":"json_schema","schema":"{}","version":"1.1.0","created_at":"t"}}'
+    ],
+    "event-type.deleted": [b'{"class_version":1,"name":"a"}'],
+    "timeline.opened": [
+        (
+            b'{"class_version":1,"event_type":"a","timeline":{"id":"1","event_type":"a","order":1,"storage_id":"default",'
+            b'"topic":"t","partitions":1,"created_at":"t","switched_at":"t","cleaned_up_at":null,"latest_position":null}}'
+        )
+    ],
+    "timeline.deleted": [b'{"class_version":1,"event_type":"a"}'],
+    "subscription.created": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
+    "subscription.changed": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
+    "subscription.deleted": [b'{"class_version":1,"id":"1"}'],
+    "subscription-key.claimed": [b'{"class_version":1,"natural_key":"[]","subscription_id":"1"}'],
+    "subscription-key.released": [b'{"class_version":1,"natural_key":"[]"}'],
+    "storage.created": [
+        (
+            b'{"class_version":1,"id":"default","storage":{"id":"default","storage_type":"embedded","default":true,'
+            b'"configuration":{}}}'
+        )
+    ],
+    "settings.admins-changed": [
+        (
+            b'{"class_version":1,"setting":"settings","admins":{"admins":[{"data_type":"user","value":"x"}],"readers":[],'
+            b'"writers":[]}}'
+        )
+    ],
+    "settings.blacklist-entry-added": [b'{"class_version":1,"setting":"settings","type":"CONSUMER_APP","name":"x"}'],
+    "settings.blacklist-entry-removed": [b'{"class_version":1,"setting":"settings","type":"CONSUMER_APP","name":"x"}'],
+    "settings.feature-switched": [
+        b'{"class_version":1,"setting":"settings","feature":"kpi_collection","enabled":true}'
+    ],
+}
+
+
+def test_every_topic_is_pinned():
+    assert set(TOPICS) == set(STORED)
+
+
+def test_a_topic_begins_with_the_kind_of_its_aggregate():
+    for kind, aggregate in AGGREGATES.items():
+        assert {event.TOPIC.partition(".")[0] for event in aggregate.events} == {kind}
+
+
+@pytest.mark.parametrize(("topic", "stored"), [(topic, data) for topic, forms in STORED.items() for data in forms])
+def test_every_form_ever_stored_can_be_read(topic, stored):
+    event = TOPICS[topic].decode(stored)
+    assert TOPICS[topic].decode(event.encode()) == event
+
+
+@pytest.mark.parametrize("topic", sorted(STORED))
+def test_what_is_written_today_is_the_last_pinned_form(topic):
+    assert TOPICS[topic].decode(STORED[topic][-1]).encode() == STORED[topic][-1]
+
+
+def test_stream_ids_never_change():
+    assert stream_id("event-type", "order.created") == UUID("76e9fc3b-426a-53ab-92b4-291da42ef703")

@@ -5,11 +5,12 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from rioni.domain.errors import NotFound, Unavailable
+from rioni.domain.errors import Unavailable
 from rioni.domain.ports import Chunk, Clock, Offload
 from rioni.storage.embedded.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
 from rioni.storage.embedded.events_database import EventsDatabase
 from rioni.storage.embedded.group_commit import GroupCommit, Job
+from rioni.storage.embedded.partitions import Partition, check, not_found
 
 
 APPEND_TIMEOUT_S = 30.0
@@ -21,21 +22,24 @@ _INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * n
 
 # One row, and so one call, for all partitions of a group.
 _SELECT_TARGETS = """
-    SELECT json_group_array(json_array(p.topic, p.number, p.id, p.next, p.recorded_at_ms))
+    SELECT json_group_array(json_array(p.topic, p.number, p.id, p.oldest, p.next, p.recorded_at_ms, p.checksum))
     FROM json_each(?) AS w
     JOIN partitions AS p ON p.topic = json_extract(w.value, '$[0]') AND p.number = json_extract(w.value, '$[1]')
 """
 _UPDATE_TARGETS = """
-    UPDATE partitions SET next = json_extract(done.value, '$[1]'), recorded_at_ms = json_extract(done.value, '$[2]')
-    FROM json_each(?) AS done WHERE partitions.id = json_extract(done.value, '$[0]')
+    UPDATE partitions SET
+        next = json_extract(w.value, '$[1]'),
+        recorded_at_ms = json_extract(w.value, '$[2]'),
+        checksum = json_extract(w.value, '$[3]')
+    FROM json_each(?) AS w WHERE partitions.id = json_extract(w.value, '$[0]')
 """
 
 
 class _Target:
     """A partition that a group of batches is appended to."""
 
-    def __init__(self, partition_id: int, next_position: int, recorded_at_ms: int) -> None:
-        self.id, self.next, self.first, self.recorded_at_ms = partition_id, next_position, next_position, recorded_at_ms
+    def __init__(self, before: Partition) -> None:
+        self.before, self.next = before, before.next
         self.pieces: list[Piece] = []
 
 
@@ -97,20 +101,24 @@ class Appender:
             targets = self._targets(connection, group)
             for batch in group:
                 _allocate(batch, targets)
-            changed = [target for target in targets.values() if target.pieces]
+            changes = []
             now_ms = self._clock.now_ms()
-            for target in changed:
+            for (topic, number), target in targets.items():
+                if not target.pieces:
+                    continue
                 # Never before the chunks in front of it, though the clock may be set back: the order is searched in.
-                target.recorded_at_ms = max(now_ms, target.recorded_at_ms)
-                written += ((target.id, chunk) for chunk in join(target.pieces, target.first, target.recorded_at_ms))
+                recorded_at_ms = max(now_ms, target.before.recorded_at_ms)
+                after = target.before._replace(next=target.next, recorded_at_ms=recorded_at_ms)
+                changes.append((after.id, after.next, recorded_at_ms, after.checksum(topic, number)))
+                written += ((after.id, chunk) for chunk in join(target.pieces, target.before.next, recorded_at_ms))
             _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
-            connection.execute(_UPDATE_TARGETS, (json.dumps([(t.id, t.next, t.recorded_at_ms) for t in changed]),))
+            connection.execute(_UPDATE_TARGETS, (json.dumps(changes),))
         return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
 
     def _targets(self, connection: sqlite3.Connection, group: Iterable[_Batch]) -> dict[tuple[str, int], _Target]:
         wanted = list({(batch.topic, number) for batch in group for number in batch.pieces})
         ((found,),) = connection.execute(_SELECT_TARGETS, (json.dumps(wanted),))
-        return {(topic, number): _Target(*state) for topic, number, *state in json.loads(found)}
+        return {(topic, number): _Target(check(topic, number, row)) for topic, number, *row in json.loads(found)}
 
 
 def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target]) -> None:
@@ -118,7 +126,7 @@ def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target]) -> None
     for number, pieces in batch.pieces.items():
         target = targets.get((batch.topic, number))
         if target is None:
-            batch.error = partition_not_found(batch.topic, number)
+            batch.error = not_found(batch.topic, number)
             return
         if target.next + sum(len(piece.lengths) for piece in pieces) > POSITION_MAX:
             batch.error = Unavailable(f"Partition {number} of topic {batch.topic} is full. Begin a new timeline.")
@@ -136,8 +144,3 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         while len(rows) - done >= size:
             connection.execute(_INSERTS[size], [value for row in rows[done : done + size] for value in row])
             done += size
-
-
-def partition_not_found(topic: str, number: int) -> NotFound:
-    """The error of a topic or partition that isn't there."""
-    return NotFound(f"topic {topic} has no partition {number}, or does not exist")

@@ -29,6 +29,7 @@ CREATE TABLE partitions (
     oldest INTEGER NOT NULL,               -- the first position that can be read
     next INTEGER NOT NULL,                 -- the position of the next event
     recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything else
     UNIQUE (topic, number)
 );
 CREATE TABLE chunks (

@@ -1,14 +1,15 @@
 """Reads every stored event and names all damage."""
 
+from rioni.domain.errors import NotFound
 from rioni.storage.embedded.chunks import CHUNK_COLUMNS, POSITION_MAX, Damage, DamagedEvents, Row, chunk_key, decode
 from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.embedded.partitions import find
 
 
 SLICE_CHUNKS = 64
 """How many chunks are read at once: short reads don't hold up checkpoints."""
 
 _SELECT_SLICE = f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT {SLICE_CHUNKS}"  # noqa: S608 - constants
-_SELECT_STATE = "SELECT id, oldest, next FROM partitions WHERE topic = ? AND number = ?"
 
 
 def verify(database: EventsDatabase) -> list[Damage]:
@@ -27,13 +28,15 @@ def _verify_partition(database: EventsDatabase, topic: str, number: int) -> list
     damage: list[Damage] = []
     position, stop = 0, None
     while stop is None or position < stop:
-        state = database.fetch(_SELECT_STATE, (topic, number))
-        if not state:
+        try:
+            partition = find(database, topic, number)
+        except NotFound:
             return []  # deleted meanwhile
-        partition_id, oldest, newest_next = state[0]
-        stop = newest_next if stop is None else stop
-        position = max(position, oldest)  # retention goes on meanwhile
-        rows = database.fetch(_SELECT_SLICE, (chunk_key(partition_id, position), chunk_key(partition_id, stop)))
+        except DamagedEvents as ex:
+            return [*damage, ex.damage]
+        stop = partition.next if stop is None else stop
+        position = max(position, partition.oldest)  # retention goes on meanwhile
+        rows = database.fetch(_SELECT_SLICE, (chunk_key(partition.id, position), chunk_key(partition.id, stop)))
         for row in rows:
             position = _verify_row(row, position, damage, (topic, number))
         if not rows and position < stop:

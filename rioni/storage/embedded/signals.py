@@ -5,15 +5,19 @@ notification is the text of its key, several are joined by line feeds.
 """
 
 import contextlib
+import itertools
 import os
 import socket
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from rioni.domain.errors import Unavailable
 
-DATAGRAM_BYTES_MAX = 16_384
-"""Longer than any burst of keys that builds up while a process does not listen."""
+
+DATAGRAM_BYTES_MAX = 65_536
+KEYS_PER_DATAGRAM = 50
+"""Keys are names of some hundred characters at most, so that a datagram always has room for these."""
 
 RETRY_S = 0.005
 """The kernel queues only 10 datagrams for a socket by default. What finds the queue full is sent again after this time,
@@ -61,17 +65,27 @@ class EmbeddedSignals:
 
     def notify(self, key: str) -> None:
         """Wake everyone who watches the key. Never blocks, never raises."""
-        process = self._here()
-        process.dispatch([key])
-        process.send(key)
+        with contextlib.suppress(OSError):
+            process = self._here()
+            process.dispatch([key])
+            process.send(key)
 
     def watch(self, keys: Iterable[str]) -> EmbeddedWatch:
-        """Begin to watch; what is notified from now on is not missed."""
+        """Begin to watch; what is notified from now on is not missed.
+
+        Raises:
+            Unavailable: the socket can't be opened.
+        """
         watch = EmbeddedWatch(self, frozenset(keys))
-        process = self._here()
+        try:
+            process = self._here()
+            with self._lock:
+                process.listen()
+        except OSError as ex:
+            raise Unavailable(
+                f"No signals can be received: {ex}. Look at the disk and the limit on open files."
+            ) from ex
         process.add(watch)
-        with self._lock:
-            process.listen()
         return watch
 
     def forget(self, watch: EmbeddedWatch) -> None:
@@ -133,7 +147,7 @@ class _Process:
 
     def send(self, key: str) -> None:
         """Send to every other process, without blocking."""
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock:
             # PERF: about 5 us; to remember the names would need a way to learn of new processes.
             for peer in os.listdir(self._directory_fd) if not self._closed else ():  # noqa: PTH208 - by descriptor
                 if peer != self._name:
@@ -141,14 +155,20 @@ class _Process:
             self._retry_later()
 
     def _send(self, peer: str, keys: set[str]) -> None:
+        some = list(itertools.islice(keys, KEYS_PER_DATAGRAM))
         try:
-            self._sender.sendto("\n".join(keys).encode()[:DATAGRAM_BYTES_MAX], self._address(peer))
+            self._sender.sendto("\n".join(some).encode(), self._address(peer))
+            self._retries = 0
+            if rest := keys.difference(some):
+                self._backlog[peer] = rest
         except BlockingIOError:
             self._backlog[peer] = keys
-        except (ConnectionRefusedError, FileNotFoundError):
+        except ConnectionRefusedError:
             # Nobody has the socket open: its process has died. Names are never used twice, so no living one can be hit.
             with contextlib.suppress(OSError):
                 os.unlink(peer, dir_fd=self._directory_fd)
+        except OSError:
+            pass  # the peer has just closed, or the system is short of buffers: the notification is lost, as any may be
 
     def _retry_later(self) -> None:
         if self._backlog and not self._retry and not self._closed:
@@ -157,12 +177,12 @@ class _Process:
             self._retry.start()
 
     def _send_backlog(self) -> None:
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock:
             self._retry = None
             backlog, self._backlog = self._backlog, {}
+            self._retries += 1
             for peer, keys in backlog.items():
                 self._send(peer, keys)
-            self._retries = self._retries + 1 if self._backlog else 0
             self._retry_later()
 
     def _address(self, name: str) -> str:

@@ -1,0 +1,248 @@
+"""What every adapter of the port `EventStore` promises: subclasses provide the fixture `store`."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from rioni.domain.errors import NotFound
+from rioni.domain.ports import Chunk, EventStore
+from tests.support.clock import ManualClock
+
+
+TOPIC = "topic"
+PARTITIONS = 3
+
+
+def events(*names: object) -> list[bytes]:
+    return [b'{"name":"%s"}' % str(name).encode() for name in names]
+
+
+def read_all(store: EventStore, topic: str, partition: int, first: int = 0, bytes_max: int = 1000) -> list[bytes]:
+    """Every event from a position on, checking that the chunks leave no gap."""
+    found: list[bytes] = []
+    position = first
+    while chunks := store.read(topic, partition, position, bytes_max):
+        for chunk in chunks:
+            assert chunk.first <= position < chunk.next or not found
+            position = max(position, chunk.first)
+            found += parts(chunk, position)
+            position = chunk.next
+    return found
+
+
+def parts(chunk: Chunk, start: int) -> list[bytes]:
+    return [chunk.cut(position, position + 1) for position in range(start, chunk.next)]
+
+
+class EventStoreContract:
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture(autouse=True)
+    def topic(self, store: EventStore) -> str:
+        store.create_topic(TOPIC, PARTITIONS)
+        return TOPIC
+
+    def test_what_was_appended_is_read_unchanged_and_in_order(self, store: EventStore):
+        batch = [b'{"a": 1.00}', b'{"b":[1,2,{"c":","}]}', '{"d":"ÅÇ\U0001f600"}'.encode()]
+        assert store.append(TOPIC, {1: batch}) == {1: 0}
+        assert read_all(store, TOPIC, 1) == batch
+
+    def test_positions_of_a_partition_are_dense_and_independent_of_other_partitions(self, store: EventStore):
+        assert store.append(TOPIC, {0: events(1, 2), 2: events(3)}) == {0: 0, 2: 0}
+        assert store.append(TOPIC, {0: events(4), 1: events(5)}) == {0: 2, 1: 0}
+        assert store.append(TOPIC, {0: events(6), 2: events(7)}) == {0: 3, 2: 1}
+        assert read_all(store, TOPIC, 0) == events(1, 2, 4, 6)
+        assert read_all(store, TOPIC, 2) == events(3, 7)
+
+    def test_reading_begins_in_the_chunk_that_holds_the_position(self, store: EventStore):
+        store.append(TOPIC, {0: events(*range(10))})
+        store.append(TOPIC, {0: events(*range(10, 20))})
+        for first in range(20):
+            assert read_all(store, TOPIC, 0, first) == events(*range(first, 20))
+
+    def test_a_part_of_a_chunk_is_its_events_joined_by_commas(self, store: EventStore):
+        store.append(TOPIC, {0: events(*range(5))})
+        (chunk,) = store.read(TOPIC, 0, 0, 1000)
+        assert chunk.cut(1, 4) == b",".join(events(1, 2, 3))
+        assert chunk.cut(0, 5) == chunk.data
+
+    def test_reading_at_or_behind_the_end_gives_nothing(self, store: EventStore):
+        assert store.read(TOPIC, 0, 0, 1000) == []
+        store.append(TOPIC, {0: events(1)})
+        assert store.read(TOPIC, 0, 1, 1000) == []
+        assert store.read(TOPIC, 0, 10**15, 1000) == []
+
+    def test_at_least_one_chunk_is_read_and_more_only_while_they_fit(self, store: EventStore):
+        for number in range(6):
+            store.append(TOPIC, {0: events(f"{number:0100}")})
+        assert len(store.read(TOPIC, 0, 0, 1)) == 1
+        chunks = store.read(TOPIC, 0, 0, 350)
+        assert 1 <= sum(len(chunk.data) for chunk in chunks) <= 350
+
+    def test_a_batch_longer_than_any_chunk_stays_whole_and_in_order(self, store: EventStore):
+        batch = events(*(f"{number:01000}" for number in range(1000)))
+        store.append(TOPIC, {0: batch})
+        assert read_all(store, TOPIC, 0) == batch
+        assert max(len(chunk.data) for chunk in store.read(TOPIC, 0, 0, 10**7)) < 10**6
+
+    def test_an_event_longer_than_any_chunk_is_not_cut(self, store: EventStore):
+        batch = events("x", "y" * 2_000_000, "z")
+        store.append(TOPIC, {0: batch})
+        assert read_all(store, TOPIC, 0) == batch
+
+    def test_an_empty_partition_has_0_as_oldest_and_minus_1_as_newest(self, store: EventStore):
+        assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(0, -1)] * PARTITIONS
+
+    def test_bounds_follow_what_is_appended(self, store: EventStore):
+        store.append(TOPIC, {1: events(1, 2, 3)})
+        assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(0, -1), (0, 2), (0, -1)]
+
+    def test_unknown_topics_and_partitions_are_not_found(self, store: EventStore):
+        for call in (
+            lambda: store.append("unknown", {0: events(1)}),
+            lambda: store.append(TOPIC, {PARTITIONS: events(1)}),
+            lambda: store.read("unknown", 0, 0, 1),
+            lambda: store.read(TOPIC, PARTITIONS, 0, 1),
+            lambda: store.bounds("unknown"),
+        ):
+            with pytest.raises(NotFound):
+                call()
+
+    def test_a_batch_with_one_unknown_partition_writes_nothing(self, store: EventStore):
+        with pytest.raises(NotFound):
+            store.append(TOPIC, {0: events(1), 1: events(2), PARTITIONS: events(3)})
+        assert [bounds.newest for bounds in store.bounds(TOPIC)] == [-1] * PARTITIONS
+
+    def test_concurrent_appends_are_all_there_once_at_the_positions_that_they_were_told(self, store: EventStore):
+        told: dict[tuple[int, int], bytes] = {}
+
+        def publish(publisher: int) -> None:
+            for number in range(20):
+                batch = events(f"{publisher}-{number}-a", f"{publisher}-{number}-b")
+                firsts = store.append(TOPIC, {publisher % PARTITIONS: batch, (publisher + 1) % PARTITIONS: batch})
+                for partition, first in firsts.items():
+                    told[partition, first], told[partition, first + 1] = batch
+
+        run_all([threading.Thread(target=publish, args=(publisher,)) for publisher in range(8)])
+        found = {
+            (partition, position): event
+            for partition in range(PARTITIONS)
+            for position, event in enumerate(read_all(store, TOPIC, partition))
+        }
+        assert found == told
+        assert len(told) == 8 * 20 * 4
+
+    def test_an_unknown_topic_fails_nobody_but_its_own_publisher(self, store: EventStore):
+        outcomes: list[bool] = []
+
+        def publish(topic: str) -> None:
+            for _ in range(20):
+                try:
+                    store.append(topic, {0: events(1)})
+                    outcomes.append(topic == TOPIC)
+                except NotFound:
+                    outcomes.append(topic != TOPIC)
+
+        run_all([threading.Thread(target=publish, args=(topic,)) for topic in [TOPIC, "unknown"] * 4])
+        assert outcomes == [True] * 160
+        assert store.bounds(TOPIC)[0].newest == 79
+
+    def test_expired_events_are_gone_and_positions_go_on(self, store: EventStore, clock: ManualClock):
+        store.append(TOPIC, {0: events(1, 2), 1: events(3)})
+        clock.advance(1000)
+        store.append(TOPIC, {0: events(4)})
+        assert store.expire(TOPIC, clock.now_ms()) == 3
+        assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(2, 2), (1, 0), (0, -1)]
+        assert read_all(store, TOPIC, 0, 2) == events(4)
+        assert store.append(TOPIC, {1: events(5)}) == {1: 1}
+        assert store.expire(TOPIC, clock.now_ms()) == 0
+
+    def test_reading_an_expired_position_goes_on_at_the_oldest_event(self, store: EventStore, clock: ManualClock):
+        store.append(TOPIC, {0: events(1, 2)})
+        reader = store.read(TOPIC, 0, 0, 1000)
+        clock.advance(1)
+        store.append(TOPIC, {0: events(3)})
+        store.expire(TOPIC, clock.now_ms())
+        assert parts(reader[0], 0) == events(1, 2)
+        assert [chunk.first for chunk in store.read(TOPIC, 0, 0, 1000)] == [2]
+
+    def test_everything_can_expire(self, store: EventStore, clock: ManualClock):
+        for number in range(200):
+            store.append(TOPIC, {0: events(number)})
+        assert store.expire(TOPIC, clock.now_ms() + 1) == 200
+        assert tuple(store.bounds(TOPIC)[0]) == (200, 199)
+        assert store.read(TOPIC, 0, 0, 1000) == []
+
+    def test_readers_in_flight_skip_only_what_has_expired(self, store: EventStore, clock: ManualClock):
+        for number in range(300):
+            store.append(TOPIC, {0: events(number)})
+            clock.advance(1)
+        skipped: list[tuple[int, int, int]] = []
+        ends: list[int] = []
+
+        def follow() -> None:
+            position = 0
+            while chunks := store.read(TOPIC, 0, position, 200):
+                if chunks[0].first > max(position, oldest := store.bounds(TOPIC)[0].oldest):
+                    skipped.append((position, chunks[0].first, oldest))
+                position = chunks[-1].next
+            ends.append(position)
+
+        readers = [threading.Thread(target=follow) for _ in range(3)]
+        run_all([*readers, threading.Thread(target=store.expire, args=(TOPIC, clock.now_ms() - 100))])
+        assert not skipped
+        assert ends == [300] * 3
+        assert store.bounds(TOPIC)[0].oldest == 200
+
+    def test_the_first_position_since_a_time_is_that_of_a_chunk(self, store: EventStore, clock: ManualClock):
+        start = clock.now_ms()
+        for number in range(10):
+            store.append(TOPIC, {0: events(f"{number}a", f"{number}b")})
+            clock.advance(10)
+        assert store.first_since(TOPIC, 0, 0) == 0
+        assert [store.first_since(TOPIC, 0, start + 10 * number) for number in range(10)] == list(range(0, 20, 2))
+        assert store.first_since(TOPIC, 0, start + 11) == 4
+        assert store.first_since(TOPIC, 0, start + 1000) == 20
+        assert store.first_since(TOPIC, 1, 0) == 0
+
+    def test_a_clock_that_is_set_back_does_not_disorder_the_times(self, store: EventStore, clock: ManualClock):
+        start = clock.now_ms()
+        for step in (50, -40, 30, -100, 200):
+            store.append(TOPIC, {0: events(step)})
+            clock.advance(step)
+        times = [chunk.recorded_at_ms for chunk in store.read(TOPIC, 0, 0, 1000)]
+        assert times == sorted(times)
+        assert store.first_since(TOPIC, 0, start + 1) == 1
+
+    def test_creating_a_topic_again_changes_nothing(self, store: EventStore):
+        store.append(TOPIC, {0: events(1)})
+        store.create_topic(TOPIC, PARTITIONS)
+        assert read_all(store, TOPIC, 0) == events(1)
+
+    def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(self, store: EventStore):
+        store.append(TOPIC, {0: events(1)})
+        read_all(store, TOPIC, 0)
+        store.delete_topic(TOPIC)
+        with pytest.raises(NotFound):
+            store.read(TOPIC, 0, 0, 1000)
+        with pytest.raises(NotFound):
+            store.append(TOPIC, {0: events(2)})
+        store.create_topic(TOPIC, 1)
+        assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(0, -1)]
+        assert store.read(TOPIC, 0, 0, 1000) == []
+        assert store.append(TOPIC, {0: events(3)}) == {0: 0}
+        assert read_all(store, TOPIC, 0) == events(3)
+
+    def test_deleting_an_unknown_topic_changes_nothing(self, store: EventStore):
+        store.delete_topic("unknown")
+        assert len(store.bounds(TOPIC)) == PARTITIONS
+
+
+def run_all(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

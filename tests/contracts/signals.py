@@ -1,0 +1,79 @@
+"""What every adapter of the port `Signals` promises: subclasses provide the fixture `signals`."""
+
+import threading
+
+import pytest
+
+from rioni.domain.ports import Signals
+
+
+ENOUGH_S = 20
+"""Longer than any machine needs."""
+
+
+class SignalsContract:
+    @pytest.fixture
+    def other(self, signals: Signals) -> Signals:
+        """The signals of another process, or what is like them."""
+        return signals
+
+    def test_a_watch_wakes_up_for_its_keys(self, signals: Signals, other: Signals):
+        watch = signals.watch(["a", "b"])
+        for key in ("a", "b"):
+            other.notify(key)
+            assert watch.wait(ENOUGH_S)
+        watch.close()
+
+    def test_other_keys_wake_nobody(self, signals: Signals, other: Signals):
+        watch, witness = signals.watch(["a"]), signals.watch(["b"])
+        other.notify("b")
+        assert witness.wait(ENOUGH_S)
+        assert not watch.wait(0)
+        watch.close()
+        witness.close()
+
+    def test_a_notification_before_the_wait_is_not_missed(self, signals: Signals, other: Signals):
+        watch, witness = signals.watch(["a"]), signals.watch(["a"])
+        other.notify("a")
+        assert witness.wait(ENOUGH_S)
+        assert watch.wait(ENOUGH_S)
+        watch.close()
+        witness.close()
+
+    def test_many_notifications_are_one(self, signals: Signals):
+        watch = signals.watch(["a"])
+        for _ in range(1000):
+            signals.notify("a")
+        assert watch.wait(ENOUGH_S)
+        assert not watch.wait(0)
+        watch.close()
+
+    def test_a_wait_ends_with_its_time(self, signals: Signals):
+        watch = signals.watch(["a"])
+        assert not watch.wait(0.001)
+        watch.close()
+
+    def test_a_closed_watch_is_not_woken(self, signals: Signals):
+        watch, witness = signals.watch(["a"]), signals.watch(["a"])
+        watch.close()
+        watch.close()
+        signals.notify("a")
+        assert witness.wait(ENOUGH_S)
+        assert not watch.wait(0)
+        witness.close()
+
+    def test_every_waiter_is_woken(self, signals: Signals, other: Signals):
+        watches = [signals.watch(["a"]) for _ in range(10)]
+        woken: list[bool] = []
+        threads = [threading.Thread(target=lambda watch=watch: woken.append(watch.wait(ENOUGH_S))) for watch in watches]
+        for thread in threads:
+            thread.start()
+        other.notify("a")
+        for thread in threads:
+            thread.join()
+        assert woken == [True] * 10
+        for watch in watches:
+            watch.close()
+
+    def test_notifying_keys_that_nobody_watches_is_nothing(self, signals: Signals):
+        signals.notify("nobody")

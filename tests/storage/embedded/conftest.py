@@ -1,0 +1,42 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.signals import EmbeddedSignals
+from tests.support.clock import ManualClock
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[DataDirectory]:
+    with DataDirectory(tmp_path / "data") as directory:
+        yield directory
+
+
+@pytest.fixture
+def signals(directory: DataDirectory) -> Iterator[EmbeddedSignals]:
+    signals = EmbeddedSignals(directory.signals)
+    yield signals
+    signals.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock) -> Iterator[EmbeddedEventStore]:
+    store = EmbeddedEventStore(directory.events, clock=clock, signals=signals)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def other_store(directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock) -> Iterator[EmbeddedEventStore]:
+    """A second store of the same file, with caches and connections of its own, as another process has."""
+    store = EmbeddedEventStore(directory.events, clock=clock, signals=signals, cache_bytes_max=0)
+    yield store
+    store.close()

@@ -1,0 +1,5 @@
+from tests.contracts.event_store import EventStoreContract
+
+
+class TestEmbeddedEventStore(EventStoreContract):
+    pass

@@ -1,0 +1,120 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.signals import EmbeddedSignals
+from tests.contracts.signals import ENOUGH_S, SignalsContract
+
+
+ROOT = Path(__file__).parents[3]
+
+
+ECHO = """
+import sys
+from pathlib import Path
+from rioni.storage.embedded.signals import EmbeddedSignals
+
+signals = EmbeddedSignals(Path(sys.argv[1]))
+watch = signals.watch(["question"])
+print("ready", flush=True)
+while watch.wait(60):
+    signals.notify("answer")
+"""
+
+
+@pytest.fixture
+def echo(directory: DataDirectory) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which notifies `answer` whenever it is woken by `question`."""
+    command = [sys.executable, "-c", ECHO, str(directory.signals)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+class TestInOneProcess(SignalsContract):
+    pass
+
+
+class TestBetweenInstances(SignalsContract):
+    @pytest.fixture
+    def other(self, directory: DataDirectory) -> Iterator[EmbeddedSignals]:
+        other = EmbeddedSignals(directory.signals)
+        yield other
+        other.close()
+
+
+def test_processes_wake_each_other(signals: EmbeddedSignals, echo: subprocess.Popen[str]):
+    watch = signals.watch(["answer"])
+    for _ in range(50):
+        signals.notify("question")
+        assert watch.wait(ENOUGH_S)
+
+
+def test_what_a_full_queue_refuses_comes_later(directory: DataDirectory, signals: EmbeddedSignals):
+    # A receiver that doesn't listen yet: its queue is full after some datagrams, of the length that the kernel sets.
+    late = EmbeddedSignals(directory.signals)
+    process = late._here()
+    keys = [f"key-{number}" for number in range(2000)]
+    watches = [late.watch([key]) for key in keys]
+    with process._lock:  # the listener stops at its first datagram
+        for key in keys:
+            signals.notify(key)
+    for watch in watches:
+        assert watch.wait(ENOUGH_S)
+    late.close()
+
+
+def test_sockets_of_dead_processes_are_removed(directory: DataDirectory, signals: EmbeddedSignals, echo):
+    assert len(list(directory.signals.iterdir())) == 1
+    echo.kill()
+    echo.wait()
+    signals.notify("question")
+    assert list(directory.signals.iterdir()) == []
+
+
+def test_a_long_path_is_no_obstacle(tmp_path: Path):
+    path = tmp_path.joinpath(*["a-rather-long-name-of-a-directory"] * 6)
+    path.mkdir(parents=True)
+    one, two = EmbeddedSignals(path), EmbeddedSignals(path)
+    watch = one.watch(["key"])
+    two.notify("key")
+    assert watch.wait(ENOUGH_S)
+    one.close()
+    two.close()
+
+
+def test_a_forked_process_has_its_own_socket(signals: EmbeddedSignals):
+    watch = signals.watch(["answer"])
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            own = signals.watch(["question"])
+            signals.notify("answer")
+            code = 0 if own.wait(ENOUGH_S) else 2
+            signals.close()
+        finally:
+            os._exit(code)
+    assert watch.wait(ENOUGH_S)
+    signals.notify("question")
+    assert os.waitpid(pid, 0)[1] == 0
+    signals.notify("answer")
+    assert watch.wait(ENOUGH_S)
+
+
+def test_closing_leaves_nothing_behind_and_notifying_afterwards_is_nothing(directory: DataDirectory):
+    signals = EmbeddedSignals(directory.signals)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted only
+    watch = signals.watch(["key"])
+    signals.close()
+    signals.close()
+    signals.notify("key")
+    watch.close()
+    assert list(directory.signals.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) < before  # noqa: PTH208 - counted only

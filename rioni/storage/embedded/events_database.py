@@ -74,6 +74,7 @@ class EventsDatabase:
         self._pid = os.getpid()
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
+        self._failed: sqlite3.Connection | None = None
         self._wal_bytes_max = WAL_BYTES_MAX
         self._closed = False
         with translated(), self._turn():
@@ -95,9 +96,7 @@ class EventsDatabase:
                 connection.execute("COMMIT")
                 self._bound_wal(connection)
             except sqlite3.Error:
-                # After a failed fsync the kernel may call the lost pages clean: the next fsync of this file handle
-                # would succeed.
-                self._discard_writer()
+                self._fail()
                 raise
             except BaseException:
                 if self._writer and self._writer.in_transaction:
@@ -137,7 +136,10 @@ class EventsDatabase:
             self._closed = True
             while self._readers:
                 self._readers.pop().close()
-            self._discard_writer()
+            for connection in (self._failed, self._writer):
+                if connection:
+                    connection.close()
+            self._failed = self._writer = None
 
     def _check_usable(self) -> None:
         assert self._pid == os.getpid(), "a forked process must open the event store itself"
@@ -180,23 +182,31 @@ class EventsDatabase:
             connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
             fsync_directory(self._path.parent)
 
-    def _reopen(self) -> sqlite3.Connection:
-        """Open the file after a failure, and empty the write-ahead log.
+    def _fail(self) -> None:
+        """Give up the connection that writes.
 
-        The failed transaction may lie in it as a whole, though never acknowledged; a crash would bring it back.
+        After a failed fsync the kernel may call the lost pages clean, and the next fsync of the same file handle would
+        succeed. Yet the connection must not be closed before there is another one: whoever opens the file first reads
+        the write-ahead log, and the failed transaction may lie in it as a whole, though never acknowledged.
         """
+        if self._writer:
+            self._failed, self._writer = self._writer, None
+            with contextlib.suppress(sqlite3.Error):
+                if self._failed.in_transaction:
+                    self._failed.execute("ROLLBACK")
+
+    def _reopen(self) -> sqlite3.Connection:
+        """Open the file after a failure, and empty the write-ahead log: nothing of what failed may come back."""
         connection = self._open()
         try:
             _truncate_wal(connection)
         except sqlite3.Error:
             connection.close()
             raise
+        if self._failed:
+            self._failed.close()
+            self._failed = None
         return connection
-
-    def _discard_writer(self) -> None:
-        if self._writer:
-            writer, self._writer = self._writer, None
-            writer.close()
 
     def _bound_wal(self, connection: sqlite3.Connection) -> None:
         # Nothing that fails here concerns the transaction, which is durable.
@@ -232,9 +242,9 @@ def _translation(ex: sqlite3.Error) -> RioniError:
         return DamagedEvents(Damage("", -1, -1, str(ex)))
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(
-            "The disk of the event store is full; nothing was written. Free space or shorten retention times, then "
+            "The disk of the event store is full; the events were not accepted. Free space or shorten retention times, then "
             "publish again."
         )
     return Unavailable(
-        f"The event store can't be used ({ex}); nothing was written. Look at the disk and at the broker's log."
+        f"The event store can't be used ({ex}); the events were not accepted. Look at the disk and at the broker's log."
     )

@@ -15,6 +15,9 @@ from pathlib import Path
 from rioni.domain.errors import Unavailable
 
 
+SUFFIX = ".socket"
+"""What is named otherwise is none of ours: neither written to nor removed."""
+
 DATAGRAM_BYTES_MAX = 65_536
 KEYS_PER_DATAGRAM = 50
 """Keys are names of some hundred characters at most, so that a datagram always has room for these."""
@@ -112,7 +115,7 @@ class _Process:
     def __init__(self, directory: Path) -> None:
         self.pid = os.getpid()
         self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._name = f"{self.pid}-{os.urandom(6).hex()}"
+        self._name = f"{self.pid}-{os.urandom(6).hex()}{SUFFIX}"
         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._sender.setblocking(False)
         self._receiver: socket.socket | None = None
@@ -150,7 +153,7 @@ class _Process:
         with self._lock:
             # PERF: about 5 us; to remember the names would need a way to learn of new processes.
             for peer in os.listdir(self._directory_fd) if not self._closed else ():  # noqa: PTH208 - by descriptor
-                if peer != self._name:
+                if peer != self._name and peer.endswith(SUFFIX):
                     self._send(peer, {key} | self._backlog.pop(peer, set()))
             self._retry_later()
 

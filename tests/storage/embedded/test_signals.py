@@ -118,3 +118,9 @@ def test_closing_leaves_nothing_behind_and_notifying_afterwards_is_nothing(direc
     watch.close()
     assert list(directory.signals.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) < before  # noqa: PTH208 - counted only
+
+
+def test_files_of_others_are_left_alone(directory: DataDirectory, signals: EmbeddedSignals):
+    (directory.signals / "note").touch()
+    signals.notify("key")
+    assert (directory.signals / "note").exists()

@@ -1,0 +1,77 @@
+"""A patched process, as `rioni serve` is: 50 greenlets append while the disk can't be written, and the hub goes on.
+
+Run as `python -m tests.storage.embedded.gevent_publisher <data directory>`.
+"""
+
+from gevent import monkey
+
+
+if __name__ == "__main__":
+    monkey.patch_all()
+
+import fcntl
+import os
+import sys
+import threading
+from pathlib import Path
+
+import gevent
+
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.signals import EmbeddedSignals
+from tests.contracts.event_store import events, read_all
+
+
+GREENLETS = 50
+TICKS = 100
+
+
+def main(path: Path) -> None:
+    pool = gevent.get_hub().threadpool
+    signals = EmbeddedSignals(path / "signals")
+    store = EmbeddedEventStore(
+        path / "events.db",
+        clock=SystemClock(),
+        signals=signals,
+        offload=lambda function, *args, **kwargs: pool.apply(function, args, kwargs),
+    )
+    store.create_topic("topic", 1)
+    watch = signals.watch(["topic:topic"])
+
+    # Another process writes, and its disk takes its time.
+    fd = os.open(path / "events.db-lock", os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    told: list[int] = []
+    killed = gevent.spawn(store.append, "topic", {0: events("killed")})
+    greenlets = [
+        threading.Thread(target=lambda number=number: told.append(store.append("topic", {0: events(number)})[0]))
+        for number in range(GREENLETS)
+    ]
+    for greenlet in greenlets:
+        greenlet.start()
+    for _ in range(TICKS):
+        gevent.sleep(0.001)
+        assert store.bounds("topic")[0].newest == -1
+        assert not told
+    killed.kill()
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+    for greenlet in greenlets:
+        greenlet.join()
+
+    assert watch.wait(20)
+    found = read_all(store, "topic", 0)
+    # The first one was being written already when its caller was killed, which did the others no harm.
+    assert sorted(found) == sorted(events("killed", *range(GREENLETS)))
+    assert sorted(told) == sorted(found.index(event) for event in events(*range(GREENLETS)))
+    assert store.expire("topic", 2**52) == GREENLETS + 1
+    assert store.verify() == []
+    watch.close()
+    store.close()
+    signals.close()
+    sys.stdout.write("all is well\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rioni.commands.bus import Bus
+from rioni.commands.cursors import Committer
 from rioni.commands.gate import Gate
+from rioni.commands.publishing import Publisher
 from rioni.config import Config
 from rioni.domain.authorization import Attribute
 from rioni.domain.limits import Limits
@@ -28,6 +30,8 @@ class Services:
     offload: Offload
     bus: Bus
     gate: Gate
+    publisher: Publisher
+    committer: Committer
     registry: Registry
     store: EventStore
     coordinator: Coordinator

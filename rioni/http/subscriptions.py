@@ -55,7 +55,11 @@ class SubscriptionsResource:
             reader=attribute(req, "reader"),
         )
         token = req.get_param("token")
-        if token is None and offset == 0 and "token_subscriptions_iteration" in self._services.registry.settings.features:
+        if (
+            token is None
+            and offset == 0
+            and "token_subscriptions_iteration" in self._services.registry.settings.features
+        ):
             token = NEW_TOKEN
         if token is None:
             found = self._services.query(subscriptions.page, wanted, offset, limit)

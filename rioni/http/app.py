@@ -1,0 +1,73 @@
+"""The WSGI application: all routes, in the order of the API definition."""
+
+from typing import Any
+
+import falcon
+
+from rioni.domain.errors import RioniError
+from rioni.domain.event_type_rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
+from rioni.http import problems
+from rioni.http.event_types import EventTypeResource, EventTypesResource, RegistryResource
+from rioni.http.events import EventsResource
+from rioni.http.health import HealthResource, MetricsResource, ReadyResource, VersionResource
+from rioni.http.metrics import Metrics
+from rioni.http.middleware import RequestMiddleware
+from rioni.http.partitions import PartitionResource, PartitionsResource
+from rioni.http.schemas import SchemaResource, SchemasResource
+from rioni.http.services import Services
+from rioni.http.settings import (
+    AdminsResource,
+    BlacklistEntryResource,
+    BlacklistResource,
+    FeaturesResource,
+    StorageResource,
+    StoragesResource,
+)
+from rioni.http.subscription_cursors import SubscriptionCursorsResource
+from rioni.http.subscription_events import SubscriptionEventsResource
+from rioni.http.subscription_stats import SubscriptionStatsResource
+from rioni.http.subscriptions import SubscriptionResource, SubscriptionsResource
+
+
+def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
+    """Every path with its resource."""
+    return [
+        ("/event-types", EventTypesResource(services)),
+        ("/event-types/{name}", EventTypeResource(services)),
+        ("/event-types/{name}/events", EventsResource(services, metrics)),
+        ("/event-types/{name}/partitions", PartitionsResource(services)),
+        ("/event-types/{name}/partitions/{partition}", PartitionResource(services)),
+        ("/event-types/{name}/schemas", SchemasResource(services)),
+        ("/event-types/{name}/schemas/{version}", SchemaResource(services)),
+        ("/subscriptions", SubscriptionsResource(services)),
+        ("/subscriptions/{subscription_id}", SubscriptionResource(services)),
+        ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(services, metrics)),
+        ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(services)),
+        ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(services, metrics)),
+        ("/settings/admins", AdminsResource(services)),
+        ("/settings/blacklist", BlacklistResource(services)),
+        ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(services)),
+        ("/settings/features", FeaturesResource(services)),
+        ("/storages", StoragesResource(services)),
+        ("/storages/{storage_id}", StorageResource(services)),
+        ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
+        ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
+        ("/metrics", MetricsResource(metrics)),
+        ("/health", HealthResource()),
+        ("/readyz", ReadyResource(services)),
+        ("/version", VersionResource()),
+    ]
+
+
+def create_app(services: Services) -> falcon.App[Any, Any]:
+    """Put the application together for one process."""
+    metrics = Metrics()
+    app = falcon.App(middleware=[RequestMiddleware(metrics)], media_type=falcon.MEDIA_JSON)
+    app.req_options.strip_url_path_trailing_slash = True
+    app.req_options.auto_parse_qs_csv = False
+    app.add_error_handler(Exception, problems.on_unexpected)
+    app.add_error_handler(falcon.HTTPError, problems.on_http_error)
+    app.add_error_handler(RioniError, problems.on_rioni_error)
+    for path, resource in routes(services, metrics):
+        app.add_route(path, resource)
+    return app

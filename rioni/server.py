@@ -1,0 +1,126 @@
+"""The server: prepares the data directory, then runs the worker processes under gunicorn until it is told to stop."""
+
+import errno
+import os
+import shutil
+import socket
+import sys
+from typing import Any
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base_async import AsyncWorker
+from gunicorn.workers.ggevent import GeventWorker
+
+from rioni import bootstrap
+from rioni.config import Config
+from rioni.domain.errors import Unavailable
+
+
+BACKLOG = 2_048
+WORKER_CONNECTIONS = 10_000
+"""Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
+
+
+def serve(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT; streams end with a final batch then.
+
+    Raises:
+        DataDirectoryError: the data directory can't be used.
+        Unavailable: the port is taken or not allowed, or the database can't be reached.
+    """
+    listener = _listen(config)
+    with bootstrap.prepare(config) as directory:
+        metrics = directory.scratch / "metrics"
+        shutil.rmtree(metrics, ignore_errors=True)
+        metrics.mkdir()
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+        _Arbiter(_Application(config, listener)).run()
+
+
+def _listen(config: Config) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        return socket.create_server((config.host, config.port), family=family, backlog=BACKLOG)
+    except OSError as ex:
+        where = f"{config.host}:{config.port}"
+        if ex.errno == errno.EADDRINUSE:
+            raise Unavailable(
+                f"{where} is in use by another process. Stop it, or name another port: --port or RIONI_PORT."
+            ) from ex
+        raise Unavailable(f"{where} can't be listened on: {ex.strerror}. Name another host or port.") from ex
+
+
+class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
+    """A worker whose sockets have deadlines, and whose streams learn that it is asked to end."""
+
+    def handle(self, listener: Any, client: Any, addr: Any) -> None:
+        # Not GeventWorker's own, which takes the deadline off the socket again.
+        client.settimeout(self.cfg.settings["rioni_socket_timeout_s"].get())
+        AsyncWorker.handle(self, listener, client, addr)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.app.stop()
+        super().handle_exit(sig, frame)
+
+    # A second Ctrl-C reaches every process of the terminal; leaving is graceful all the same, and the master sees to the end.
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        self.handle_exit(sig, frame)
+
+
+class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
+    """A master for which SIGINT is as graceful as SIGTERM."""
+
+    def handle_int(self) -> None:
+        self.handle_term()
+
+
+class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    """The application of one `rioni serve`; each worker process puts together its own services."""
+
+    def __init__(self, config: Config, listener: socket.socket) -> None:
+        self._config = config
+        self._listener = listener
+        self._worker: bootstrap.Worker | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        config = self._config
+        settings = {
+            "bind": f"fd://{self._listener.fileno()}",
+            "workers": config.workers,
+            "worker_class": f"{__name__}._Worker",
+            "worker_connections": WORKER_CONNECTIONS,
+            "keepalive": config.keep_alive_s,
+            "graceful_timeout": config.shutdown_s,
+            "loglevel": "warning",
+            "when_ready": self._announce,
+            "child_exit": self._forget_metrics,
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """Put together the services of this worker; gunicorn calls it in the forked process."""
+        self._worker = bootstrap.worker(self._config)
+        return self._worker.app
+
+    def stop(self) -> None:
+        """Tell the streams of this worker to say goodbye."""
+        if self._worker is not None:
+            self._worker.stop()
+
+    def _announce(self, _arbiter: Any) -> None:
+        host, port = self._listener.getsockname()[:2]
+        workers = f"{self._config.workers} worker" + ("s" if self._config.workers > 1 else "")
+        print(
+            f"Rioni serves http://{host}:{port} with {workers}, data in {self._config.data}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    @staticmethod
+    def _forget_metrics(_arbiter: Any, worker: Any) -> None:
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(worker.pid)

@@ -1,0 +1,128 @@
+"""A real `rioni serve` in a process of its own, and what a client needs to talk to it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+
+START_S = 30
+STOP_S = 30
+
+
+class RunningServer:
+    """A server that was started for a test."""
+
+    def __init__(self, process: subprocess.Popen, url: str, lines: list[str]) -> None:
+        self.process = process
+        self.url = url
+        self.lines = lines
+        """What the server has written to its standard error."""
+
+    def client(self, **options) -> httpx.Client:
+        """A client of the API."""
+        return httpx.Client(base_url=self.url, timeout=30, **options)
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def kill(self) -> None:
+        """Kill the server and its workers as a power cut would, without any chance to tidy up."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask the server to end, and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_S)
+
+
+@contextlib.contextmanager
+def running_server(data: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[RunningServer]:
+    """Start a server on a free port; it is ended with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data), *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, **(environment or {})},
+    )
+    lines: list[str] = []
+    drain = threading.Thread(target=_drain, args=(process, lines))
+    drain.start()
+    try:
+        yield RunningServer(process, _wait_for_url(process, lines), lines)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        drain.join()
+        process.stderr.close()
+
+
+def _drain(process: subprocess.Popen, lines: list[str]) -> None:
+    lines.extend(process.stderr)
+
+
+def _wait_for_url(process: subprocess.Popen, lines: list[str]) -> str:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        for line in list(lines):
+            if found := re.search(r"serves (http://\S+)", line):
+                return found[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.01)
+    raise AssertionError("the server did not start:\n" + "".join(lines))
+
+
+class Stream:
+    """An open stream, read batch by batch."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.iter_lines()
+
+    @property
+    def stream_id(self) -> str:
+        return self.response.headers["X-Nakadi-StreamId"]
+
+    def batch(self) -> dict:
+        """The next batch; StopIteration at the end."""
+        return json.loads(next(self._lines))
+
+    def batches(self) -> list[dict]:
+        """All further batches, up to the end of the stream."""
+        return [json.loads(line) for line in self._lines]
+
+    def events(self, count: int) -> list[dict]:
+        """Read until this many events have come."""
+        events: list[dict] = []
+        while len(events) < count:
+            events += self.batch().get("events", [])
+        return events
+
+
+@contextlib.contextmanager
+def open_stream(client: httpx.Client, path: str, method: str = "GET", **options) -> Iterator[Stream]:
+    """Open a stream; it is closed with the block."""
+    with client.stream(method, path, **options) as response:
+        if response.status_code != httpx.codes.OK:
+            response.read()
+            raise AssertionError(f"{response.status_code}: {response.text}")
+        yield Stream(response)

@@ -1,0 +1,121 @@
+"""Reading a JSON schema in order to compare it: which keywords say something, what kind of schema they make."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from jsonschema_rs.canonical.json import to_string
+
+from rioni.domain import strict_json
+
+
+Node: TypeAlias = Mapping[str, Any]
+
+COMPOSITIONS = ("allOf", "anyOf", "oneOf")
+_TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
+_NUMBERS = frozenset(("integer", "number"))
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    # By the type that they constrain.
+    "array": ("maxItems", "minItems", "uniqueItems"),
+    "object": ("maxProperties", "minProperties"),
+    "number": ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
+    "string": ("maxLength", "minLength", "pattern", "format"),
+}
+_STRUCTURE: Mapping[str, tuple[str, ...]] = {
+    "array": ("items", "additionalItems", "contains"),
+    "object": ("properties", "required", "dependencies", "patternProperties", "additionalProperties", "propertyNames"),
+}
+
+_CONSTRAINS_NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys(("minItems", "minProperties", "minLength"), 0),
+    **dict.fromkeys(("uniqueItems", "exclusiveMaximum", "exclusiveMinimum"), False),
+}
+# What older drafts ignore, by the draft that begins to enforce it.
+_KEYWORDS_SINCE = {"const": 6, "contains": 6, "propertyNames": 6, "if": 7, "then": 7, "else": 7}
+_FORMATS_SINCE = {
+    **dict.fromkeys(("date-time", "uri", "email", "ipv4", "ipv6", "hostname", "iso-4217", "ISO-4217"), 4),
+    **dict.fromkeys(("uri-reference", "uri-template", "json-pointer"), 6),
+    **dict.fromkeys(("date", "time", "regex", "idn-email", "idn-hostname", "iri", "iri-reference"), 7),
+    "relative-json-pointer": 7,
+}
+
+
+class Document:
+    """One side: a whole schema, which its references look into."""
+
+    def __init__(self, text: str) -> None:
+        self.root = strict_json.decode(text)
+        dialect = str(self.root.get("$schema"))
+        self.draft = next((draft for draft in (6, 7) if f"draft-0{draft}" in dialect), 4)
+
+    def view(self, schema: Any) -> Node:
+        """The keywords that say something: a boolean schema in those that it stands for, nothing beside a reference."""
+        if not isinstance(schema, dict):
+            return {"not": {}} if schema is False else {}
+        if isinstance(reference := schema.get("$ref"), str):
+            return {"$ref": reference}
+        return {keyword: value for keyword, value in schema.items() if not self._ignores(keyword, value)}
+
+    def _ignores(self, keyword: str, value: Any) -> bool:
+        if keyword == "format":
+            return _FORMATS_SINCE.get(str(value), 8) > self.draft
+        if keyword in _CONSTRAINS_NOTHING:
+            return to_string(value) == to_string(_CONSTRAINS_NOTHING[keyword])
+        return _KEYWORDS_SINCE.get(keyword, 4) > self.draft
+
+
+def kind_of(node: Node) -> str:
+    """What a schema is, the first of these that applies; integers are numbers."""
+    if "$ref" in node:
+        return "reference"
+    for keyword in ("enum", "const"):
+        if keyword in node:
+            return keyword
+    declared = declared_types(node)
+    if compositions(node) or len(declared) > 1:
+        return "combined"
+    if declared:
+        return "number" if declared[0] in _NUMBERS else declared[0]
+    groups = [
+        group
+        for group, keywords in ATTRIBUTES.items()
+        if any(keyword in node for keyword in (*keywords, *_STRUCTURE.get(group, ())))
+    ]
+    if groups:
+        return " or ".join(groups)
+    return "not" if "not" in node else "conditional" if "if" in node else "empty"
+
+
+def compositions(node: Node) -> tuple[str, ...]:
+    """The keywords that combine schemas."""
+    return tuple(method for method in COMPOSITIONS if method in node)
+
+
+def declared_types(node: Node) -> Sequence[str]:
+    """The types as the schema states them, none where it does not."""
+    declared = node.get("type", ())
+    return [declared] if isinstance(declared, str) else declared
+
+
+def permitted_types(node: Node) -> frozenset[str]:
+    """The permitted types; whoever permits numbers permits integers."""
+    declared = frozenset(declared_types(node)) or _TYPES
+    return declared | _NUMBERS if "number" in declared else declared
+
+
+def without(node: Node, *keywords: str) -> Node:
+    """A schema less some keywords."""
+    return {keyword: value for keyword, value in node.items() if keyword not in keywords}
+
+
+def enumerated_values(node: Node, keyword: str) -> frozenset[str]:
+    """The values that a schema enumerates and the type beside them permits, as text: 1 and 1.0 are the same."""
+    values = node["enum"] if keyword == "enum" else [node["const"]]
+    permitted = permitted_types(node)
+    return frozenset(to_string(value) for value in values if _type_of(value) in permitted)
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return "integer"  # An event that has 1 equals an enumerated 1.0.
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "null")

@@ -1,0 +1,347 @@
+"""What a schema may contain, and the effective schema that events are validated against (registry contract 4, 5.2).
+
+Schemas come from strangers: size, nesting, patterns and the work they may cause are bounded before events meet them.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from rioni.domain import strict_json
+from rioni.domain.errors import Invalid
+from rioni.domain.field_path import FieldPath, declares, parse_path
+from rioni.domain.formats import DATE_TIME, PATTERNS, UUID
+from rioni.domain.schema_graph import SchemaCycle, expanded_paths, reachable, resolve, walk
+from rioni.domain.strict_json import JsonError
+
+
+SCHEMA_BYTES_MAX = 256 * 1024
+SCHEMA_DEPTH_MAX = 64
+SCHEMA_OBJECTS_MAX = 10_000
+PATTERN_BYTES_MAX = 1024
+EXPANDED_PATHS_MAX = 100_000
+
+Schema = dict[str, Any]
+_Validator = type[jsonschema_rs.Validator]
+_DRAFT_4: _Validator = jsonschema_rs.Draft4Validator
+_DRAFTS: Mapping[str, _Validator] = {
+    "http://json-schema.org/draft-04/schema": _DRAFT_4,
+    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
+    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+}
+
+
+class EffectiveSchema(NamedTuple):
+    """What events are validated against."""
+
+    document: Schema
+    draft: _Validator
+
+    def compile(self) -> jsonschema_rs.Validator:
+        """Compile the schema: no reference is ever fetched, every pattern runs in linear time.
+
+        Raises:
+            ValueError: it is not valid; can't happen after `check_schema`.
+        """
+        return self.draft(
+            self.document,
+            offline=True,
+            validate_formats=True,
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=2**20, dfa_size_limit=2**20),
+        )
+
+
+def check_schema(
+    text: str, *, name: str, category: str, compatibility_mode: str, cleanup_policy: str = "delete"
+) -> EffectiveSchema:
+    """Check a submitted JSON schema.
+
+    Args:
+        text: the schema as submitted.
+        name: the event type's name.
+        category: `undefined`, `data` or `business`.
+        compatibility_mode: `compatible`, `forward` or `none`.
+        cleanup_policy: `delete`, `compact` or `compact_and_delete`.
+
+    Returns:
+        The effective schema, for `check_paths`.
+
+    Raises:
+        Invalid: the first rule of registry contract 5.2 that it breaks.
+    """
+    schema = _parse(text)
+    if schema.get("type", "object") != "object":
+        raise Invalid('"type" of root element in schema can only be "object"')
+    draft = _draft(schema)
+    _check_objects(schema)
+    _check_compiles(schema, draft)
+    _check_work(schema)
+    if category == "business" and "metadata" in schema.get("properties", {}):
+        raise Invalid('"metadata" property is reserved')
+    if compatibility_mode == "compatible":
+        _check_keywords(schema)
+    return effective_schema(
+        text, name=name, category=category, compatibility_mode=compatibility_mode, cleanup_policy=cleanup_policy
+    )
+
+
+def check_paths(effective: EffectiveSchema, field: str, paths: Sequence[str], *, within: str = "") -> None:
+    """Check that the schema declares all paths.
+
+    Args:
+        effective: what `check_schema` has returned.
+        field: where the paths stand, such as `ordering_key_fields`.
+        paths: dotted paths.
+        within: `data` where they are relative to that member.
+
+    Raises:
+        Invalid: names those that the schema does not declare.
+    """
+    prefix = (within,) if within else ()
+    absent = [path for path in paths if not declares(effective.document, FieldPath(prefix + parse_path(path).segments))]
+    if absent:
+        raise Invalid(f"{field} [{', '.join(absent)}] absent in schema")
+
+
+# --- what a schema may contain ---
+
+
+def _parse(text: str) -> Schema:
+    size = len(text.encode(errors="surrogatepass"))
+    if size > SCHEMA_BYTES_MAX:
+        raise Invalid(f"schema must be a valid json-schema: {size} bytes, max size is {SCHEMA_BYTES_MAX} bytes")
+    try:
+        schema = strict_json.decode(text)
+    except JsonError as ex:
+        raise Invalid(f"schema must be a valid json: {ex}") from ex
+    if not isinstance(schema, dict):
+        raise Invalid("schema must be a valid json: it is not an object")
+    if strict_json.depth(schema) > SCHEMA_DEPTH_MAX:
+        raise Invalid(f"schema must be a valid json-schema: more than {SCHEMA_DEPTH_MAX} nested objects and arrays")
+    return schema
+
+
+def _draft(schema: Mapping[str, Any]) -> _Validator:
+    url = schema.get("$schema", "http://json-schema.org/draft-04/schema")
+    for prefix, draft in _DRAFTS.items():
+        if isinstance(url, str) and url.startswith(prefix):
+            return draft
+    raise Invalid(f"could not determine schema version: no meta-schema is known with URL [{url}]")
+
+
+def _check_objects(schema: Schema) -> None:
+    """Check references, patterns and the number of schema objects: all that needs no valid schema."""
+    count = 0
+    try:
+        for _, node in walk(schema):
+            count += 1
+            _check_patterns(node)
+    except LookupError as ex:
+        reference = str(ex.args[0])
+        if not reference.startswith("#"):
+            raise Invalid(f"external url reference is not supported: {reference}") from ex
+        raise Invalid(f"schema must be a valid json-schema: reference {reference} points nowhere") from ex
+    if count > SCHEMA_OBJECTS_MAX:
+        raise Invalid(
+            f"schema must be a valid json-schema: it consists of {count} schemas, at most {SCHEMA_OBJECTS_MAX} can be"
+        )
+
+
+def _check_patterns(node: Mapping[str, Any]) -> None:
+    keyed = node.get("patternProperties")
+    for pattern in (node.get("pattern"), *(keyed if isinstance(keyed, dict) else ())):
+        if isinstance(pattern, str) and len(pattern.encode()) > PATTERN_BYTES_MAX:
+            raise Invalid(
+                f'invalid regex pattern in the schema: longer than {PATTERN_BYTES_MAX} bytes "{pattern[:100]}..."'
+            )
+
+
+def _check_compiles(schema: Schema, draft: _Validator) -> None:
+    try:
+        EffectiveSchema(_neutral(schema), draft).compile()
+    except jsonschema_rs.ValidationError as ex:
+        if _is_about_a_pattern(ex):
+            raise Invalid(f'invalid regex pattern in the schema: malformed or unsupported "{ex.instance}"') from ex
+        where = "".join(f"/{segment}" for segment in ex.instance_path)
+        raise Invalid(f"schema must be a valid json-schema: #{where}: {ex.message}") from ex
+    except ValueError as ex:
+        raise Invalid(f"schema must be a valid json-schema: {ex}") from ex
+
+
+def _is_about_a_pattern(error: jsonschema_rs.ValidationError) -> bool:
+    path = error.instance_path
+    return error.kind.name in ("format", "pattern") and ("pattern" in path[-1:] or "patternProperties" in path[-2:])
+
+
+def _check_work(schema: Schema) -> None:
+    try:
+        paths = expanded_paths(schema, enough=EXPANDED_PATHS_MAX)
+    except SchemaCycle as ex:
+        raise Invalid("schema must be a valid json-schema: references form a cycle") from ex
+    if paths > EXPANDED_PATHS_MAX:
+        raise Invalid(
+            "schema must be a valid json-schema: references and combined schemas expand to more than "
+            f"{EXPANDED_PATHS_MAX} schemas"
+        )
+
+
+_COMPATIBLE_KEYWORDS = frozenset(
+    (  # noqa: SIM905 - a list of thirty lines reads worse
+        "id $schema $ref title description default multipleOf maximum exclusiveMaximum minimum exclusiveMinimum "
+        "maxLength minLength pattern items maxItems minItems uniqueItems maxProperties minProperties required "
+        "definitions properties dependencies enum type format allOf anyOf oneOf "
+    ).split()
+)
+
+
+def _check_keywords(schema: Schema) -> None:
+    """Check that only the keywords of mode `compatible` are used (D-9: the manual's list)."""
+    reasons = [
+        f"Invalid schema found in [{pointer}]: extraneous key [{keyword}] is not permitted"
+        for pointer, node in walk(schema)
+        for keyword in node
+        if keyword not in _COMPATIBLE_KEYWORDS
+    ]
+    if reasons:
+        raise Invalid(f"Invalid schema: {', '.join(reasons[:100])}")
+
+
+# --- the effective schema ---
+
+
+_EID = {"type": "string", "pattern": UUID}
+_STRING = {"type": "string"}
+
+
+def effective_schema(
+    text: str, *, name: str, category: str, compatibility_mode: str, cleanup_policy: str
+) -> EffectiveSchema:
+    """The schema that events are validated against, from one that `check_schema` has accepted; same arguments.
+
+    Differences from the letter of registry contract 4, where that would contradict itself:
+
+    - With category `data` references are moved along with the user's schema; definitions stay where they are.
+    - With category `business` a root that is a reference is replaced by its target, so that `metadata` is required.
+    - Mode `none` (D-19) closes objects that state neither `additionalProperties` nor `patternProperties`, except parts
+      of combined schemas: none of these knows the properties that the others declare.
+    """
+    schema = strict_json.decode(text)
+    draft = _draft(schema)
+    if category == "business":
+        schema = _without_root_reference(schema)
+    if compatibility_mode == "compatible":
+        for _, node in list(walk(schema)):
+            _close(node)
+    elif compatibility_mode == "none":
+        _close_what_is_not_combined(schema)
+    schema = _neutral(schema)
+    metadata = _metadata_schema(name, cleanup_policy)
+    if category == "business":
+        schema["type"] = "object"
+        schema["properties"] = {**schema.get("properties", {}), "metadata": metadata}
+        schema["required"] = [*schema.get("required", ()), *({"metadata"} - set(schema.get("required", ())))]
+    elif category == "data":
+        schema = _data_schema(schema, metadata)
+    return EffectiveSchema(schema, draft)
+
+
+def _metadata_schema(name: str, cleanup_policy: str) -> Schema:
+    compacted = cleanup_policy != "delete"
+    key = {"partition_compaction_key": {"type": "string", "minLength": 1}} if compacted else {}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["eid", "occurred_at", *key],
+        "properties": {
+            "occurred_at": {"type": "string", "pattern": DATE_TIME},
+            "eid": _EID,
+            "event_type": {"type": "string", "enum": [name]},
+            "partition": _STRING,
+            "parent_eids": {"type": "array", "items": _EID},
+            "flow_id": _STRING,
+            "span_ctx": {"type": "object", "additionalProperties": _STRING},
+            **key,
+        },
+    }
+
+
+def _data_schema(schema: Schema, metadata: Schema) -> Schema:
+    for _, node in list(walk(schema)):
+        if isinstance(reference := node.get("$ref"), str):
+            node["$ref"] = f"#/properties/data{reference[1:]}"
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["metadata", "data_op", "data_type", "data"],
+        "properties": {
+            "metadata": metadata,
+            "data_type": _STRING,
+            "data_op": {"type": "string", "enum": ["C", "U", "D", "S"]},
+            "data": schema,
+        },
+    }
+
+
+def _without_root_reference(schema: Schema) -> Schema:
+    """Replace a root that is a reference by a copy of its target; this ends, as `check_schema` refuses cycles."""
+    root = schema
+    while isinstance(reference := root.get("$ref"), str):
+        root = deepcopy(resolve(schema, reference))
+    return schema if root is schema else {**{key: schema[key] for key in schema if key != "$ref"}, **root}
+
+
+def _neutral(schema: Schema) -> Schema:
+    """A copy that validates the same, written for the library.
+
+    Base URIs are gone: all references are from the root. Formats that the library knows otherwise, or not at all, are
+    patterns. An empty `required`, which draft 4 forbids and the contract tolerates, is gone.
+    """
+    schema = deepcopy(schema)
+    for _, node in list(walk(schema)):
+        for keyword in ("id", "$id", "$schema"):
+            if isinstance(node.get(keyword), str):
+                del node[keyword]
+        if node.get("required") == []:
+            del node["required"]
+        if isinstance(format_name := node.get("format"), str) and format_name in PATTERNS:
+            del node["format"]
+            node["allOf"] = [*node.get("allOf", ()), {"pattern": PATTERNS[format_name]}]
+    return schema
+
+
+_OBJECT_KEYWORDS = frozenset({"properties", "required", "minProperties", "maxProperties"})
+_ARRAY_KEYWORDS = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
+_COMBINING_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf"})
+_SHAPE_KEYWORDS = _OBJECT_KEYWORDS | _ARRAY_KEYWORDS | _COMBINING_KEYWORDS | {"type", "$ref"}
+
+
+def _close(node: Schema) -> None:
+    """Let a schema object accept nothing that it does not declare (registry contract 4, step 1)."""
+    if _is_for(node, "object", _OBJECT_KEYWORDS) or _SHAPE_KEYWORDS.isdisjoint(node):
+        node["additionalProperties"] = False
+    if _is_for(node, "array", _ARRAY_KEYWORDS):
+        node["additionalItems"] = False
+
+
+def _is_for(node: Mapping[str, Any], type_name: str, keywords: frozenset[str]) -> bool:
+    types = node.get("type")
+    return types == type_name or (isinstance(types, list) and type_name in types) or not keywords.isdisjoint(node)
+
+
+def _close_what_is_not_combined(schema: Schema) -> None:
+    nodes = [node for _, node in walk(schema)]
+    members = [
+        member
+        for node in nodes
+        for keyword in (*_COMBINING_KEYWORDS, "not", "if", "then", "else")
+        for member in (node[keyword] if isinstance(node.get(keyword), list) else [node.get(keyword)])
+        if isinstance(member, dict)
+    ]
+    combined = reachable(members, schema)
+    for node in nodes:
+        closable = _is_for(node, "object", _OBJECT_KEYWORDS) or _SHAPE_KEYWORDS.isdisjoint(node)
+        stated = "additionalProperties" in node or "patternProperties" in node
+        if closable and not stated and id(node) not in combined and _COMBINING_KEYWORDS.isdisjoint(node):
+            node["additionalProperties"] = False

@@ -1,0 +1,214 @@
+"""The schema objects inside a JSON schema: where they stand, where references lead, how much work they may cause.
+
+Nothing here trusts the schema: it may be of any shape, recursive, or made to take for ever. Source: design 10.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+LEVELS = 64
+"""How deep an event may be nested, and with it the part of a recursive schema that matters."""
+
+# Keywords by the shape of their value, with the step that they make: see `Edge`.
+_STEPS = {
+    "not": "",
+    "if": "",
+    "then": "",
+    "else": "",
+    "additionalProperties": ".",
+    "propertyNames": ".",
+    "items": "[",
+    "additionalItems": "[",
+    "contains": "[",
+}
+_LISTS = {"allOf": "", "anyOf": "", "oneOf": "", "items": "[{}"}
+_MAPS = {"dependencies": "", "properties": ".{}", "patternProperties": "."}
+_DEFINITIONS = ("definitions", "$defs")
+
+
+class Edge(NamedTuple):
+    """How one schema object uses another one."""
+
+    step: str
+    """Which part of a value the other one applies to: `""` the same value, `.name` a property, `.` any property,
+    `[0` an item, `[` any item."""
+    path: tuple[str, ...]
+    """Where the other one stands, from this one; empty behind a reference."""
+    target: dict[str, Any]
+
+
+class SchemaCycle(ValueError):
+    """References lead back to a schema object without consuming a part of the value."""
+
+
+def resolve(root: Any, reference: str) -> Any:
+    """The part of a schema that a local reference such as `#/definitions/a~1b` points to.
+
+    Raises:
+        LookupError: there is no such part.
+    """
+    node = root
+    if reference in ("#", ""):
+        return node
+    if not reference.startswith("#/"):
+        raise LookupError(reference)
+    for segment in _unquote(reference[2:]).split("/"):
+        key = segment.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and re.fullmatch(r"0|[1-9][0-9]{0,6}", key) and int(key) < len(node):
+            node = node[int(key)]
+        elif isinstance(node, dict) and key in node:
+            node = node[key]
+        else:
+            raise LookupError(reference)
+    return node
+
+
+def _unquote(text: str) -> str:
+    """Decode `%22` and its like."""
+    data = re.sub(rb"%([0-9a-fA-F]{2})", lambda match: bytes([int(match[1], 16)]), text.encode())
+    return data.decode(errors="replace")
+
+
+def edges(node: Mapping[str, Any], root: Any) -> Iterator[Edge]:
+    """How a schema object uses others; next to `$ref` other keywords mean nothing.
+
+    Raises:
+        LookupError: a reference points nowhere.
+    """
+    if isinstance(reference := node.get("$ref"), str):
+        if isinstance(target := resolve(root, reference), dict):
+            yield Edge("", (), target)
+        return
+    for keyword, value in node.items():
+        step = _STEPS.get(keyword)
+        if step is not None and isinstance(value, dict):
+            yield Edge(step, (keyword,), value)
+        elif keyword in _LISTS and isinstance(value, list):
+            for index, member in enumerate(value):
+                if isinstance(member, dict):
+                    yield Edge(_LISTS[keyword].format(index), (keyword, str(index)), member)
+        elif keyword in _MAPS:
+            for name, member in _members(value):
+                yield Edge(_MAPS[keyword].format(name), (keyword, name), member)
+
+
+def _members(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema objects among the members of an object."""
+    if isinstance(value, dict):
+        yield from ((name, member) for name, member in value.items() if isinstance(member, dict))
+
+
+def walk(root: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All schema objects, each once, with a pointer such as `#/properties/a`; definitions too, whether used or not.
+
+    Yields:
+        an object before what it uses. A consumer may look at it, and must not change it before the end.
+
+    Raises:
+        LookupError: a reference points nowhere.
+    """
+    seen = {id(root)}
+    stack = [("#", root)]
+    while stack:
+        pointer, node = stack.pop()
+        yield pointer, node
+        found = [
+            (f"{pointer}/{'/'.join(edge.path)}" if edge.path else str(node.get("$ref")), edge.target)
+            for edge in edges(node, root)
+        ]
+        for keyword in _DEFINITIONS:
+            found += [(f"{pointer}/{keyword}/{name}", member) for name, member in _members(node.get(keyword))]
+        for where, target in reversed(found):
+            if id(target) not in seen:
+                seen.add(id(target))
+                stack.append((where, target))
+
+
+def reachable(start: Iterable[dict[str, Any]], root: dict[str, Any]) -> set[int]:
+    """The ids of the schema objects that some of them use, directly or not, themselves included."""
+    stack = list(start)
+    seen = set(map(id, stack))
+    while stack:
+        for edge in edges(stack.pop(), root):
+            if id(edge.target) not in seen:
+                seen.add(id(edge.target))
+                stack.append(edge.target)
+    return seen
+
+
+def expanded_paths(root: dict[str, Any], *, enough: int) -> int:
+    """How often schema objects are applied at most while one goes from the root of a value down to one of its leaves.
+
+    Each use of a schema object counts for itself, so doubling by `$ref` shows as the power of two that it is. Memory
+    and time stay linear in the size of the schema, for each of `LEVELS` levels.
+
+    Args:
+        root: a schema whose references can be resolved.
+        enough: counting ends beyond this number.
+
+    Raises:
+        SchemaCycle: a value would be checked for ever.
+    """
+    uses = {id(node): [(edge.step, id(edge.target)) for edge in edges(node, root)] for _, node in walk(root)}
+    order = _in_place_order(uses)
+    cost = dict.fromkeys(order, 1)
+    for _ in range(LEVELS):
+        deeper = _one_level_deeper(uses, order, cost)
+        if deeper == cost or deeper[id(root)] > enough:
+            return deeper[id(root)]
+        cost = deeper
+    return cost[id(root)]
+
+
+def _one_level_deeper(
+    uses: Mapping[int, list[tuple[str, int]]], order: list[int], cost: Mapping[int, int]
+) -> dict[int, int]:
+    """The cost of each schema object for values that are one level deeper than those of `cost`."""
+    here: dict[int, int] = {}
+    below: dict[int, dict[str, int]] = {}
+    deeper: dict[int, int] = {}
+    for node in order:
+        count = 1
+        steps: dict[str, int] = {}
+        for step, target in uses[node]:
+            if step:
+                steps[step] = steps.get(step, 0) + cost[target]
+            else:
+                count += here[target]
+                for inner, amount in below[target].items():
+                    steps[inner] = steps.get(inner, 0) + amount
+        here[node], below[node] = count, steps
+        deeper[node] = count + max(_greatest(steps, "."), _greatest(steps, "["))
+    return deeper
+
+
+def _greatest(steps: Mapping[str, int], kind: str) -> int:
+    """The cost of the costliest property, or item: what applies to all of them and what applies to it alone."""
+    named = (amount for step, amount in steps.items() if step.startswith(kind) and step != kind)
+    return steps.get(kind, 0) + max(named, default=0)
+
+
+def _in_place_order(uses: Mapping[int, list[tuple[str, int]]]) -> list[int]:
+    """All schema objects, each behind those that it applies to the same value."""
+    order: list[int] = []
+    entered: set[int] = set()
+    done: set[int] = set()
+    for start in uses:
+        stack = [start]
+        while stack:
+            node = stack[-1]
+            if node in entered:
+                stack.pop()
+                if node not in done:
+                    done.add(node)
+                    order.append(node)
+                continue
+            entered.add(node)
+            for step, target in uses[node]:
+                if step == "" and target not in done:
+                    if target in entered:
+                        raise SchemaCycle
+                    stack.append(target)
+    return order

@@ -25,7 +25,7 @@ from rioni.storage.embedded.events import EmbeddedEventStore, direct
 from rioni.storage.embedded.signals import EmbeddedSignals
 
 
-BATCH = [b'{"metadata":{"eid":"%032d"},"padding":"%s"}' % (n, b"x" * (200 - 69 + 15)) for n in range(100)]
+BATCH = [b'{"metadata":{"eid":"%032d"},"padding":"%s"}' % (n, b"x" * 132) for n in range(100)]
 TOPIC = "benchmark"
 PARTITIONS = 8
 

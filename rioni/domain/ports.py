@@ -3,7 +3,7 @@
 Every port has one contract suite under `tests/contracts`, which runs over each of its adapters.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
@@ -200,6 +200,126 @@ class EventStore(Protocol):
 
     def close(self) -> None:
         """Let go of all files."""
+
+
+# --- who reads what, and how far ---
+
+
+class EventTypePartition(NamedTuple):
+    """A partition of an event type, as clients name it."""
+
+    event_type: str
+    partition: str
+
+
+class Assignment(NamedTuple):
+    """Who reads a partition of a subscription; the empty string is nobody."""
+
+    session: str = ""
+    """The stream that reads the partition, and alone may commit it."""
+    next_session: str = ""
+    """The stream that gets it as soon as `session` releases it."""
+
+    @property
+    def owner(self) -> str:
+        """Who has the partition when all that is under way is done."""
+        return self.next_session or self.session
+
+    @property
+    def state(self) -> str:
+        """The word of the API: unassigned, reassigning or assigned."""
+        if not self.session:
+            return "unassigned"
+        return "reassigning" if self.next_session else "assigned"
+
+
+class Session(NamedTuple):
+    """A stream of a subscription."""
+
+    id: str
+    requested: frozenset[EventTypePartition] = frozenset()
+    """The partitions that it insists on; empty where it takes what it is given."""
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """Who reads which partition of a subscription."""
+
+    epoch: int
+    """Grows with every change; 0 where the subscription was never initialised."""
+    partitions: Mapping[EventTypePartition, Assignment]
+    """All partitions, in an order that never changes."""
+    sessions: Mapping[str, Session]
+    resetting: bool = False
+    """Cursors are being reset: all streams have to end."""
+
+
+class Coordinator(Protocol):
+    """Sessions, assignments and committed cursors of subscriptions, shared by all workers.
+
+    A session lives as long as the process that let it join. Whatever changes wakes the watchers of
+    `subscription:<id>`. Offsets are canonical text. Calls block on the disk, but never other greenlets; all raise
+    Unavailable where nothing can be stored or read.
+    """
+
+    def initialise(self, subscription_id: str, cursors: Mapping[EventTypePartition, str]) -> None:
+        """Lay down the partitions and where reading begins, unless that was done before (consumption 7.4)."""
+
+    def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
+        """Begin a session and rebalance (consumption 8.2, 9.2).
+
+        Args:
+            subscription_id: an initialised subscription.
+            stream_id: a new UUID.
+            requested: the partitions that the stream insists on; empty for as many as others have.
+
+        Raises:
+            Conflict: no slot is free, a partition is requested by another stream, or cursors are being reset.
+            SubscriptionNotFound: it is not initialised, or was forgotten.
+        """
+
+    def leave(self, subscription_id: str, stream_id: str) -> None:
+        """End a session at once and rebalance; what it has not committed is delivered again. Unknown ones: nothing."""
+
+    def release(self, subscription_id: str, stream_id: str, partition: EventTypePartition) -> None:
+        """Hand a partition over to the stream that waits for it; nothing if none waits or another one owns it."""
+
+    def topology(self, subscription_id: str) -> Topology:
+        """Who reads what. Cheap: the same object as before where nothing has changed."""
+
+    def cursors(self, subscription_id: str) -> Mapping[EventTypePartition, str]:
+        """The committed offsets, in topology order; empty where the subscription was never initialised.
+
+        Read after `topology` they hold everything that previous owners could commit. Cheap, as `topology`.
+        """
+
+    def commit(
+        self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
+    ) -> Sequence[bool]:
+        """Commit offsets durably, in order, all in one transaction (consumption 7.2).
+
+        Returns:
+            For each cursor whether it advanced its partition; what is not ahead changes nothing.
+
+        Raises:
+            Invalid: the session does not live, or does not own a partition; nothing was written.
+        """
+
+    def reset(self, subscription_id: str, cursors: Mapping[EventTypePartition, str], timeout_s: float) -> None:
+        """Let all streams end, then set offsets, backwards too (consumption 7.3); without cursors nothing happens.
+
+        Raises:
+            Conflict: another reset is under way.
+            Unavailable: streams were still there after `timeout_s`; nothing was written.
+        """
+
+    def forget(self, subscription_id: str) -> None:
+        """Remove sessions, assignments and cursors of a deleted subscription."""
+
+    def reap(self) -> None:
+        """Remove the sessions of processes that have died and rebalance. Cheap; call it now and then."""
+
+    def close(self) -> None:
+        """End all sessions of this process and let go of all files."""
 
 
 # --- waking up ---

@@ -30,7 +30,7 @@ def test_numbers_may_be_text():
     assert low_level_parameters({"batch_limit": "7"}, LIMITS).batch_limit == 7
 
 
-@pytest.mark.parametrize("value", ["x", "", "1.5", 1.5, True, [], 2**31, "9" * 30])
+@pytest.mark.parametrize("value", ["x", "", "1.5", 2.5, True, [], 2**31, "9" * 30])
 @pytest.mark.parametrize("parse", [low_level_parameters, subscription_parameters])
 def test_what_is_no_number_is_malformed(parse, value):
     with pytest.raises(Malformed, match="batch_limit"):

@@ -254,8 +254,8 @@ def _translation(ex: sqlite3.Error) -> RioniError:
         return DamagedEvents(Damage("", -1, -1, str(ex)))
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(
-            "The disk of the event store is full; the events were not accepted. Free space or shorten retention times, then "
-            "publish again."
+            "The disk of the event store is full; the events were not accepted. Free space or shorten retention times, "
+            "then publish again."
         )
     return Unavailable(
         f"The event store can't be used ({ex}); the events were not accepted. Look at the disk and at the broker's "

@@ -64,6 +64,9 @@ _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 class EventsDatabase:
     """One process's connections to the file: one that writes, and one for each thread that reads at the same time."""
 
+    schema = SCHEMA
+    schema_version = SCHEMA_VERSION
+
     def __init__(self, path: Path) -> None:
         """Open the file, creating it where it doesn't exist; blocks on the disk.
 
@@ -183,15 +186,15 @@ class EventsDatabase:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > SCHEMA_VERSION:
+        if version > self.schema_version:
             raise DataDirectoryError(
                 f"{self._path} was written by a newer version of Rioni (schema {version}, known here: "
-                f"{SCHEMA_VERSION}). Use that version."
+                f"{self.schema_version}). Use that version."
             )
         if version == 0:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+            connection.executescript(f"BEGIN; {self.schema} PRAGMA user_version = {self.schema_version}; COMMIT;")
             fsync_directory(self._path.parent)
 
     def _fail(self) -> None:

@@ -1,0 +1,117 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.domain.batch import one_line, split
+from rioni.domain.errors import Malformed, RioniError, TooLarge
+from tests.support.strategies import as_written, json_objects, json_texts
+
+
+events = json_texts(json_objects).map(str.strip)
+
+
+@given(st.lists(events, max_size=5), st.sampled_from(["", " ", "\r\n\t"]))
+def test_every_event_keeps_the_bytes_it_came_as(texts, space):
+    body = f"{space}[{space}{f'{space},{space}'.join(texts)}{space}]{space}"
+    batch = split(body.encode())
+    assert batch.raw == [text.encode() for text in texts]
+    assert batch.values == [json.loads(text) for text in texts]
+
+
+@given(st.lists(events, max_size=5), st.sampled_from(["", ",,", " ", ",\n, "]))
+def test_separators_may_be_missing_or_doubled(texts, separator):
+    batch = split(f"[{separator}{separator.join(texts)}{separator}]".encode())
+    assert batch.raw == [text.encode() for text in texts]
+    assert batch.values == [json.loads(text) for text in texts]
+
+
+@given(events)
+def test_line_breaks_can_be_removed_without_changing_a_value(text):
+    (line,) = one_line([text.encode()])
+    assert not set(line) & set(b"\r\n\t")
+    assert as_written(line) == as_written(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "Array of events should start with [ at position 0"),
+        (b"  ", "Array of events should start with [ at position 2"),
+        (b'{"a":1}', "Array of events should start with [ at position 0"),
+        (b"[{}", "Array of events should end with ] at position 3"),
+        (b"[{}] x", "Array of events should end with ] at position 6"),
+        (b"[1]", "Illegal character at position 1"),
+        (b"[{},[]]", "Illegal character at position 4"),
+        (b'["a"]', "Illegal character at position 1"),
+        (b"[null]", "Illegal character at position 1"),
+        (b'[{"a":1', "Unclosed object staring at 1 found."),
+        (b'[{}, {"a":"]', "Unclosed object staring at 5 found."),
+        (b'[{"a":1,"a":2}]', 'Duplicate key "a"'),
+        (b'[{"x":{"a":1,"b":2,"a":":"}}]', 'Duplicate key "a"'),
+        (b'[{"a":"\\u003a","a":1}]', 'Duplicate key "a"'),
+        (b'[{"a":":","\\u0061":1}]', 'Duplicate key "a"'),
+        (b'[{"a":9223372036854775808}]', "Can not use long value '9223372036854775808' cause it is too big"),
+        (b'[{"a":-9223372036854775809}]', "Can not use long value '-9223372036854775809' cause it is too big"),
+        (b'[{"a":18446744073709551616}]', "Can not use long value '18446744073709551616' cause it is too big"),
+        (b'[{"a":1e400}]', "Can not use number '1e400' cause it is too big"),
+        (b'[{"a":NaN}]', "Unexpected NaN"),
+        (b'[{"a":"\\ud800"}]', "Lone surrogate in a string"),
+        (b'[{"a":"\x1f"}]', "Invalid control character at position 7"),
+        (b"[{'a':1}]", "Expecting property name enclosed in double quotes at position 2"),
+        (b'[{"a":"\\\'"}]', "Invalid \\escape at position 7"),
+        (b'[{"a":1,}]', "Expecting property name enclosed in double quotes at position 8"),
+        (b'[{"a":01}]', "Expecting ',' delimiter at position 7"),
+        (b'[{"a":' + b"[" * 64 + b"]" * 64 + b"}]", "More than 64 nested objects and arrays"),
+        (b'[{"a":' * 100_000, "Too many nested objects and arrays"),
+    ],
+)
+def test_what_is_not_an_array_of_strict_objects_is_malformed(body, message):
+    with pytest.raises(Malformed) as caught:
+        split(body)
+    assert str(caught.value) == f"Error occurred when parsing event(s). {message}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":9223372036854775807}',
+        '{"a":-9223372036854775808}',
+        '{"a":1234567890123456789}',
+        '{"a":0.12345678901234567890123}',
+        '{"a":"12345678901234567890","b":9007199254740993}',
+        '{"a":"\\u003a:","b":":"}',
+        '{"a":' + "[" * 63 + "]" * 63 + "}",
+        '{"a":' + "[" * 63 + "9007199254740993" + "]" * 63 + "}",
+    ],
+)
+def test_what_only_looks_suspicious_is_read(text):
+    batch = split(f"[{text}]".encode())
+    assert batch.raw == [text.encode()]
+    assert batch.values == [json.loads(text)]
+
+
+def test_an_empty_batch_is_fine():
+    assert split(b" [ ] ") == ([], [])
+
+
+def test_a_batch_may_have_as_many_events_and_bytes_as_the_limits_say():
+    body = b'[{"a":{}},{}]'
+    assert len(split(body, events_max=2, bytes_max=len(body)).raw) == 2
+    with pytest.raises(TooLarge, match="more than 1 events"):
+        split(body, events_max=1)
+    with pytest.raises(TooLarge, match="Batch too large: 13 bytes, max size is 12 bytes"):
+        split(body, bytes_max=12)
+
+
+@given(
+    st.binary(max_size=100)
+    | st.lists(st.sampled_from([*'[]{},:"\\ ', "null", '"a"', "1e9"])).map("".join).map(str.encode)
+)
+def test_any_bytes_are_either_read_or_refused(body):
+    try:
+        batch = split(body)
+    except RioniError:
+        return
+    assert batch.values == [json.loads(event) for event in batch.raw]

@@ -1,0 +1,20 @@
+"""The entry of the `rioni` command: patches the standard library for gevent where the server runs, and only there."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; does not return."""
+    # NOTE: everything that is imported from here on must see the patched modules. The other commands stay unpatched:
+    # Spark and gevent do not go together.
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), None) == "serve":
+        from gevent import monkey  # noqa: PLC0415 - only the server pays for it
+
+        monkey.patch_all()
+    from rioni import cli  # noqa: PLC0415 - after patching
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -81,15 +81,21 @@ def main() -> None:
         sys.exit(FAILED)
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position
+    if wanted:
+        typer.echo(f"rioni {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     *,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     """Rioni, an event broker that serves the Nakadi API."""
-    if version:
-        typer.echo(f"rioni {__version__}")
-        raise typer.Exit
+    del version  # its callback has seen to it
 
 
 @app.command(epilog="Example: rioni serve --port 8081 --data /srv/rioni --workers 4")

@@ -1,0 +1,183 @@
+"""The command line: help, errors that say what would be right, and exit codes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import typer
+
+from rioni import __version__, cli
+from rioni.config import SETTINGS
+from tests.support.api_server import api_server
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    for group, prefix in ((cli.app, ()), (cli.bench, ("bench",)), (cli.config, ("config",))):
+        for command in group.registered_commands:
+            yield (*prefix, command.name or command.callback.__name__)
+
+
+COMMANDS = tuple(_commands())
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run a command in an empty directory; return exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for variable in [name for name in os.environ if name.startswith("RIONI_")]:
+        monkeypatch.delenv(variable)
+
+    def run_it(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rioni", *arguments])
+        with pytest.raises(SystemExit) as exited:
+            cli.main()
+        said = capsys.readouterr()
+        return exited.value.code or 0, said.out, said.err
+
+    return run_it
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_for_itself_and_each_option_and_an_example(run, command: Sequence[str]):
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    assert "Example: " in out
+    assert f"rioni {' '.join(command)}" in out[out.index("Example: ") :]
+    click_command = typer.main.get_command(cli.app)
+    for name in command:
+        click_command = click_command.commands[name]
+    for parameter in click_command.params:
+        assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["srve"], "serve"),
+        (["bench", "pubish"], "publish"),
+        (["config", "shw"], "show"),
+        (["serve", "--prot", "1"], "--port"),
+        (["rebuild", "--dryrun"], "--dry-run"),
+        (["bench", "publish", "--conections", "1"], "--connections"),
+        (["audit", "--format", "csv"], "jsonl"),
+    ],
+)
+def test_a_wrong_command_option_or_choice_names_the_nearest_right_one(run, arguments, advice):
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert advice in err[err.index("Error") :]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "--port", "70000"], "command line: --port must be a whole number from 0 to 65535, not 70000"),
+        (["verify", "--config", "absent.toml"], "There is no configuration file absent.toml."),
+        (["bench", "publish", "--url", "ftp://x"], "ftp://x is not a base URL"),
+    ],
+)
+def test_what_the_user_got_wrong_is_one_line_and_exit_code_2(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith(f"Error: {message}")
+    assert len(err.splitlines()) == 1
+
+
+def test_an_unknown_variable_stops_every_command_that_reads_settings(run, monkeypatch):
+    monkeypatch.setenv("RIONI_PROT", "1")
+    for command in (("serve",), ("demo",), ("rebuild",), ("verify",), ("audit",), ("config", "show")):
+        assert run(*command) == (
+            2,
+            "",
+            "Error: environment: RIONI_PROT is not a setting; did you mean RIONI_PORT?\n",
+        )
+
+
+def test_the_settings_are_shown_with_their_sources_and_without_secrets(run, monkeypatch):
+    Path("rioni.toml").write_text("port = 1234\n")
+    monkeypatch.setenv("RIONI_DATABASE", "postgresql://rioni:sesame@localhost/rioni")
+    code, out, _ = run("config", "show")
+    rows = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert {row[0] for row in rows[1:]} == set(SETTINGS)
+    assert ["port", "1234", "rioni.toml"] in rows
+    assert ["database", "***", "environment"] in rows
+    assert ["host", "127.0.0.1", "default"] in rows
+
+
+def test_the_version_is_printed(run):
+    assert run("--version") == (0, f"rioni {__version__}\n", "")
+
+
+def test_no_command_shows_the_help(run):
+    code, out, err = run()
+    assert code == 2
+    assert "serve" in out + err
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-13-01"])
+def test_a_time_that_is_none_is_refused_with_an_example(run, time):
+    code, _, err = run("audit", "--since", time)
+    assert code == 2
+    assert f"{time} is not a time; write 2026-01-31" in err
+
+
+def test_parquet_needs_a_folder(run):
+    code, _, err = run("audit", "--format", "parquet")
+    assert code == 2
+    assert "--output FOLDER" in err
+
+
+def test_a_benchmark_prints_figures_for_scripts_and_fails_if_the_server_refuses(run):
+    with api_server() as api:
+        arguments = ("bench", "publish", "--url", api.url, "--requests", "3", "--batch", "2", "--json")
+        code, out, _ = run(*arguments)
+        assert code == 0
+        assert json.loads(out)["events"] == 6
+        api.publish_status = 503
+        code, out, _ = run(*arguments)
+        assert code == 1
+        assert json.loads(out)["statuses"] == {"503": 3}
+
+
+def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    for verb in ("publish", "consume"):
+        code, _, err = run("bench", verb, "--url", url)
+        assert code == 2
+        assert "Start it with rioni serve" in err
+
+
+_PATCHED = """
+import sys
+from rioni.__main__ import main
+sys.argv[1:] = {arguments}
+try:
+    main()
+except SystemExit:
+    pass
+gevent = sys.modules.get("gevent.monkey")
+sys.exit(3 if gevent and gevent.is_module_patched("socket") else 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["serve", "--help"], 3),
+        (["--version", "serve"], 3),
+        (["demo", "--help"], 4),
+        (["bench", "publish", "--help"], 4),
+    ],
+)
+def test_only_the_server_is_patched_for_gevent(arguments, code):
+    script = _PATCHED.format(arguments=arguments)
+    assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == code

@@ -1,0 +1,42 @@
+"""The tables of the internal log: entries, their end, and how far each follower has come."""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+
+
+LOG_TABLES = MetaData()
+
+LOG = Table(
+    "log",
+    LOG_TABLES,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column("recorded_at", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("flow_id", Text, nullable=False),
+    Column("command_id", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    UniqueConstraint("stream", "version", name="uq_log_stream_version"),
+    Index("ix_log_command_id", "command_id"),
+)
+"""Every domain event there ever was; rows are only ever added."""
+
+HEAD = Table(
+    "head",
+    LOG_TABLES,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+"""One row: the end of the log. Whoever appends holds its lock, so positions have no gaps and follow the commits."""
+
+TRACKING = Table(
+    "tracking",
+    LOG_TABLES,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+)
+"""How far each follower of the log has come."""

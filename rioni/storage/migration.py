@@ -1,0 +1,46 @@
+"""Brings a database to the schema of this version of the broker."""
+
+from pathlib import Path
+
+from sqlalchemy import Engine, inspect, text
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.sql import reading, writing
+
+
+LATEST = "0002"
+"""The revision that this version of the broker works with; a test compares it with the scripts."""
+
+SCRIPTS = Path(__file__).parent / "migrations"
+
+
+def upgrade(engine: Engine, revision: str = LATEST) -> None:
+    """Run the migrations that the database has not seen, all in one transaction.
+
+    Raises:
+        Unavailable: the database is newer than this version of the broker, or can't be reached.
+    """
+    found = current(engine)
+    if found == revision:
+        return
+    if found is not None and found > LATEST:
+        raise Unavailable(
+            f"The database has schema {found}, this version of the broker knows {LATEST}. Use the version that wrote it."
+        )
+    # PERF: importing alembic takes as long as the rest of starting, and most starts have nothing to migrate.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    with writing(engine) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def current(engine: Engine) -> str | None:
+    """The revision of a database, None for an empty one."""
+    with reading(engine) as connection:
+        if "alembic_version" not in inspect(connection).get_table_names():
+            return None
+        return connection.scalar(text("SELECT version_num FROM alembic_version"))

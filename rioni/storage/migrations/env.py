@@ -1,0 +1,7 @@
+"""Runs the migrations on the connection that `rioni.storage.migration` hands in."""
+
+from alembic import context
+
+
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+context.run_migrations()

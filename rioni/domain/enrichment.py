@@ -67,7 +67,7 @@ class Enrichment:
             if stale := self._members.keys() & metadata.keys() - kept:
                 event, end = _without(event, start, end, stale)
         addition = self._additions.get((partition, kept)) or self._addition(partition, kept)
-        if event[end - 2] == _OPENING_BRACE:
+        if not metadata or event[end - 2] == _OPENING_BRACE:  # nothing stands before the first addition
             addition = addition[1:]
         return event[: end - 1] + addition + event[end - 1 :]
 

@@ -296,7 +296,8 @@ def _neutral(schema: Schema) -> Schema:
     """A copy that validates the same, written for the library.
 
     Base URIs are gone: all references are from the root. Formats that the library knows otherwise, or not at all, are
-    patterns. An empty `required`, which draft 4 forbids and the contract tolerates, is gone.
+    patterns. An empty `required`, which draft 4 forbids and the contract tolerates, is gone. A closed object has
+    `properties`, if none: without them the library does not say which ones it did not expect.
     """
     schema = deepcopy(schema)
     for _, node in list(walk(schema)):
@@ -305,6 +306,8 @@ def _neutral(schema: Schema) -> Schema:
                 del node[keyword]
         if node.get("required") == []:
             del node["required"]
+        if node.get("additionalProperties") is False:
+            node.setdefault("properties", {})
         if isinstance(format_name := node.get("format"), str) and format_name in PATTERNS:
             del node["format"]
             node["allOf"] = [*node.get("allOf", ()), {"pattern": PATTERNS[format_name]}]

@@ -1,0 +1,192 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from rioni.domain.errors import Conflict
+from rioni.domain.ports import Assignment
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.signals import EmbeddedSignals
+from tests.contracts.coordinator import A0, ALL, ENOUGH_S, CoordinatorContract, offset
+from tests.support.clock import ManualClock
+
+
+ROOT = Path(__file__).parents[3]
+
+WORKER = """
+import sys
+from pathlib import Path
+from rioni.domain.ports import EventTypePartition
+from rioni.domain.cursor import format_offset
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.signals import EmbeddedSignals
+
+data, subscription, stream, commits = sys.argv[1:]
+signals = EmbeddedSignals(Path(data, "signals"))
+coordinator = EmbeddedCoordinator(Path(data, "coordination.db"), clock=SystemClock(), signals=signals)
+coordinator.join(subscription, stream)
+print("joined", flush=True)
+key = EventTypePartition("a", "0")
+for position in range(int(commits)):
+    try:
+        coordinator.commit(subscription, stream, [(key, format_offset(1, position))])
+    except Exception as error:
+        print(error, flush=True)
+        break
+    print(position, flush=True)
+sys.stdin.read()
+"""
+
+
+def start(directory: DataDirectory, subscription: str, stream: str, commits: int = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WORKER, str(directory.path), subscription, stream, str(commits)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "joined\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+@pytest.fixture
+def coordinator(directory: DataDirectory, signals, clock: ManualClock) -> Iterator[EmbeddedCoordinator]:
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals)
+    yield coordinator
+    coordinator.close()
+
+
+class TestEmbeddedCoordinator(CoordinatorContract):
+    @pytest.fixture
+    def other(self, directory: DataDirectory, clock: ManualClock) -> Iterator[EmbeddedCoordinator]:
+        """A second one with connections, caches and signals of its own, as another process has."""
+        signals = EmbeddedSignals(directory.signals)
+        coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals)
+        yield coordinator
+        coordinator.close()
+        signals.close()
+
+
+@pytest.mark.slow
+def test_the_sessions_of_a_killed_process_end_and_its_cursors_stay(directory, coordinator, signals, clock):
+    subscription, mine, theirs = (str(uuid4()) for _ in range(3))
+    coordinator.initialise(subscription, ALL)
+    coordinator.join(subscription, mine)
+    process = start(directory, subscription, theirs, commits=0)
+    moving = [key for key, one in coordinator.topology(subscription).partitions.items() if one.next_session == theirs]
+    assert len(moving) == 2
+    coordinator.release(subscription, mine, moving[0])
+    assert coordinator.commit(subscription, theirs, [(moving[0], offset(3))]) == [True]
+    clock.advance(10_000)
+    assert theirs in coordinator.topology(subscription).sessions
+    watch = signals.watch([f"subscription:{subscription}"])
+    end(process)
+    assert theirs in coordinator.topology(subscription).sessions
+    clock.advance(10_000)
+    assert set(coordinator.topology(subscription).sessions) == {mine}
+    assert watch.wait(ENOUGH_S)
+    assert set(coordinator.topology(subscription).partitions.values()) == {Assignment(mine)}
+    assert coordinator.cursors(subscription)[moving[0]] == offset(3)
+    assert len(list(Path(f"{directory.coordination}-workers").iterdir())) == 1
+    watch.close()
+
+
+@pytest.mark.slow
+def test_whoever_joins_finds_the_slot_of_a_killed_process_free(directory, coordinator):
+    subscription, stream = str(uuid4()), str(uuid4())
+    coordinator.initialise(subscription, {A0: offset(-1)})
+    process = start(directory, subscription, stream)
+    with pytest.raises(Conflict):
+        coordinator.join(subscription, str(uuid4()))
+    end(process)
+    coordinator.join(subscription, str(uuid4()))
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_has_committed_is_not_lost(directory, coordinator):
+    subscription, stream = str(uuid4()), str(uuid4())
+    coordinator.initialise(subscription, ALL)
+    process = start(directory, subscription, stream, commits=1_000_000)
+    for _ in range(50):
+        acknowledged = int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGKILL)
+    for line in process.stdout.read().splitlines(keepends=True):
+        acknowledged = int(line) if line.endswith("\n") else acknowledged
+    end(process)
+    # The last one may have been written without having been acknowledged.
+    assert coordinator.cursors(subscription)[A0] in {offset(acknowledged), offset(acknowledged + 1)}
+
+
+@pytest.mark.slow
+def test_processes_commit_at_once_and_each_only_its_own(directory, coordinator):
+    subscription = str(uuid4())
+    coordinator.initialise(subscription, ALL)
+    streams = [str(uuid4()) for _ in range(3)]
+    processes = [start(directory, subscription, stream, commits=30) for stream in streams]
+    owner = coordinator.topology(subscription).partitions[A0].session
+    for stream, process in zip(streams, processes, strict=True):
+        process.stdin.close()
+        lines = process.stdout.read().splitlines()
+        process.stdout.close()
+        assert process.wait() == 0
+        if stream == owner:
+            assert lines == [str(position) for position in range(30)]
+        else:
+            assert "cannot be committed" in lines[0]
+    assert coordinator.cursors(subscription)[A0] == offset(29)
+
+
+def test_sessions_do_not_survive_a_restart_and_cursors_do(directory: DataDirectory, signals, clock):
+    subscription, stream = str(uuid4()), str(uuid4())
+    first = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals)
+    first.initialise(subscription, ALL)
+    first.join(subscription, stream)
+    first.commit(subscription, stream, [(A0, offset(7))])
+    os.close(first._workers._fd)  # as the kernel does when the process dies
+    second = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals)
+    assert second.topology(subscription).sessions == {}
+    assert set(second.topology(subscription).partitions.values()) == {Assignment()}
+    assert second.cursors(subscription) == ALL | {A0: offset(7)}
+    second.close()
+    first._workers._fd = -1
+    first._database.close()
+
+
+def test_commits_that_wait_share_a_transaction(directory: DataDirectory, signals, clock):
+    held: list[int] = []
+
+    def offload(function, *args, **kwargs):
+        if args and isinstance(args[0], list):
+            held.append(len(args[0]))
+        return function(*args, **kwargs)
+
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals, offload=offload)
+    subscription, stream = str(uuid4()), str(uuid4())
+    coordinator.initialise(subscription, ALL)
+    coordinator.join(subscription, stream)
+    with coordinator._database.writing():  # the disk is busy
+        threads = [
+            threading.Thread(target=coordinator.commit, args=(subscription, stream, [(A0, offset(position))]))
+            for position in range(20)
+        ]
+        for thread in threads:
+            thread.start()
+        while len(coordinator._commits._pending) + sum(held) < 20:
+            pass
+    for thread in threads:
+        thread.join()
+    assert sum(held) == 20
+    assert len(held) <= 3
+    assert coordinator.cursors(subscription)[A0] == offset(19)
+    coordinator.close()

@@ -1,0 +1,122 @@
+"""Exports the audit log to Parquet, a folder per day, with the head of the log beside it."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rioni.domain.errors import Conflict
+from rioni.domain.ports import LogHead
+from rioni.projections.audit_log import AuditFilter
+from rioni.projections.bulk import shadow
+from rioni.projections.bulk.folding import AUDIT_LOG, record_batch, rows_of
+from rioni.projections.bulk.rebuild import Progress
+from rioni.projections.bulk.session import spark_session
+from rioni.projections.bulk.source import damage_named, read_head, sorted_log
+
+
+HEAD_FILE = "_head.json"
+"""Where the head stands; Parquet readers skip names that begin with an underscore."""
+
+ROWS_PER_BATCH = 1_000
+
+
+class ExportReport(NamedTuple):
+    """What an export wrote."""
+
+    rows: int
+    head: LogHead
+    """The end of the log that was exported: who keeps it can tell later that nothing was cut off."""
+
+
+def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progress: Progress) -> ExportReport:
+    """Write who changed what into `target/day=YYYY-MM-DD/*.parquet`, and the log's head into `target/_head.json`.
+
+    Everything is folded again from the log, whose hash chain is checked on the way: the export does not depend on the
+    live read models. `target` appears complete or not at all. Blocks for seconds at least.
+
+    Args:
+        url: the database, as SQLAlchemy writes it.
+        scratch: a folder for temporary files; made if missing.
+        target: a folder that does not exist or is empty.
+        wanted: which changes to export.
+        progress: called now and then.
+
+    Raises:
+        Conflict: the target is not empty.
+        DamagedLog: the log is not what was written; names the position.
+        Unavailable: Java is missing.
+    """
+    _check_empty(target)
+    progress("start", 0, 1)
+    database = shadow.database(shadow.open_engine(url))
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
+    try:
+        with spark_session(scratch) as spark, damage_named():
+            progress("start", 1, 1)
+            head = read_head(database)
+            progress("export", 0, head.position)
+            (columns,) = [one.schema for one in shadow.targets(shadow.open_engine(url)) if one.name == AUDIT_LOG]
+            rows = sorted_log(spark, database, head).mapInArrow(
+                partial(audit_rows, schema=columns), from_arrow_schema(columns)
+            )
+            _write(rows.where(_matches(wanted)), beside)
+            count = spark.read.parquet(str(beside)).count() if any(beside.glob("day=*")) else 0
+        (beside / HEAD_FILE).write_bytes(msgspec.json.encode({"position": head.position, "hash": head.hash.hex()}))
+        _check_empty(target)
+        # A rename replaces an empty folder and refuses any other.
+        beside.chmod(0o755)
+        beside.rename(target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    progress("export", head.position, head.position)
+    return ExportReport(count, head)
+
+
+def audit_rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Fold the sorted log into the rows of the audit log alone: the function that Spark maps."""
+    rows = []
+    for table, row in rows_of(batches):
+        if table == AUDIT_LOG:
+            rows.append([row[name] for name in schema.names])
+        if len(rows) == ROWS_PER_BATCH:
+            yield record_batch(schema, rows)
+            rows = []
+    if rows:
+        yield record_batch(schema, rows)
+
+
+def _write(rows: DataFrame, folder: Path) -> None:
+    day = f.substring("recorded_at", 1, len("2026-01-01"))
+    in_order = rows.withColumn("day", day).repartition("day").sortWithinPartitions("day", "position")
+    in_order.write.mode("append").partitionBy("day").parquet(str(folder))
+
+
+def _matches(wanted: AuditFilter) -> Column:
+    """The condition that `rioni.projections.audit_log.entries` states in SQL."""
+    condition = f.lit(True)
+    if wanted.since is not None:
+        condition &= f.col("recorded_at") >= wanted.since
+    if wanted.until is not None:
+        condition &= f.col("recorded_at") < wanted.until
+    if wanted.actor is not None:
+        condition &= f.col("actor") == wanted.actor
+    if wanted.resource is not None:
+        kind, colon, key = wanted.resource.partition(":")
+        named = f.col("resource") == wanted.resource
+        condition &= named | ((f.col("resource_type") == kind) & (f.col("resource") == key)) if colon else named
+    return condition
+
+
+def _check_empty(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Conflict(f"{target} is not empty: name a new folder for the export.")

@@ -1,0 +1,162 @@
+"""Rebuilds all read models from the internal log with Spark, and puts them in the place of the live ones."""
+
+import fcntl
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from sqlalchemy import Engine
+
+from rioni.domain.errors import Conflict
+from rioni.projections.bulk import shadow, verify
+from rioni.projections.bulk.folding import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
+from rioni.projections.bulk.session import spark_session
+from rioni.projections.bulk.source import damage_named, partitions, ranges, read_head, sorted_log
+
+
+Progress = Callable[[str, int, int], None]
+"""Told the phase, how much of it is done, and how much there is."""
+
+POLL_S = 0.1
+FOLDER_PREFIX = "rebuild-"
+
+
+class RebuildReport(NamedTuple):
+    """What a rebuild did."""
+
+    entries: int
+    """How many entries of the log were folded in bulk; what came behind them was caught up."""
+    rows: Mapping[str, int]
+    """For each read model how many rows were built in bulk."""
+    differences: Sequence[verify.Difference]
+    """After a dry run: where the live read models are not what the log says."""
+    seconds: float
+
+
+def rebuild(url: str, scratch: Path, *, dry_run: bool, progress: Progress) -> RebuildReport:
+    """Build all read models anew and replace the live ones, or with `dry_run` only compare the two.
+
+    Commands go on meanwhile; the log is locked only for the swap. Blocks for seconds at least. Until the swap, which is
+    one transaction, the live read models are not touched, whatever happens.
+
+    Args:
+        url: the database, as SQLAlchemy writes it.
+        scratch: a folder for temporary files, about twice the size of the log; made if missing.
+        dry_run: compare only.
+        progress: called now and then, from this thread.
+
+    Raises:
+        DamagedLog: the log is not what was written; names the position.
+        Conflict: another rebuild is running.
+        Unavailable: Java or PySpark is missing.
+    """
+    started = time.monotonic()
+    engine = shadow.open_engine(url)
+    with _alone(scratch), TemporaryDirectory(prefix=FOLDER_PREFIX, dir=scratch) as folder:
+        progress("start", 0, 1)
+        shadow.create(engine)
+        try:
+            with spark_session(scratch) as spark:
+                progress("start", 1, 1)
+                entries, rows = _build(engine, spark, Path(folder), progress)
+            differences = _compare(engine, progress) if dry_run else _swap(engine, progress)
+        finally:
+            shadow.drop(engine)
+    return RebuildReport(entries, rows, differences, time.monotonic() - started)
+
+
+def _compare(engine: Engine, progress: Progress) -> Sequence[verify.Difference]:
+    progress("compare", 0, 1)
+    differences = verify.compare(engine)
+    progress("compare", 1, 1)
+    return differences
+
+
+def _swap(engine: Engine, progress: Progress) -> Sequence[verify.Difference]:
+    progress("swap", 0, 1)
+    shadow.catch_up(engine)
+    shadow.swap(engine)
+    progress("swap", 1, 1)
+    return ()
+
+
+def _build(engine: Engine, spark: SparkSession, folder: Path, progress: Progress) -> tuple[int, Mapping[str, int]]:
+    """Fill the shadows with what the log says up to its present end; return that end and the rows per read model."""
+    database = shadow.database(engine)
+    head = read_head(database)
+    log = sorted_log(spark, database, head)
+    write = partial(write_rows, targets=shadow.targets(engine), open_sink=sink_for(database, str(folder)))
+    written = log.mapInArrow(write, from_arrow_schema(WRITTEN_SCHEMA))
+    tasks = _Tasks(spark, total=len(ranges(head)) + partitions(spark, head))
+    rows = dict.fromkeys(shadow.SHADOWS, 0)
+    with ThreadPoolExecutor(1, "spark") as pool, damage_named():
+        job = pool.submit(written.collect)
+        try:
+            while not job.done():
+                progress("fold", head.position * tasks.done() // tasks.total, head.position)
+                # PERF: loading while Spark still folds hides most of the time it takes.
+                if not _load_one(engine, folder):
+                    wait([job], POLL_S)
+        except BaseException:
+            spark.sparkContext.cancelAllJobs()
+            raise
+        for report in job.result():
+            rows[report.table] += report.rows
+    progress("fold", head.position, head.position)
+    _load_rest(engine, folder, progress)
+    shadow.finish_load(engine, head.position)
+    return head.position, rows
+
+
+def _load_rest(engine: Engine, folder: Path, progress: Progress) -> None:
+    files = len(list(folder.glob(f"*{FILE_SUFFIX}")))
+    for done in range(files):
+        progress("load", done, files)
+        _load_one(engine, folder)
+    progress("load", files, files)
+
+
+def _load_one(engine: Engine, folder: Path) -> bool:
+    """Load one of the files that executors have completed, if there is one; say whether."""
+    for path in folder.glob(f"*{FILE_SUFFIX}"):
+        shadow.load_file(engine, path.name.partition("-")[0], path)
+        path.unlink()
+        return True
+    return False
+
+
+class _Tasks:
+    """Counts the tasks of the running job that are done."""
+
+    def __init__(self, spark: SparkSession, total: int) -> None:
+        self.total = total
+        self._tracker = spark.sparkContext.statusTracker()
+        self._done: dict[int, int] = {}
+
+    def done(self) -> int:
+        for stage in self._tracker.getActiveStageIds():
+            if (info := self._tracker.getStageInfo(stage)) is not None:
+                self._done[stage] = info.numCompletedTasks
+        return min(sum(self._done.values()), self.total)
+
+
+@contextmanager
+def _alone(scratch: Path) -> Iterator[None]:
+    """Make sure that no other rebuild uses the same folder, and with it the same shadows."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / "rebuild.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as ex:
+            raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.") from ex
+        for leftover in scratch.glob(f"{FOLDER_PREFIX}*"):
+            shutil.rmtree(leftover)
+        yield

@@ -1,0 +1,230 @@
+"""The internal log as a Spark data source: ranges of positions, read as Arrow batches, their hash chain checked.
+
+Executors import this module: it needs neither SQLAlchemy nor a JDBC driver, only the database's own client.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import pairwise
+from math import ceil
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rioni.domain.chain import GENESIS, link
+from rioni.domain.errors import RioniError
+from rioni.domain.ports import LogHead
+
+
+ENTRIES_PER_RANGE = 50_000
+"""Enough that starting a task does not count, few enough that a range fits into memory several times."""
+
+ENTRIES_PER_BATCH = 2_000
+"""A schema may have 256 kB: 10,000 of them in one batch would be too much."""
+
+LOG_SCHEMA = pa.schema(
+    [
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("version", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("recorded_at", pa.string(), nullable=False),
+        pa.field("actor", pa.string(), nullable=False),
+        pa.field("client", pa.string(), nullable=False),
+        pa.field("flow_id", pa.string(), nullable=False),
+        pa.field("command_id", pa.string(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+"""The columns of the log without the hash, which is checked on reading and not needed afterwards."""
+
+
+class DamagedLog(RioniError):
+    """The log is not the one that was written; the detail names the position where it begins to differ."""
+
+
+class Database(NamedTuple):
+    """Where the log is, in the words of the database's own client."""
+
+    kind: str
+    """`sqlite` or `postgresql`."""
+    address: str
+    """A file's path, or a libpq URI."""
+
+
+def read_head(database: Database) -> LogHead:
+    """The end of the log. Blocks on the database.
+
+    Raises:
+        DamagedLog: head names another entry than the last one, so that the log's tail is missing.
+    """
+    with closing(connect(database)) as connection:
+        cursor = connection.cursor()
+        row = cursor.execute("SELECT position, hash FROM head").fetchone()
+    return LogHead(0, GENESIS) if row is None else LogHead(row[0], bytes(row[1]))
+
+
+def read_log(spark: SparkSession, database: Database, head: LogHead) -> DataFrame:
+    """The log from its first entry to `head`, columns as in `LOG_SCHEMA`; read when an action asks for it."""
+    spark.dataSource.register(LogDataSource)
+    return (
+        spark.read.format(LogDataSource.name())
+        .options(kind=database.kind, address=database.address, head=head.position, hash=head.hash.hex())
+        .load()
+    )
+
+
+class Range(InputPartition):
+    """The entries behind position `after` up to position `upto`."""
+
+    def __init__(self, after: int, upto: int) -> None:
+        super().__init__((after, upto))
+        self.after, self.upto = after, upto
+
+
+def ranges(head: LogHead) -> list[Range]:
+    """The whole log in ranges."""
+    return [Range(*bounds) for bounds in pairwise((*range(0, head.position, ENTRIES_PER_RANGE), head.position))]
+
+
+class LogDataSource(DataSource):
+    """The format `rioni-log`; options: `kind`, `address`, `head` and `hash`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "rioni-log"
+
+    def schema(self) -> Any:
+        """The columns."""
+        return from_arrow_schema(LOG_SCHEMA)
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - always our own
+        """The reader of one job."""
+        database = Database(self.options["kind"], self.options["address"])
+        return _Reader(database, LogHead(int(self.options["head"]), bytes.fromhex(self.options["hash"])))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, database: Database, head: LogHead) -> None:
+        self._database, self._head = database, head
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return ranges(self._head)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Range):
+            yield from read_range(self._database, partition, self._head)
+
+
+def read_range(database: Database, part: Range, head: LogHead) -> Iterator[pa.RecordBatch]:
+    """Read a range in batches, checking that each entry continues the chain of the one before.
+
+    The first entry is checked against the stored hash of its predecessor, which the range before has checked: together
+    the ranges check the whole chain. Blocks on the database.
+
+    Raises:
+        DamagedLog: an entry is missing or is not what was written, or the log does not end as `head` says.
+    """
+    columns = ", ".join([*LOG_SCHEMA.names, "hash"])
+    mark = "?" if database.kind == "sqlite" else "%s"
+    query = f"SELECT {columns} FROM log WHERE position > {mark} AND position <= {mark} ORDER BY position"  # noqa: S608 - all names are ours
+    with closing(connect(database)) as connection:
+        cursor = connection.cursor()
+        previous = _hash_at(cursor, part.after, mark)
+        steps = (*range(part.after, part.upto, ENTRIES_PER_BATCH), part.upto)
+        for after, upto in pairwise(steps):
+            # One query per batch: no transaction stays open while Spark is busy elsewhere.
+            rows = cursor.execute(query, (after, upto)).fetchall()
+            previous = check_chain(rows, after, upto, previous)
+            *values, _ = zip(*rows, strict=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, field.type) for column, field in zip(values, LOG_SCHEMA, strict=True)],
+                schema=LOG_SCHEMA,
+            )
+        if part.upto == head.position and previous != head.hash:
+            raise DamagedLog(
+                f"The log does not end as its head says: the entry at position {head.position} was replaced."
+            )
+
+
+def check_chain(rows: Sequence[Any], after: int, upto: int, previous: bytes) -> bytes:
+    """Check that rows, columns as in `LOG_SCHEMA` and the hash, are the entries `after + 1` to `upto`.
+
+    Args:
+        rows: in the order of their positions.
+        after: the position before the first row.
+        upto: the position of the last row.
+        previous: the hash at position `after`.
+
+    Returns:
+        The hash at position `upto`.
+
+    Raises:
+        DamagedLog: names the first position that is wrong.
+    """
+    expected = after
+    for row in rows:
+        expected += 1
+        if row[0] != expected:
+            raise DamagedLog(f"The log is damaged: the entry at position {expected} is missing.")
+        fields, stored = row[:-1], row[-1]
+        previous = link(previous, fields)
+        if previous != stored:
+            raise DamagedLog(f"The log is damaged: the entry at position {expected} is not the one that was written.")
+    if expected != upto:
+        raise DamagedLog(f"The log is damaged: the entry at position {expected + 1} is missing.")
+    return previous
+
+
+def _hash_at(cursor: Any, position: int, mark: str) -> bytes:
+    if position == 0:
+        return GENESIS
+    row = cursor.execute(f"SELECT hash FROM log WHERE position = {mark}", (position,)).fetchone()  # noqa: S608 - as above
+    if row is None:
+        raise DamagedLog(f"The log is damaged: the entry at position {position} is missing.")
+    return bytes(row[0])
+
+
+def connect(database: Database) -> Any:
+    """A connection for reading, in the mode where every statement is its own transaction."""
+    if database.kind == "sqlite":
+        uri = f"file:{quote(database.address)}?mode=ro"
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=60)
+    import psycopg  # noqa: PLC0415 - an extra: absent where everything is in SQLite
+
+    return psycopg.connect(database.address, autocommit=True)
+
+
+def sorted_log(spark: SparkSession, database: Database, head: LogHead) -> DataFrame:
+    """The log as a fold needs it: every stream whole in one partition, in the order of its versions."""
+    log = read_log(spark, database, head)
+    return log.repartition(partitions(spark, head), "stream").sortWithinPartitions("stream", "version")
+
+
+def partitions(spark: SparkSession, head: LogHead) -> int:
+    """How many partitions the streams are spread over."""
+    return max(spark.sparkContext.defaultParallelism, ceil(head.position / ENTRIES_PER_RANGE))
+
+
+@contextmanager
+def damage_named() -> Iterator[None]:
+    """Turn the failure of a Spark job over a damaged log into the DamagedLog that an executor raised.
+
+    Raises:
+        DamagedLog: as the executor raised it.
+    """
+    try:
+        yield
+    except PySparkException as ex:
+        # All that comes back from an executor is its traceback, as text.
+        if (found := re.search(rf"{DamagedLog.__name__}: (.+)", str(ex))) is not None:
+            raise DamagedLog(found[1]) from ex
+        raise

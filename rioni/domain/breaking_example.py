@@ -1,49 +1,38 @@
 """Finds an event that one JSON schema accepts and its successor refuses, to illustrate why a change breaks things.
 
-The set of such events is computed by jsonschema-rs, in time that grows exponentially with combined schemas: one of 60
-bytes and one of 2 kB took 12 seconds. So small schemas that hardly branch are looked at, and no others: an example is
-a courtesy. What is found is checked against both schemas before it is shown.
+Events that the old schema describes are made up, at the bounds that the new one sets, and checked against both. The
+set of all breaking events could be computed (`jsonschema_rs.canonicalize(old).subtract(new)`), but in no bounded time:
+schemas of 60 bytes and 2 kB took 12 seconds, and no limit on size and branches kept it down. Here the steps are
+counted.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import jsonschema_rs
-from jsonschema_rs.canonical import CanonicalizationError
-
-from rioni.domain.schema import EffectiveSchema, effective_schema
-from rioni.domain.schema_graph import walk
+from rioni.domain.formats import PATTERNS
+from rioni.domain.schema import effective_schema
+from rioni.domain.schema_graph import expanded_paths, resolve
 
 
-BYTES_MAX = 8_000
-SCHEMAS_MAX = 50
-ENUM_VALUES_MAX = 50
-BRANCHES_MAX = 3
-_CANDIDATES_MAX = 32
-_SAMPLES_MAX = 8
-_DEPTH_MAX = 20
-_NUMBER_MAX = 2**53
+SCHEMA_CHARACTERS_MAX = 100_000
+"""Beyond, compiling both schemas once more is not worth it."""
+STEPS_MAX = 2_000
+"""Schema objects that are visited in order to make events; large ones count for several."""
+CANDIDATES_MAX = 64
+"""Events that are checked."""
+EXPANDED_PATHS_MAX = 2_000
+"""Checking an event against schemas that expand to more would take too long (see `schema_graph.expanded_paths`)."""
 
-_BRANCHING = (
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "dependencies",
-    "patternProperties",
-    "type",
-    "not",
-    "if",
-    "contains",
-    "propertyNames",
-)
-_DRAFTS: Mapping[type[jsonschema_rs.Validator], int] = {
-    jsonschema_rs.Draft4Validator: 4,
-    jsonschema_rs.Draft6Validator: 6,
-    jsonschema_rs.Draft7Validator: 7,
-}
+_DEPTH_MAX = 16
+_VALUES_MAX = 16
+_ITEMS_MAX = 20
+_CHARACTERS_MAX = 200
+_MEMBERS_MAX = 50
+_STEP_PROPERTIES = 20
+_NOTHING = object()
+_TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 _EXAMPLES = {
-    "date-time": "2024-01-02T03:04:05Z",
     "date": "2024-01-02",
     "time": "03:04:05Z",
     "email": "a@example.org",
@@ -51,7 +40,12 @@ _EXAMPLES = {
     "ipv4": "192.0.2.1",
     "ipv6": "2001:db8::1",
     "uri": "https://example.org/",
+    # As the effective schema writes these formats.
+    PATTERNS["date-time"]: "2024-01-02T03:04:05Z",
+    PATTERNS["iso-4217"]: "EUR",
 }
+
+Node = Mapping[str, Any]
 
 
 def breaking_example(
@@ -59,7 +53,7 @@ def breaking_example(
 ) -> dict[str, Any] | None:
     """An event, as the schemas describe it, that was valid and would be refused; None where none was found.
 
-    Not finding one proves nothing. Takes some 10 ms at most: larger schemas are not looked at.
+    Not finding one proves nothing.
 
     Args:
         original: the text of a schema that `check_schema` has accepted.
@@ -67,139 +61,176 @@ def breaking_example(
         original_mode: the compatibility mode, which decides whether objects are closed.
         submitted_mode: the same for the other one.
     """
-    if len(original) + len(submitted) > BYTES_MAX:
+    if len(original) + len(submitted) > SCHEMA_CHARACTERS_MAX:
         return None
     old, new = (
         effective_schema(text, name="", category="undefined", compatibility_mode=mode, cleanup_policy="delete")
         for text, mode in ((original, original_mode), (submitted, submitted_mode))
     )
-    if not (_is_simple(old.document) and _is_simple(new.document)):
-        return None
-    try:
-        difference = _canonical(old).subtract(_canonical(new)).to_json_schema()
-    except (CanonicalizationError, ValueError):  # Beyond what the library can compute.
+    if any(expanded_paths(side.document, enough=EXPANDED_PATHS_MAX) > EXPANDED_PATHS_MAX for side in (old, new)):
         return None
     accepts, still_accepts = old.compile().is_valid, new.compile().is_valid
-    for event in islice(_samples(difference, _DEPTH_MAX), _CANDIDATES_MAX):
-        if isinstance(event, dict) and accepts(event) and not still_accepts(event):
+    for event in islice(_Inventor(old.document, new.document).events(), CANDIDATES_MAX):
+        if accepts(event) and not still_accepts(event):
             return event
     return None
 
 
-def _is_simple(schema: dict[str, Any]) -> bool:
-    nodes = [node for _, node in walk(schema)]
-    branches = sum(
-        len(value) if isinstance(value, list | dict) else 1
-        for node in nodes
-        for keyword in _BRANCHING
-        if (value := node.get(keyword)) is not None and not isinstance(value, str)
-    )
-    enum_values = sum(len(node.get("enum", ())) for node in nodes)
-    return len(nodes) <= SCHEMAS_MAX and branches <= BRANCHES_MAX and enum_values <= ENUM_VALUES_MAX
+class _Inventor:
+    """Makes up values that may match one schema and not another; whoever calls checks them."""
 
-
-def _canonical(schema: EffectiveSchema) -> jsonschema_rs.CanonicalSchema:
-    """The canonical form of a schema for events, which are objects."""
-    draft = _DRAFTS[schema.draft]
-    document, objects = (
-        jsonschema_rs.canonicalize(
-            part,
-            draft=draft,
-            offline=True,
-            validate_formats=True,
-            pattern_options=jsonschema_rs.RegexOptions(size_limit=2**20, dfa_size_limit=2**20),
-        )
-        for part in (schema.document, {"type": "object"})
-    )
-    return document.intersect(objects)
-
-
-# --- values that may match a schema in canonical form ---
-
-
-def _samples(schema: Any, depth: int) -> Iterator[Any]:
-    """Some values that may match; whoever calls checks them."""
-    if not isinstance(schema, dict) or depth == 0:
-        if schema is not False:
-            yield "text"
-        return
-    for method in ("anyOf", "oneOf", "allOf"):
-        if method in schema:
-            rest = {keyword: value for keyword, value in schema.items() if keyword != method}
-            members = [member for member in schema[method] if isinstance(member, dict)]
-            if method == "allOf":
-                members = [{keyword: value for member in members for keyword, value in member.items()}]
-            for member in members:
-                yield from islice(_samples({**rest, **member}, depth - 1), _SAMPLES_MAX)
-            return
-    if "enum" in schema:
-        yield from schema["enum"]
-        return
-    types = schema.get("type", ("string", "object", "integer", "array", "boolean", "null"))
-    for name in [types] if isinstance(types, str) else types:
-        yield from islice(_SAMPLERS[name]({**schema, "type": name}, depth), _SAMPLES_MAX)
-
-
-def _objects(schema: Mapping[str, Any], depth: int) -> Iterator[Any]:
-    properties = schema.get("properties", {})
-    required = dict.fromkeys(schema.get("required", ()))
-    others = schema.get("additionalProperties", {})
-    for names in (required, {**required, **properties}):
-        members = {
-            name: list(islice(_samples(properties.get(name, others), depth - 1), _SAMPLES_MAX)) for name in names
+    def __init__(self, old: Node, new: Node) -> None:
+        self._old, self._new = old, new
+        self._steps = STEPS_MAX
+        self._equal: dict[tuple[int, int], bool] = {}
+        self._inventions: Mapping[str, Callable[[Node, Node, int], Iterator[Any]]] = {
+            "string": _strings,
+            "integer": _integers,
+            "number": _numbers,
+            "boolean": lambda _old, _new, _depth: iter((True, False)),
+            "null": lambda _old, _new, _depth: iter((None,)),
+            "array": self._arrays,
+            "object": self._objects,
         }
-        members = {name: values for name, values in members.items() if values or name in required}
-        if not all(members.values()):
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Objects that the schemas as a whole may be about."""
+        objects = {"type": "object"}
+        yield from self._values({"allOf": [self._old, objects]}, {"allOf": [self._new, objects]}, _DEPTH_MAX)
+
+    def _values(self, old: Any, new: Any, depth: int) -> Iterator[Any]:
+        self._steps -= 1
+        if self._steps < 0 or depth == 0 or old is False:
             return
-        yield {name: values[0] for name, values in members.items()}
-        for turn in range(1, max(map(len, members.values()), default=1)):
-            yield {name: values[min(turn, len(values) - 1)] for name, values in members.items()}
-    if schema.get("minProperties", 0) > len(required) or others:
-        number = max(1, schema.get("minProperties", 0))
-        for value in islice(_samples(others, depth - 1), 2):
-            yield {f"member{index}": value for index in range(min(number, SCHEMAS_MAX))}
+        old, new = _whole(old, self._old), _whole(new, self._new)
+        self._steps -= sum(len(node.get("properties", ())) for node in (old, new)) // _STEP_PROPERTIES
+        for method in ("anyOf", "oneOf"):
+            if method in old:
+                rest, counterparts = _without(old, method), new.get(method, ())
+                for index, member in enumerate(old[method]):
+                    counterpart = counterparts[index] if index < len(counterparts) else {}
+                    pair = {"allOf": [rest, member]}, {"allOf": [_without(new, method), counterpart]}
+                    yield from islice(self._values(*pair, depth - 1), _VALUES_MAX)
+                return
+        if "enum" in old:
+            yield from old["enum"]
+        elif "const" in old:
+            yield old["const"]
+        else:
+            types = old.get("type", _TYPES)
+            for name in [types] if isinstance(types, str) else types:
+                yield from islice(self._inventions[name](old, new, depth), CANDIDATES_MAX)
+
+    def _are_equal(self, old: Any, new: Any) -> bool:
+        pair = id(old), id(new)  # Parts of the documents, which live as long as this.
+        if pair not in self._equal:
+            self._equal[pair] = old == new
+        return self._equal[pair]
+
+    def _arrays(self, old: Node, new: Node, depth: int) -> Iterator[list[Any]]:
+        items, new_items = old.get("items", {}), new.get("items", {})
+        if isinstance(items, list):
+            counterparts = [*(new_items if isinstance(new_items, list) else ()), *items]
+            values = [next(self._values(*pair, depth - 1), None) for pair in zip(items, counterparts, strict=False)]
+            yield values
+            yield [*values, "text"]
+            yield values[:1]
+            return
+        values = list(
+            islice(self._values(items, {} if isinstance(new_items, list) else new_items, depth - 1), _ITEMS_MAX)
+        )
+        least = old.get("minItems", 0)
+        for value in values:
+            yield [value] * min(max(1, least), _ITEMS_MAX)
+        for size in (least, new.get("minItems", 1) - 1, new.get("maxItems", _ITEMS_MAX) + 1, 2):
+            if 0 <= size <= _ITEMS_MAX:
+                yield values[:size]
+                yield values[:1] * size
+
+    def _objects(self, old: Node, new: Node, depth: int) -> Iterator[dict[str, Any]]:
+        properties, counterparts = old.get("properties", {}), new.get("properties", {})
+        others, new_others = (node.get("additionalProperties", {}) for node in (old, new))
+
+        def values(name: str) -> Iterator[Any]:
+            pair = properties.get(name, others), counterparts.get(name, new_others)
+            return islice(self._values(*pair, depth - 1), _VALUES_MAX)
+
+        least: dict[str, Any] = {}
+        for name in old.get("required", ()):
+            if (first := next(values(name), _NOTHING)) is _NOTHING:
+                return
+            least[name] = first
+        yield least
+        # What differs first: there are only so many tries.
+        for name in sorted(properties, key=lambda name: self._are_equal(properties[name], counterparts.get(name))):
+            for value in values(name):
+                yield {**least, name: value}
+        if others is not False:
+            yield {**least, "undeclared": next(values("undeclared"), None)}
+        yield {**{name: value for name in islice(properties, _ITEMS_MAX) for value in islice(values(name), 1)}, **least}
 
 
-def _arrays(schema: Mapping[str, Any], depth: int) -> Iterator[Any]:
-    items = schema.get("items", {})
-    size = min(schema.get("minItems", 0), SCHEMAS_MAX)
-    if isinstance(items, list):
-        values = [next(_samples(item, depth - 1), None) for item in items]
-        yield values[:size]
-        yield values
-        yield [*values, *values, "text"]
-        return
-    for value in islice(_samples(items, depth - 1), _SAMPLES_MAX // 2):
-        yield [value] * size
-        yield [value] * max(1, min(size + 1, SCHEMAS_MAX))
+def _integers(old: Node, new: Node, _depth: int) -> Iterator[int]:
+    yield from (int(value) for value in _bounds(old, new))
 
 
-def _strings(schema: Mapping[str, Any], _depth: int) -> Iterator[str]:
-    if (name := schema.get("format")) in _EXAMPLES:
-        yield _EXAMPLES[name]
-    if isinstance(pattern := schema.get("pattern"), str):
-        yield pattern.removeprefix("^").removesuffix("$")
-    for text in ("text", "A", "0", "-"):
-        size = min(schema.get("minLength", 0), BYTES_MAX)
-        yield (text * (size // len(text) + 1))[: max(size, min(len(text), schema.get("maxLength", len(text))))]
-    yield ""
+def _numbers(old: Node, new: Node, _depth: int) -> Iterator[float]:
+    for value in _bounds(old, new):
+        yield from (value, value + 0.5)
 
 
-def _numbers(schema: Mapping[str, Any], _depth: int) -> Iterator[Any]:
-    step = schema.get("multipleOf", 1)
-    least, most = schema.get("minimum", 0), schema.get("maximum", 0)
-    part = () if schema["type"] == "integer" else (least + 0.5, most - 0.5)
-    for number in (least, -(-least // step) * step, least + step, most, most // step * step, most - step, *part, 0):
-        if isinstance(number, int | float) and abs(number) <= _NUMBER_MAX:
-            yield number
+def _bounds(old: Node, new: Node) -> Iterator[float]:
+    bounds = [
+        value + offset
+        for node in (old, new)
+        for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+        if isinstance(value := node.get(keyword), int | float) and not isinstance(value, bool)
+        for offset in (0, -1, 1)
+    ]
+    yield from (value for value in (*bounds, 0, 1) if abs(value) < 2**53)
 
 
-_SAMPLERS: Mapping[str, Callable[[Mapping[str, Any], int], Iterator[Any]]] = {
-    "object": _objects,
-    "array": _arrays,
-    "string": _strings,
-    "integer": _numbers,
-    "number": _numbers,
-    "boolean": lambda _schema, _depth: iter((True, False)),
-    "null": lambda _schema, _depth: iter((None,)),
-}
+def _strings(old: Node, new: Node, _depth: int) -> Iterator[str]:
+    for keyword in ("format", "pattern"):
+        if isinstance(text := old.get(keyword), str):
+            yield _EXAMPLES.get(text, text.removeprefix("^").removesuffix("$"))
+    yield "text"
+    for size in (new.get("maxLength", 0) + 1, new.get("minLength", 1) - 1, old.get("minLength", 0)):
+        if 0 <= size <= _CHARACTERS_MAX:
+            yield "x" * size
+    yield from ("", "0", "A")
+
+
+# --- one schema object out of what references and `allOf` bring together ---
+
+
+def _whole(schema: Any, root: Node) -> Node:
+    """A schema with everything that applies to the same value, as far as that can be written as one schema."""
+    todo = [schema]
+    members: list[Node] = []
+    while todo and len(members) < _MEMBERS_MAX:
+        node = todo.pop()
+        if isinstance(node, dict):
+            if isinstance(reference := node.get("$ref"), str):
+                todo.append(resolve(root, reference))
+            else:
+                members.append(node)
+                todo.extend(node.get("allOf", ()))
+    return _merged(members)
+
+
+def _merged(members: Sequence[Node]) -> Node:
+    whole: dict[str, Any] = {}
+    for node in members:
+        for keyword, value in node.items():
+            if keyword == "properties":
+                whole[keyword] = {**value, **whole.get(keyword, {})}
+            elif keyword == "required":
+                whole[keyword] = [*whole.get(keyword, ()), *value]
+            elif keyword != "allOf":
+                whole.setdefault(keyword, value)
+    return whole
+
+
+def _without(node: Node, keyword: str) -> Node:
+    return {name: value for name, value in node.items() if name != keyword}

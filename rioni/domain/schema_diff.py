@@ -28,7 +28,7 @@ from rioni.domain.schema_view import (
 )
 
 
-REFERENCED_BYTES_MAX = 4_000_000
+REFERENCED_BYTES_MAX = 2_000_000
 """How much schema is walked behind references. Honest schemas stay below a few times their size; two reference cycles
 of different lengths, which fit into a schema of legal size, would make millions of pairs."""
 
@@ -95,7 +95,7 @@ class _Comparison:
                 if pair.old.get(keyword) != pair.new.get(keyword):
                     self._report(pair, kind, keyword)
             self._compare(pair)
-        return self.changes
+        return list(dict.fromkeys(self.changes))  # What refers to the root looks at it once more.
 
     def _report(self, pair: _Pair, kind: str, *segments: str) -> None:
         change = SchemaChange.of(kind, pair.at(*segments) if segments else pair.path)

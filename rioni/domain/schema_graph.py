@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 LEVELS = 64
 """How deep an event may be nested, and with it the part of a recursive schema that matters."""
 
+STEPS_MAX = 20_000
+"""How many steps combined schemas may have together, each one counting those of its members as its own."""
+
 # Keywords by the shape of their value, with the step that they make: see `Edge`.
 _STEPS = {
     "not": "",
@@ -37,6 +40,10 @@ class Edge(NamedTuple):
     path: tuple[str, ...]
     """Where the other one stands, from this one; empty behind a reference."""
     target: dict[str, Any]
+
+
+_Uses = list[tuple[str, int]]
+"""The steps and the ids of the targets of a schema object's edges."""
 
 
 class SchemaCycle(ValueError):
@@ -141,21 +148,24 @@ def reachable(start: Iterable[dict[str, Any]], root: dict[str, Any]) -> set[int]
 def expanded_paths(root: dict[str, Any], *, enough: int) -> int:
     """How often schema objects are applied at most while one goes from the root of a value down to one of its leaves.
 
-    Each use of a schema object counts for itself, so doubling by `$ref` shows as the power of two that it is. Memory
-    and time stay linear in the size of the schema, for each of `LEVELS` levels.
+    Each use of a schema object counts for itself, so doubling by `$ref` shows as the power of two that it is, and is
+    counted without being done. The time that this takes is bounded by `STEPS_MAX`, for each of `LEVELS` levels.
 
     Args:
         root: a schema whose references can be resolved.
-        enough: counting ends beyond this number.
+        enough: counting ends beyond this number, with some larger one; so it does if it takes too long.
 
     Raises:
         SchemaCycle: a value would be checked for ever.
     """
     uses = {id(node): [(edge.step, id(edge.target)) for edge in edges(node, root)] for _, node in walk(root)}
+    apart = {node: [target for _, target in used] for node, used in uses.items() if _apart(used)}
     order = _in_place_order(uses)
     cost = dict.fromkeys(order, 1)
     for _ in range(LEVELS):
-        deeper = _one_level_deeper(uses, order, cost)
+        deeper = _one_level_deeper(uses, apart, order, cost)
+        if deeper is None:
+            return enough + 1
         if deeper == cost or deeper[id(root)] > enough:
             return deeper[id(root)]
         cost = deeper
@@ -163,34 +173,60 @@ def expanded_paths(root: dict[str, Any], *, enough: int) -> int:
 
 
 def _one_level_deeper(
-    uses: Mapping[int, list[tuple[str, int]]], order: list[int], cost: Mapping[int, int]
-) -> dict[int, int]:
-    """The cost of each schema object for values that are one level deeper than those of `cost`."""
+    uses: Mapping[int, _Uses], apart: Mapping[int, list[int]], order: list[int], cost: Mapping[int, int]
+) -> dict[int, int] | None:
+    """The cost of each schema object for values one level deeper than those of `cost`; None if it takes too long."""
     here: dict[int, int] = {}
     below: dict[int, dict[str, int]] = {}
     deeper: dict[int, int] = {}
+    taken = 0
     for node in order:
-        count = 1
+        if node in apart:  # PERF: most schema objects are like this
+            here[node], deeper[node] = 1, 1 + max(map(cost.__getitem__, apart[node]), default=0)
+            continue
+        for step, target in uses[node]:
+            if step == "" and target not in below:
+                below[target] = {inner: cost[leaf] for inner, leaf in uses[target]}
+        if _is_reference(uses[node]):  # PERF: a large object that many refer to is not copied
+            (_, target), *_ = uses[node]
+            here[node], below[node], deeper[node] = 1 + here[target], below[target], 1 + deeper[target]
+            continue
+        here[node] = 1
         steps: dict[str, int] = {}
         for step, target in uses[node]:
-            if step:
-                steps[step] = steps.get(step, 0) + cost[target]
-            else:
-                count += here[target]
-                for inner, amount in below[target].items():
-                    steps[inner] = steps.get(inner, 0) + amount
-        here[node], below[node] = count, steps
-        deeper[node] = count + max(_greatest(steps, "."), _greatest(steps, "["))
+            here[node] += 0 if step else here[target]
+            further = {step: cost[target]} if step else below[target]
+            for inner, amount in further.items():
+                steps[inner] = steps.get(inner, 0) + amount
+            taken += len(further)
+        if taken > STEPS_MAX:
+            return None
+        below[node] = steps
+        deeper[node] = here[node] + _greatest(steps)
     return deeper
 
 
-def _greatest(steps: Mapping[str, int], kind: str) -> int:
-    """The cost of the costliest property, or item: what applies to all of them and what applies to it alone."""
-    named = (amount for step, amount in steps.items() if step.startswith(kind) and step != kind)
-    return steps.get(kind, 0) + max(named, default=0)
+def _apart(uses: _Uses) -> bool:
+    """Whether a schema object only applies others to different parts of a value."""
+    steps = {step for step, _ in uses}
+    return len(steps) == len(uses) and steps.isdisjoint(("", ".", "["))
 
 
-def _in_place_order(uses: Mapping[int, list[tuple[str, int]]]) -> list[int]:
+def _is_reference(uses: _Uses) -> bool:
+    """Whether a schema object applies one other to the same value, and nothing else."""
+    return len(uses) == 1 and uses[0][0] == ""
+
+
+def _greatest(steps: Mapping[str, int]) -> int:
+    """The cost of the costliest part: what applies to all properties, or items, and what applies to one of them."""
+    named = {".": 0, "[": 0}
+    for step, amount in steps.items():
+        if len(step) > 1 and amount > named[step[0]]:
+            named[step[0]] = amount
+    return max(amount + steps.get(kind, 0) for kind, amount in named.items())
+
+
+def _in_place_order(uses: Mapping[int, _Uses]) -> list[int]:
     """All schema objects, each behind those that it applies to the same value."""
     order: list[int] = []
     entered: set[int] = set()

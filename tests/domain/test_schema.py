@@ -319,7 +319,7 @@ def test_a_business_event_needs_metadata_also_behind_a_root_reference():
 
 def test_metadata_is_reserved_in_business_events():
     schema = {"properties": {"metadata": {}}}
-    with pytest.raises(Invalid, match='^"metadata" property is reserved$'):
+    with pytest.raises(Invalid, match=r'^"metadata" property is reserved$'):
         check(schema, category="business")
     check(schema, category="undefined")
     check(schema, category="data")

@@ -62,7 +62,8 @@ class Publisher:
             self._gate.event_type(subject, command.event_type, "WRITE")
         except EventTypeNotFound:
             # What can't be read is refused first, whatever it was meant for.
-            split(command.body, self._limits)
+            limits = self._limits
+            split(command.body, events_max=limits.batch_events_max, bytes_max=limits.body_bytes_max)
             raise
         rules = self._registry.publish_rules(command.event_type)
         prepared = prepare(
@@ -77,4 +78,4 @@ class Publisher:
             return Published(events=0, refused=prepared.refused)
         if prepared.batches:
             self._store.append(self._registry.timelines(command.event_type).active.topic, prepared.batches)
-        return Published(events=prepared.events)
+        return Published(events=len(prepared.events))

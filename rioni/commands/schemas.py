@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from rioni.commands.repository import Repository
 from rioni.domain.errors import Invalid, InvalidFields
-from rioni.domain.event_type import EventType, Schema, SchemaAdded, SubmittedSchema
+from rioni.domain.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
 from rioni.domain.event_type_rules import schema_violations
 from rioni.domain.evolution import evolve_schema
+from rioni.domain.schema import check_paths, check_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +39,57 @@ def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool
         return current.schema, False
     repository.record(SchemaAdded(name=current.name, schema=added))
     return added, True
+
+
+def check_submitted_schema(event_type: EventType) -> None:
+    """Check a schema by itself, and the paths into it that the event type names.
+
+    Args:
+        event_type: as it shall become; its schema may have any version.
+
+    Raises:
+        Invalid: a rule of registry contract 5.2 or 3.1 is broken.
+    """
+    if event_type.schema.type != "json_schema":
+        raise Invalid("This version of the broker stores events of json_schema only, not of avro_schema")
+    effective = check_schema(
+        event_type.schema.schema,
+        name=event_type.name,
+        category=event_type.category,
+        compatibility_mode=event_type.compatibility_mode,
+        cleanup_policy=event_type.cleanup_policy,
+    )
+    check_paths(effective, "ordering_key_fields", event_type.ordering_key_fields)
+    check_paths(effective, "ordering_instance_ids", event_type.ordering_instance_ids)
+    selector = event_type.event_owner_selector
+    if isinstance(selector, EventOwnerSelector) and selector.type == "path":
+        check_paths(effective, "event_owner_selector.value", [selector.value])
+    if event_type.partition_strategy == "hash":
+        within = "data" if event_type.category == "data" else ""
+        check_paths(effective, "partition_key_fields", event_type.partition_key_fields, within=within)
+
+
+def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: EventType, *, now: str) -> Schema | None:
+    """The version that a submitted schema becomes, or None where it is the one that the event type has.
+
+    Args:
+        current: the event type as it is.
+        submitted: has both members.
+        wanted: the event type as it shall become, its schema aside.
+        now: the time of the change.
+
+    Raises:
+        Invalid: the schema is not valid, or the compatibility mode forbids the change.
+    """
+    assert submitted.type is not None
+    assert submitted.schema is not None
+    schema = Schema(type=submitted.type, schema=submitted.schema, version=current.schema.version, created_at=now)
+    check_submitted_schema(msgspec.structs.replace(wanted, schema=schema))
+    version = evolve_schema(
+        original=current.schema.schema,
+        submitted=submitted.schema,
+        original_mode=current.compatibility_mode,
+        submitted_mode=wanted.compatibility_mode,
+        version=current.schema.version,
+    )
+    return None if version is None else msgspec.structs.replace(schema, version=version)

@@ -226,8 +226,8 @@ def _authorization_gaps(members: Mapping[str, Any], lists: Sequence[str]) -> Ite
 
 def _gaps(members: Mapping[str, Any], name: str, required: Sequence[str]) -> Iterator[tuple[str, str]]:
     inner = members.get(name)
-    for member in required if inner is not None else ():
-        if inner.get(member) is None:
+    for member in required:
+        if inner is not None and inner.get(member) is None:
             yield f"{name}.{member}", "must not be null"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import falcon
 
 from rioni.domain.errors import Malformed, NotAcceptable
+from rioni.http.compression import compress_answer
 from rioni.http.metrics import Metrics
 
 
@@ -44,6 +45,7 @@ class RequestMiddleware:
         status = str(resp.status)[:3]
         self._metrics.requests.labels(req.method, route, status).inc()
         if resp.stream is None:
+            compress_answer(req, resp)
             self._metrics.request_seconds.labels(req.method, route).observe(time.monotonic() - req.context.started_at)
 
 

@@ -12,7 +12,7 @@ from rioni.commands.publishing import Publisher
 from rioni.config import Config
 from rioni.domain.authorization import Attribute
 from rioni.domain.limits import Limits
-from rioni.domain.ports import Clock, Coordinator, EventStore, LogHead, Offload, Registry, Signals
+from rioni.domain.ports import Clock, Coordinator, EventStore, Offload, Registry, Signals
 
 
 P = ParamSpec("P")
@@ -36,8 +36,6 @@ class Services:
     store: EventStore
     coordinator: Coordinator
     signals: Signals
-    head: Callable[[], LogHead]
-    """The end of the internal log."""
     read: Callable[..., Any]
     """`read(query, ...)` calls `query(connection, ...)` with a connection to the read models."""
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -7,7 +7,7 @@ import falcon
 import orjson
 
 from rioni.domain.cursor import parse_offset
-from rioni.domain.ports import Bounds, EventTypePartition, Topology
+from rioni.domain.ports import Assignment, Bounds, EventTypePartition, Topology
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import FIRST_ORDER, Timeline
 from rioni.http.services import Services
@@ -34,15 +34,22 @@ class SubscriptionStatsResource:
             partitions = []
             for partition in _partition_ids(timeline):
                 key = EventTypePartition(name, partition)
-                item = _assignment(topology, key)
-                if key in cursors:
-                    first = _first_unconsumed(cursors[key], timeline, bounds[int(partition)])
-                    item["unconsumed_events"] = bounds[int(partition)].newest + 1 - first
-                    if time_lag:
-                        item["consumer_lag_seconds"] = _lag_s(services, timeline, int(partition), first)
-                partitions.append(item)
+                lag = self._lag(timeline, partition, bounds[int(partition)], cursors.get(key), time_lag=time_lag)
+                partitions.append(_assignment(topology, key) | lag)
             items.append({"event_type": name, "partitions": partitions})
         resp.data = orjson.dumps({"items": items})
+
+    def _lag(
+        self, timeline: Timeline, partition: str, bounds: Bounds, committed: str | None, *, time_lag: bool
+    ) -> dict[str, int]:
+        """How far a partition is behind; unknown as long as the subscription was never streamed."""
+        if committed is None:
+            return {}
+        first = _first_unconsumed(committed, timeline, bounds)
+        lag = {"unconsumed_events": bounds.newest + 1 - first}
+        if time_lag:
+            lag["consumer_lag_seconds"] = _lag_s(self._services, timeline, int(partition), first)
+        return lag
 
 
 def status_of(services: Services, subscription: Subscription) -> list[dict[str, Any]]:
@@ -80,4 +87,12 @@ def _lag_s(services: Services, timeline: Timeline, partition: int, first: int) -
 
 
 def _assignment(topology: Topology, key: EventTypePartition) -> dict[str, Any]:
-    raise NotImplementedError
+    assignment = topology.partitions.get(key, Assignment())
+    item: dict[str, Any] = {
+        "partition": key.partition,
+        "state": assignment.state,
+        "stream_id": assignment.session,
+    }
+    if (session := topology.sessions.get(assignment.session)) is not None:
+        item["assignment_type"] = "direct" if session.requested else "auto"
+    return item

@@ -1,7 +1,6 @@
 """`/subscriptions`: create, list, show, change, delete (consumption contract 5)."""
 
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import quote
 
 import falcon

@@ -103,6 +103,6 @@ class MemoryRegistry:
                 partitions=timeline.partitions,
                 schema=event_type.schema.schema,
                 schema_version=event_type.schema.version,
-                event_bytes_max=self._limits.event_bytes_max,
+                limits=self._limits,
             )
         return rules

@@ -45,8 +45,8 @@ def page(connection: Connection, wanted: SubscriptionFilter, offset: int, limit:
     """A page of subscriptions, newest first."""
     query = _filtered(wanted).order_by(SUBSCRIPTIONS.c.created_at.desc(), SUBSCRIPTIONS.c.id)
     if wanted.reader is None:
-        return list(map(_decode, connection.scalars(query.offset(offset).limit(limit))))
-    return _with_reader(map(_decode, connection.scalars(query)), wanted.reader)[offset : offset + limit]
+        return _decoded(connection, query.offset(offset).limit(limit))
+    return _with_reader(_decoded(connection, query), wanted.reader)[offset : offset + limit]
 
 
 def page_by_id(
@@ -63,7 +63,7 @@ def page_by_id(
     query = query.order_by(column.desc() if backward else column)
     if wanted.reader is None:
         query = query.limit(limit)
-    found = list(map(_decode, connection.scalars(query)))
+    found = _decoded(connection, query)
     if wanted.reader is not None:
         found = _with_reader(found, wanted.reader)[:limit]
     return found[::-1] if backward else found
@@ -79,8 +79,12 @@ def _filtered(wanted: SubscriptionFilter) -> Select[tuple[str]]:
     return query
 
 
-def _with_reader(subscriptions: Sequence[Subscription] | map, reader: Attribute) -> list[Subscription]:
+def _with_reader(subscriptions: Sequence[Subscription], reader: Attribute) -> list[Subscription]:
     return [each for each in subscriptions if each.authorization and reader in each.authorization.readers]
+
+
+def _decoded(connection: Connection, query: Select[tuple[str]]) -> list[Subscription]:
+    return [_decode(body) for (body,) in connection.execute(query)]
 
 
 def _decode(body: str) -> Subscription:

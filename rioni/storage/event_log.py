@@ -26,16 +26,16 @@ class SqlEventLog:
     """Implements the port `EventLog`."""
 
     def __init__(self, engine: Engine, topics: Mapping[str, type[DomainEvent]]) -> None:
-        self._engine = engine
+        self.engine = engine
         self._topics = topics
         self._recorder = SqlRecorder(engine)
         self._sqlite: sqlite3.Connection | None = None
 
     def head(self) -> LogHead:
         """The end of the log."""
-        if self._engine.dialect.name == "sqlite":
+        if self.engine.dialect.name == "sqlite":
             return self._sqlite_head()
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             row = connection.execute(select(HEAD.c.position, HEAD.c.hash)).one()
             return LogHead(row.position, bytes(row.hash))
 
@@ -43,7 +43,7 @@ class SqlEventLog:
         # PERF: every request asks; a connection of its own and no SQLAlchemy make it 8 µs instead of 300.
         if self._sqlite is None:
             self._sqlite = sqlite3.connect(
-                self._engine.url.database or "", check_same_thread=False, isolation_level=None
+                self.engine.url.database or "", check_same_thread=False, isolation_level=None
             )
         position, last = self._sqlite.execute("SELECT position, hash FROM head").fetchone()
         return LogHead(position, last)
@@ -54,20 +54,20 @@ class SqlEventLog:
         Raises:
             UnreadableEntry: names the position of an entry that can't be read.
         """
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return list(self._entries(connection, _behind(after).limit(limit)))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator["SqlLogTransaction"]:
         """Lock the head, commit at the end of the block, roll back if it raises."""
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             yield SqlLogTransaction(self, self._recorder, connection)
 
     def close(self) -> None:
         """Close the connections."""
         if self._sqlite is not None:
             self._sqlite.close()
-        self._engine.dispose()
+        self.engine.dispose()
 
     def _entries(self, connection: Connection, query: Select[Any]) -> Iterator[LogEntry]:
         with translated():

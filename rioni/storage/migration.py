@@ -43,4 +43,4 @@ def current(engine: Engine) -> str | None:
     with reading(engine) as connection:
         if "alembic_version" not in inspect(connection).get_table_names():
             return None
-        return connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return str(connection.scalar(text("SELECT version_num FROM alembic_version")))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Engine, Row, select
 
-from rioni.domain.chain import GENESIS, link
+from rioni.domain.chain import GENESIS, Fields, link
 from rioni.domain.events import DomainEvent
 from rioni.storage.log_tables import HEAD, LOG
 from rioni.storage.sql import reading
@@ -56,7 +56,8 @@ def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]]) -> Iterator[
 def _check_row(
     row: Row[Any], previous: bytes, version: int, topics: Mapping[str, type[DomainEvent]]
 ) -> Iterator[Finding]:
-    if link(previous, (*row[:-2], bytes(row.data))) != bytes(row.hash):
+    fields: Fields = (*tuple(row)[:-2], bytes(row.data))
+    if link(previous, fields) != bytes(row.hash):
         yield Finding(row.position, "the hash does not fit: this entry, or one before it, is not what was written")
     if row.version != version + 1:
         yield Finding(row.position, f"version {row.version} of stream {row.stream} follows version {version}")

@@ -1,0 +1,62 @@
+"""Gzip for answers and streams, if the client accepts it (registry contract 1.1, consumption contract 1.2)."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+
+import falcon
+
+
+ANSWER_BYTES_MIN = 256
+"""Smaller answers do not become smaller."""
+LEVEL = 1
+"""PERF: the cheapest level; on JSON events the best one saves a fifth more bytes for five times the time."""
+
+
+def accepts_gzip(req: falcon.Request) -> bool:
+    """Whether the client takes gzip: it is named, and not with a weight of zero."""
+    codings = (req.get_header("Accept-Encoding") or "").lower().replace(" ", "").split(",")
+    return any(name == "gzip" and weight not in ("q=0", "q=0.0") for name, _, weight in map(_parts, codings))
+
+
+def compress_answer(req: falcon.Request, resp: falcon.Response) -> None:
+    """Compress the body of an answer."""
+    data = resp.data or (resp.text.encode() if resp.text else b"")
+    if len(data) >= ANSWER_BYTES_MIN and accepts_gzip(req):
+        resp.text = None
+        resp.data = gzip.compress(data, LEVEL)
+        resp.set_header("Content-Encoding", "gzip")
+
+
+class GzipStream:
+    """Compresses a stream; every piece can be read as soon as it arrives, because it ends with a sync flush."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._deflate = zlib.compressobj(LEVEL, wbits=zlib.MAX_WBITS | 16)
+        self._ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._ended:
+            raise StopIteration
+        try:
+            piece = next(self._pieces)
+        except StopIteration:
+            self._ended = True
+            return self._deflate.flush()
+        if not piece:
+            return piece
+        return self._deflate.compress(piece) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+    def close(self) -> None:
+        """Close the stream below."""
+        close = getattr(self._pieces, "close", None)
+        if close is not None:
+            close()
+
+
+def _parts(coding: str) -> tuple[str, str, str]:
+    return coding.partition(";")

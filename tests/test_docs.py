@@ -1,0 +1,92 @@
+"""The documentation: it builds without a warning, its links lead somewhere, and nothing is missing from it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from rioni.cli import app
+from rioni.config import SETTINGS
+
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(path for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts)]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+TEST_COMMAND = "python3 -m venv .venv && .venv/bin/pip install --quiet 'tox>=4.30' && .venv/bin/tox"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as HTML, built as strictly as Sphinx can."""
+    target = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-n",
+        "-T",
+        "-W",
+        "-q",
+        "-d",
+        str(target / "doctrees"),
+        "docs",
+        str(target),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.mark.slow
+def test_every_setting_is_documented_with_its_default_and_purpose(site: Path):
+    page = (site / "operating/configuration.html").read_text()
+    for setting in SETTINGS.values():
+        assert f">{setting.name}</span>" in page
+        assert setting.description.split("`")[0].split("'")[0] in page
+
+
+@pytest.mark.slow
+def test_every_page_is_in_the_site(site: Path):
+    for page in ROOT.glob("docs/**/*.md"):
+        if "_build" not in page.parts:
+            assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists()
+
+
+def test_every_command_and_option_is_documented():
+    text = (ROOT / "docs/cli.md").read_text()
+    for name, command in _commands("rioni", typer.main.get_command(app)):
+        assert f"## {name}\n" in text
+        section = text.split(f"## {name}\n")[1].split("\n## ")[0]
+        for option in (option for parameter in command.params for option in parameter.opts):
+            assert f"`{option}" in section or option in {"--config", "--data", "--help"}, f"{name} {option}"
+
+
+def _commands(name: str, command: object):
+    if not hasattr(command, "commands"):
+        yield name, command
+        return
+    for sub_name, sub_command in command.commands.items():
+        yield from _commands(f"{name} {sub_name}", sub_command)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path):
+    for target in LINK.findall(page.read_text()):
+        assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_the_quick_start_opens_with_two_lines_and_ci_runs_the_second():
+    section = (ROOT / "README.md").read_text().split("## Quick start")[1].split("\n## ")[0]
+    first, second = re.findall(r"```sh\n(.*?)\n```", section, re.DOTALL)
+    assert "\n" not in first
+    assert first.endswith("rioni demo")
+    assert second == TEST_COMMAND
+    assert TEST_COMMAND in (ROOT / ".ci/run").read_text().splitlines()
+
+
+def test_the_readme_names_the_nine_parts_in_order():
+    names = ["domain", "commands", "projections", "http", "storage", "tests", "docs", "tox.ini", "pyproject.toml"]
+    assert re.findall(r"^\| ([\w.]+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE) == names

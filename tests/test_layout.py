@@ -1,0 +1,47 @@
+"""The layout of the repository: five packages, tests that mirror them, and dependencies in one direction."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("commands", "domain", "http", "projections", "storage")
+TESTS = [path for package in PACKAGES for path in sorted((ROOT / "tests" / package).rglob("test_*.py"))]
+
+
+def _is_package(path: Path) -> bool:
+    return path.is_dir() and any(path.glob("*.py"))
+
+
+def test_there_are_exactly_five_packages():
+    assert tuple(sorted(path.name for path in (ROOT / "rioni").iterdir() if _is_package(path))) == PACKAGES
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_has_tests(package):
+    assert list((ROOT / "tests" / package).rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_test_stands_where_its_module_stands(path: Path):
+    mirrored = ROOT / "rioni" / path.parent.relative_to(ROOT / "tests") / path.stem.removeprefix("test_")
+    # Several files may test one module, each an aspect: test_events_model.py tests events.py.
+    candidates = [mirrored, *(mirrored.with_name(mirrored.name.rsplit("_", n)[0]) for n in range(1, 4))]
+    assert any(candidate.with_suffix(".py").exists() or _is_package(candidate) for candidate in candidates)
+
+
+def test_every_folder_of_tests_is_a_package():
+    missing = [
+        path for path in {test.parent for test in (ROOT / "tests").rglob("*.py")} if not (path / "__init__.py").exists()
+    ]
+    assert not missing
+
+
+def test_dependencies_point_in_one_direction():
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
+    done = subprocess.run([*command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout

@@ -1,0 +1,100 @@
+"""The habits of CONTRIBUTING.md that a machine can check."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+LINES_MAX = 500
+TALKING = {"cli.py", "demo.py", "bench.py", "server.py"}
+GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
+# A path below a home, a root or a temporary directory is somebody's machine.
+MACHINE_PATH = re.compile(r"(?<![\w.~<>{}-])/(?:home|root|Users|tmp|work)/\w")
+OPEN_TODO = re.compile(r"(?<!`)\b(?:TODO|FIXME)\b(?! ?\(#\d+\))")
+
+
+def _files(*patterns: str) -> Iterator[Path]:
+    for pattern in patterns:
+        for path in ROOT.glob(pattern):
+            if not {"_build", "__pycache__"} & set(path.parts):
+                yield path
+
+
+MODULES = sorted(_files("rioni/**/*.py", "tests/**/*.py", "benchmarks/**/*.py", "docs/**/*.py"))
+TEXTS = sorted({*MODULES, *_files("*.md", "*.toml", "tox.ini", ".ci/*", "docs/**/*.md", "benchmarks/**/*.md")})
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_there_is_something_to_check():
+    assert ROOT / "rioni/config.py" in MODULES
+    assert ROOT / "README.md" in TEXTS
+
+
+def test_every_module_starts_with_a_sentence_that_says_what_it_is_for():
+    silent = []
+    for path in MODULES:
+        text = path.read_text()
+        opening = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
+        if text and not opening.rstrip().endswith((".", ":")) and not _is_test(path):
+            silent.append(_name(path))
+    assert not silent
+
+
+def _is_test(path: Path) -> bool:
+    """Whether the names in a file say what it is for."""
+    return path.is_relative_to(ROOT / "tests") and path.name.startswith(("test_", "conftest"))
+
+
+def test_no_file_outgrows_its_idea():
+    lengths = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert not {name: length for name, length in lengths.items() if length > LINES_MAX}
+
+
+def test_no_module_is_a_grab_bag():
+    assert not [_name(path) for path in MODULES if {path.stem.strip("_"), path.parent.name} & GRAB_BAGS]
+
+
+def test_only_commands_print():
+    printing = []
+    for path in _files("rioni/**/*.py"):
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        if path.name not in TALKING and any(isinstance(call, ast.Name) and call.id == "print" for call in calls):
+            printing.append(_name(path))
+    assert not printing
+
+
+def test_what_is_to_be_done_has_an_issue():
+    assert not [_name(path) for path in TEXTS if path != Path(__file__) and OPEN_TODO.search(path.read_text())]
+
+
+def test_nothing_speaks_of_somebodys_machine():
+    found = {_name(path): MACHINE_PATH.findall(path.read_text()) for path in TEXTS if path != Path(__file__)}
+    assert not {name: paths for name, paths in found.items() if paths}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see /home/jane/x", True),
+        ('"/tmp/x"', True),
+        ("http://host/work/y", False),
+        ("~/work/y", False),
+        ("{tmp_path}/tmp/x", False),
+    ],
+)
+def test_a_path_of_a_machine_is_told_from_others(text, found):
+    assert bool(MACHINE_PATH.search(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("TODO: later", True), ("TODO (#12): later", False), ("TODOS", False), ("`TODO`", False)]
+)
+def test_a_todo_without_an_issue_is_told_from_others(text, found):
+    assert bool(OPEN_TODO.search(text)) == found

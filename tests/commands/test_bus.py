@@ -1,0 +1,53 @@
+"""One command is one transaction; what a command needs and yields stands in one table."""
+
+import pytest
+
+from rioni.commands.bus import Bus
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.settings import SwitchFeature
+from rioni.domain.errors import NotFound, Unavailable
+from rioni.domain.timeline import TimelineOpened
+from rioni.projections.projector import Projector
+from tests.support.broker import DEFAULT_ADMIN
+from tests.support.builders import NOW, context, event_type_spec
+
+
+def test_every_event_tells_who_from_where_why_and_when(broker):
+    broker.bus.dispatch(CreateEventType(spec=event_type_spec()), context(actor="alice", flow_id="f"))
+    entries = broker.log.entries(1, 10)
+    assert {entry.origin for entry in entries} == {context(actor="alice", flow_id="f").origin}
+    assert entries[0].origin.recorded_at == NOW
+
+
+def test_the_read_models_stand_where_the_log_stands(broker):
+    broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
+    with broker.engine.connect() as connection:
+        assert broker.projector.position(connection) == broker.log.head().position
+
+
+def test_a_command_that_fails_in_the_middle_leaves_nothing(broker):
+    topics = []
+
+    class FailingModels(Projector):
+        def apply(self, connection, entries):
+            super().apply(connection, entries)
+            for entry in entries:
+                if isinstance(entry.event, TimelineOpened):
+                    topics.append(entry.event.timeline.topic)
+                    raise Unavailable("the wire was cut")
+
+    failing = Bus(
+        broker.log,
+        FailingModels(),
+        store=broker.store,
+        coordinator=broker.coordinator,
+        limits=broker.limits,
+        default_admin=DEFAULT_ADMIN,
+    )
+    head = broker.log.head()
+    with pytest.raises(Unavailable):
+        failing.dispatch(CreateEventType(spec=event_type_spec()), context())
+    assert broker.log.head() == head
+    with pytest.raises(NotFound):
+        broker.store.bounds(topics[0])
+    assert broker.do(CreateEventType(spec=event_type_spec())).name == "order.created"

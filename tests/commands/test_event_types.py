@@ -1,0 +1,157 @@
+import pytest
+
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.commands.settings import SwitchFeature
+from rioni.commands.subscriptions import CreateSubscription
+from rioni.domain.authorization import Attribute, EventTypeAuthorization, Subject
+from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, EventTypeNotFound, Invalid, NotFound, ReadOnly
+from rioni.domain.event_type import Statistic, SubmittedSchema
+from rioni.domain.ports import Bounds
+from tests.support.broker import DEFAULT_ADMIN
+from tests.support.builders import SCHEMA, as_spec, context, event_type_spec, subscription_spec
+
+
+NAME = "order.created"
+CREATE = CreateEventType(spec=event_type_spec())
+ALICE = Subject(name="alice", attributes=frozenset({Attribute("user", "alice")}))
+BOB = Subject(name="bob", attributes=frozenset({Attribute("user", "bob")}))
+ADMIN = Subject(name="admin", attributes=frozenset({DEFAULT_ADMIN}))
+ALICES = EventTypeAuthorization(
+    admins=(Attribute("user", "alice"),), readers=(Attribute("user", "alice"),), writers=(Attribute("user", "alice"),)
+)
+WIDER = SCHEMA.replace("}}", '},"note":{"type":"string"}}', 1)
+
+
+def topic_of(broker):
+    broker.registry.refresh()
+    return broker.registry.timelines(NAME).active.topic
+
+
+def test_creation_records_the_event_type_and_its_first_timeline(broker):
+    head = broker.log.head().position
+    broker.do(CREATE)
+    assert broker.topics(head) == ["event-type.created", "timeline.opened"]
+    broker.registry.refresh()
+    timeline = broker.registry.timelines(NAME).active
+    assert (timeline.order, timeline.storage_id, timeline.partitions) == (1, "default", 1)
+    assert broker.store.bounds(timeline.topic) == [Bounds(0, -1)]
+
+
+def test_the_expected_load_decides_the_number_of_partitions(broker):
+    load = Statistic(messages_per_minute=1, message_size=1, read_parallelism=3, write_parallelism=1)
+    broker.do(CreateEventType(spec=event_type_spec(default_statistic=load)))
+    assert len(broker.store.bounds(topic_of(broker))) == 3
+
+
+def test_a_second_creation_is_a_conflict_and_leaves_the_first_alone(broker):
+    broker.do(CREATE)
+    head, topic = broker.log.head(), topic_of(broker)
+    with pytest.raises(Conflict, match=f"EventType {NAME} already exists"):
+        broker.do(CREATE)
+    assert broker.log.head() == head
+    broker.store.append(topic, {0: [b"{}"]})
+
+
+def test_the_same_command_run_again_after_its_answer_was_lost_is_a_conflict_too(broker):
+    broker.bus.dispatch(CREATE, context())
+    with pytest.raises(Conflict):
+        broker.bus.dispatch(CREATE, context())
+    broker.store.append(topic_of(broker), {0: [b"{}"]})
+
+
+def test_changes_of_definition_and_schema_are_two_events(broker):
+    broker.do(CREATE)
+    head = broker.log.head().position
+    spec = event_type_spec(owning_application="other", schema=SubmittedSchema(type="json_schema", schema=WIDER))
+    changed = broker.do(ChangeEventType(name=NAME, spec=spec))
+    assert broker.topics(head) == ["event-type.changed", "event-type.schema-added"]
+    assert (changed.owning_application, changed.schema.version) == ("other", "1.1.0")
+
+
+def test_putting_back_what_was_got_is_no_event(broker):
+    created = broker.do(CREATE)
+    head = broker.log.head()
+    assert broker.do(ChangeEventType(name=NAME, spec=as_spec(created))) == created
+    assert broker.log.head() == head
+
+
+def test_a_refused_change_is_no_event(broker):
+    broker.do(CREATE)
+    head = broker.log.head()
+    with pytest.raises(Invalid):
+        broker.do(ChangeEventType(name=NAME, spec=event_type_spec(category="data")))
+    assert broker.log.head() == head
+
+
+def test_deletion_takes_timelines_and_topic_along(broker):
+    broker.do(CREATE)
+    topic, head = topic_of(broker), broker.log.head().position
+    broker.do(DeleteEventType(name=NAME))
+    assert broker.topics(head) == ["timeline.deleted", "event-type.deleted"]
+    with pytest.raises(NotFound):
+        broker.store.bounds(topic)
+    broker.registry.refresh()
+    with pytest.raises(EventTypeNotFound):
+        broker.registry.event_type(NAME)
+
+
+def test_a_deleted_name_can_be_used_again(broker):
+    broker.do(CREATE)
+    broker.do(DeleteEventType(name=NAME))
+    assert broker.do(CREATE).name == NAME
+
+
+def test_only_administrators_change_and_delete(broker):
+    broker.do(CreateEventType(spec=event_type_spec(authorization=ALICES)), BOB)
+    spec = event_type_spec(authorization=ALICES, owning_application="other")
+    for command in (ChangeEventType(name=NAME, spec=spec), DeleteEventType(name=NAME)):
+        with pytest.raises(Denied, match=f"Access on ADMIN event-type:{NAME} denied"):
+            broker.do(command, BOB)
+    broker.do(ChangeEventType(name=NAME, spec=spec), ALICE)
+    broker.do(DeleteEventType(name=NAME), ADMIN)
+
+
+def test_without_an_authorization_section_everybody_may(broker):
+    broker.do(CREATE, ALICE)
+    broker.do(DeleteEventType(name=NAME), BOB)
+
+
+def test_features_close_creation_and_deletion(broker):
+    broker.do(CREATE)
+    for feature, command, error in (
+        ("disable_event_type_creation", CreateEventType(spec=event_type_spec(name="other")), Disabled),
+        ("disable_event_type_deletion", DeleteEventType(name=NAME), AdminOnly),
+        ("force_event_type_authz", CreateEventType(spec=event_type_spec(name="other")), Invalid),
+        ("force_event_type_authz", DeleteEventType(name=NAME), Denied),
+        ("disable_db_write_operations", DeleteEventType(name=NAME), ReadOnly),
+    ):
+        broker.do(SwitchFeature(feature=feature, enabled=True))
+        with pytest.raises(error):
+            broker.do(command, BOB)
+        broker.do(SwitchFeature(feature=feature, enabled=False))
+
+
+def test_subscriptions_keep_an_event_type(broker):
+    broker.do(CREATE)
+    broker.do(CreateSubscription(spec=subscription_spec()))
+    with pytest.raises(Conflict, match="as it has subscriptions"):
+        broker.do(DeleteEventType(name=NAME))
+
+
+@pytest.mark.parametrize("way", ["the feature", "the archiver's"])
+def test_subscriptions_that_may_go_with_it_are_deleted_in_the_same_command(broker, way):
+    broker.do(CREATE)
+    archiver = {"owning_application": "nakadi_archiver", "consumer_group": "nakadi_to_s3"}
+    broker.do(CreateSubscription(spec=subscription_spec(**({} if way == "the feature" else archiver))))
+    if way == "the feature":
+        broker.do(SwitchFeature(feature="delete_event_type_with_subscriptions", enabled=True))
+    head = broker.log.head().position
+    broker.do(DeleteEventType(name=NAME))
+    entries = broker.log.entries(head, 100)
+    assert [entry.event.TOPIC for entry in entries] == [
+        "subscription.deleted",
+        "subscription-key.released",
+        "timeline.deleted",
+        "event-type.deleted",
+    ]
+    assert len({entry.origin.command_id for entry in entries}) == 1

@@ -55,8 +55,9 @@ def split(
     """
     if len(body) > bytes_max:
         raise TooLarge(f"Batch too large: {len(body)} bytes, max size is {bytes_max} bytes")
-    # An event has at least one brace: the values of millions of `{}` are not even built.
-    if body.count(b"{") <= events_max and (batch := _split_fast(body, depth_max)) is not None:
+    # An event has at least two bytes, one of them a brace: the values of millions of `{}` are not even built.
+    few = len(body) < 2 * events_max or body.count(b"{") <= events_max
+    if few and (batch := _split_fast(body, depth_max)) is not None:
         return batch
     return _split_strictly(body, events_max, depth_max)
 
@@ -79,7 +80,7 @@ _HUGE_INTEGER = re.compile(rb"9[2-9][0-9]{17}|[0-9]{20}")
 def _split_fast(body: bytes, depth_max: int) -> Batch | None:
     """The batch, or None where the strict reader has to look.
 
-    PERF: 100 events of 200 bytes take 35 µs for the values, 20 µs for the bytes, 30 µs for all suspicions.
+    PERF: 100 events of 200 bytes take 35 µs for the values, 20 µs for the bytes, 35 µs for all suspicions.
     """
     try:
         values = _VALUES.decode(body)
@@ -89,7 +90,7 @@ def _split_fast(body: bytes, depth_max: int) -> Batch | None:
         return None
     # Of two members with the same name only one is written again, so a colon is missing. A colon in a string
     # is written as it came, unless it came as \u003a.
-    if written.count(b":") != body.count(b":") or b"\\u003" in body:
+    if written.count(b":") != body.count(b":") or (b"\\" in body and b"\\u003" in body):
         return None
     return Batch(raw, values)
 

@@ -16,8 +16,7 @@ class EnrichmentError(ValueError):
 class Enrichment:
     """What the events of one batch are enriched with.
 
-    PERF: 0.7 µs for an event of 200 bytes whose metadata has only the members it must have, 2-5 µs for others. What is
-    added differs in few ways within a batch, so each of them is written once.
+    PERF: 1 µs for an event of 200 bytes whose metadata has only the members it must have, 3-6 µs for others.
     """
 
     def __init__(self, *, event_type: str, version: str, publisher: str, flow_id: str, now_ms: int) -> None:
@@ -38,7 +37,8 @@ class Enrichment:
             "partition": "",
             "version": version,
         }
-        self._additions: dict[tuple[int, frozenset[str]], bytes] = {}
+        self._whole: dict[int, bytes] = {}
+        """For each partition what metadata gets that has none of these members."""
 
     def enrich(self, event: bytes, metadata: Any, partition: int) -> bytes:
         """The event with its metadata completed.
@@ -58,7 +58,7 @@ class Enrichment:
             if event.find(_METADATA, name + 1) < 0:  # otherwise one of them is the metadata of something else
                 # Neither an eid nor a time has a brace: the next one ends the metadata.
                 end = event.find(b"}", name)
-                addition = self._additions.get((partition, _NONE)) or self._addition(partition, _NONE)
+                addition = self._whole.get(partition) or self._addition(partition, _NONE)
                 return event[:end] + addition + event[end:]
         start, end = _metadata_span(event)
         kept = _NONE
@@ -66,7 +66,7 @@ class Enrichment:
             kept = self._kept(metadata, partition)
             if stale := self._members.keys() & metadata.keys() - kept:
                 event, end = _without(event, start, end, stale)
-        addition = self._additions.get((partition, kept)) or self._addition(partition, kept)
+        addition = self._addition(partition, kept)
         if not metadata or event[end - 2] == _OPENING_BRACE:  # nothing stands before the first addition
             addition = addition[1:]
         return event[: end - 1] + addition + event[end - 1 :]
@@ -80,9 +80,12 @@ class Enrichment:
         return frozenset(name for name, value in wanted.items() if name in metadata and metadata[name] == value)
 
     def _addition(self, partition: int, kept: frozenset[str]) -> bytes:
+        """The members that are added, all but the kept ones, each behind a comma."""
         members = {**self._members, "partition": str(partition)}
         encoded = msgspec.json.encode({name: value for name, value in members.items() if name not in kept})
-        addition = self._additions[partition, kept] = b"," + encoded[1:-1] if len(kept) < len(members) else b""
+        addition = b"," + encoded[1:-1] if len(kept) < len(members) else b""
+        if not kept:
+            self._whole[partition] = addition
         return addition
 
 

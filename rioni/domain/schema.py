@@ -45,8 +45,15 @@ class EffectiveSchema(NamedTuple):
         Raises:
             ValueError: it is not valid; can't happen after `check_schema`.
         """
+        return self._compile(self.document)
+
+    def compile_for_batch(self) -> jsonschema_rs.Validator:
+        """Compile a schema for arrays of events."""
+        return self._compile({"items": _moved(deepcopy(self.document), "#/items")})
+
+    def _compile(self, document: Schema) -> jsonschema_rs.Validator:
         return self.draft(
-            self.document,
+            document,
             offline=True,
             validate_formats=True,
             pattern_options=jsonschema_rs.RegexOptions(size_limit=2**20, dfa_size_limit=2**20),
@@ -267,10 +274,15 @@ def _metadata_schema(name: str, cleanup_policy: str) -> Schema:
     }
 
 
-def _data_schema(schema: Schema, metadata: Schema) -> Schema:
+def _moved(schema: Schema, pointer: str) -> Schema:
+    """Let the references of a schema follow it to another place; changes the schema."""
     for _, node in list(walk(schema)):
         if isinstance(reference := node.get("$ref"), str):
-            node["$ref"] = f"#/properties/data{reference[1:]}"
+            node["$ref"] = f"{pointer}{reference[1:]}"
+    return schema
+
+
+def _data_schema(schema: Schema, metadata: Schema) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,
@@ -279,7 +291,7 @@ def _data_schema(schema: Schema, metadata: Schema) -> Schema:
             "metadata": metadata,
             "data_type": _STRING,
             "data_op": {"type": "string", "enum": ["C", "U", "D", "S"]},
-            "data": schema,
+            "data": _moved(schema, "#/properties/data"),
         },
     }
 

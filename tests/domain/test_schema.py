@@ -175,6 +175,7 @@ def test_any_schema_is_either_refused_or_can_be_used(schema, event):
             wrapped = {"metadata": METADATA, "data_op": "C", "data_type": "x", "data": event}
             submitted = wrapped if category == "data" else {**event, "metadata": METADATA}
             assert validator.is_valid(submitted) or validator.explain(submitted).startswith("#")
+            assert validator.is_valid(submitted) == validator.all_valid([submitted])
 
 
 @settings(max_examples=200)

@@ -11,7 +11,7 @@ import orjson
 
 from rioni.domain import strict_json
 from rioni.domain.errors import Malformed, TooLarge
-from rioni.domain.strict_json import JsonError
+from rioni.domain.strict_json import INT64_MAX, INT64_MIN, JsonError
 
 
 EVENTS_MAX = 100_000
@@ -74,7 +74,6 @@ def one_line(events: list[bytes]) -> list[bytes]:
 
 _VALUES = msgspec.json.Decoder(list[dict[str, Any]])
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
-_HUGE_INTEGER = re.compile(rb"9[2-9][0-9]{17}|[0-9]{20}")
 
 
 def _split_fast(body: bytes, depth_max: int) -> Batch | None:
@@ -85,7 +84,7 @@ def _split_fast(body: bytes, depth_max: int) -> Batch | None:
     try:
         values = _VALUES.decode(body)
         raw = list(map(bytes, _RAW.decode(body)))
-        written = _write(values, body, depth_max)
+        written = _write(values, depth_max)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
         return None
     # Of two members with the same name only one is written again, so a colon is missing. A colon in a string
@@ -99,23 +98,32 @@ _WRITTEN_DEPTH_MAX = 254
 """orjson writes no arrays and objects that are nested deeper."""
 
 
-def _write(values: list[dict[str, Any]], body: bytes, depth_max: int) -> bytes:
+def _write(values: list[dict[str, Any]], depth_max: int) -> bytes:
     """Write the values again.
 
     Raises:
-        TypeError: there may be an integer that does not fit into 64 bits, or too deep an event.
+        TypeError: an integer does not fit into 64 bits, or an event is nested too deeply.
     """
     nested = values
-    # Wrapped up so far that only events of the allowed depth fit. PERF: this takes 4 µs, counting brackets 20.
+    # Wrapped up so far that only events of the allowed depth fit. PERF: this takes 9 µs, counting brackets 20.
     for _ in range(_WRITTEN_DEPTH_MAX - depth_max - 1):
         nested = [nested]  # type: ignore[list-item]
     try:
         return orjson.dumps(nested, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:
-        # An integer beyond 53 bits, as identifiers often are? Whether it is beyond 63 is seen by its digits.
-        if _HUGE_INTEGER.search(body):
-            raise
+        # Beyond 53 bits, as identifiers often are: is it also beyond 63?
+        _refuse_huge_integers(values)
         return orjson.dumps(nested)
+
+
+def _refuse_huge_integers(values: list[dict[str, Any]]) -> None:
+    stack: list[Any] = [values]
+    while stack:
+        for value in strict_json.children(stack.pop()):
+            if isinstance(value, dict | list):
+                stack.append(value)
+            elif type(value) is int and not INT64_MIN <= value <= INT64_MAX:
+                raise TypeError(value)
 
 
 # --- the strict case ---

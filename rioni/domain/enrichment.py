@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,7 @@ class EnrichmentError(ValueError):
 class Enrichment:
     """What the events of one batch are enriched with.
 
-    PERF: 1 µs for an event of 200 bytes whose metadata has only the members it must have, 3-6 µs for others.
+    PERF: 1 µs for an event of 200 bytes whose metadata has only the members it must have, 2-4 µs for others.
     """
 
     def __init__(self, *, event_type: str, version: str, publisher: str, flow_id: str, now_ms: int) -> None:
@@ -37,8 +36,8 @@ class Enrichment:
             "partition": "",
             "version": version,
         }
-        self._whole: dict[int, bytes] = {}
-        """For each partition what metadata gets that has none of these members."""
+        self._additions: dict[tuple[int, frozenset[str]], bytes] = {}
+        """What is added, by partition and by the members that are kept."""
 
     def enrich(self, event: bytes, metadata: Any, partition: int) -> bytes:
         """The event with its metadata completed.
@@ -53,39 +52,32 @@ class Enrichment:
         """
         if not isinstance(metadata, dict):
             raise EnrichmentError("enrichment error")
-        if metadata.keys() == _REQUIRED and b"\\" not in event:
-            name = event.find(_METADATA)
-            if event.find(_METADATA, name + 1) < 0:  # otherwise one of them is the metadata of something else
-                # Neither an eid nor a time has a brace: the next one ends the metadata.
-                end = event.find(b"}", name)
-                addition = self._whole.get(partition) or self._addition(partition, _NONE)
-                return event[:end] + addition + event[end:]
+        if metadata.keys() == _REQUIRED and (name := _place_of_name(event)) >= 0:
+            # Neither an eid nor a time has a brace: the next one ends the metadata.
+            end = event.find(b"}", name)
+            addition = self._additions.get((partition, _NONE)) or self._addition(partition, _NONE)
+            return event[:end] + addition + event[end:]
         start, end = _metadata_span(event)
-        kept = _NONE
-        if not self._members.keys().isdisjoint(metadata):
-            kept = self._kept(metadata, partition)
-            if stale := self._members.keys() & metadata.keys() - kept:
-                event, end = _without(event, start, end, stale)
-        addition = self._addition(partition, kept)
+        present = self._members.keys() & metadata.keys()
+        kept = frozenset(name for name in present if self._is_right(name, metadata[name], partition))
+        if stale := present - kept:
+            event, end = _without(event, start, end, stale)
+        addition = self._additions.get((partition, kept)) or self._addition(partition, kept)
         if not metadata or event[end - 2] == _OPENING_BRACE:  # nothing stands before the first addition
             addition = addition[1:]
         return event[: end - 1] + addition + event[end - 1 :]
 
-    def _kept(self, metadata: Mapping[str, Any], partition: int) -> frozenset[str]:
-        """The members that stay as the publisher wrote them: those that are right, and any flow id."""
-        wanted = {**self._members, "partition": str(partition)}
-        flow_id = metadata.get("flow_id")
-        if isinstance(flow_id, str) and flow_id:
-            wanted["flow_id"] = flow_id
-        return frozenset(name for name, value in wanted.items() if name in metadata and metadata[name] == value)
+    def _is_right(self, name: str, value: Any, partition: int) -> bool:
+        """Whether a member stays as the publisher wrote it: as any flow id does."""
+        if name == "flow_id":
+            return isinstance(value, str) and value != ""
+        return bool(value == (str(partition) if name == "partition" else self._members[name]))
 
     def _addition(self, partition: int, kept: frozenset[str]) -> bytes:
         """The members that are added, all but the kept ones, each behind a comma."""
         members = {**self._members, "partition": str(partition)}
         encoded = msgspec.json.encode({name: value for name, value in members.items() if name not in kept})
-        addition = b"," + encoded[1:-1] if len(kept) < len(members) else b""
-        if not kept:
-            self._whole[partition] = addition
+        addition = self._additions[partition, kept] = b"," + encoded[1:-1] if len(kept) < len(members) else b""
         return addition
 
 
@@ -104,18 +96,29 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NAME = re.compile(rb'[{\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
 
 
+def _place_of_name(event: bytes) -> int:
+    r"""Where the name of the member `metadata` stands; -1 where only a parser can say.
+
+    A name that occurs once is the member's, unless that is written in another way: with an escape for one of its
+    letters, which all begin with `\u006` or `\u007`.
+    """
+    place = event.find(_METADATA)
+    if event.find(_METADATA, place + 1) >= 0 or (b"\\" in event and (b"\\u006" in event or b"\\u007" in event)):
+        return -1
+    return place
+
+
 def _metadata_span(event: bytes) -> tuple[int, int]:
     """Where the value of the member `metadata` begins and ends."""
-    # A name that occurs once, and can't be written in another way without \u00, is the member's.
-    if event.count(b'"metadata"') == 1 and b"\\u00" not in event:
-        start = event.index(b"{", event.index(b'"metadata"'))
+    if (name := _place_of_name(event)) >= 0:
+        start = event.index(b"{", name)
         return start, start + len(_HEAD.decode(event).metadata)
     end = 0
     for value in _MEMBERS.decode(event).values():
-        name = _NAME.match(event, end)
-        assert name is not None, "every value has a name"
-        start, end = name.end(), name.end() + len(value)
-        if json.loads(name[1]) == "metadata":
+        match = _NAME.match(event, end)
+        assert match is not None, "every value has a name"
+        start, end = match.end(), match.end() + len(value)
+        if json.loads(match[1]) == "metadata":
             break
     return start, end
 

@@ -1,0 +1,45 @@
+import pytest
+
+from rioni.commands.event_types import CreateEventType, DeleteEventType
+from rioni.commands.settings import SwitchFeature
+from rioni.projections.audit_log import AuditFilter, entries
+from tests.support.builders import event_type_spec
+
+
+@pytest.fixture
+def found(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
+    broker.do(DeleteEventType(name="order.created"))
+
+    def found(after=0, **wanted):
+        with broker.engine.connect() as connection:
+            return [each["topic"] for each in entries(connection, AuditFilter(**wanted), after=after)]
+
+    return found
+
+
+ALL = [
+    "storage.created",
+    "event-type.created",
+    "timeline.opened",
+    "settings.feature-switched",
+    "timeline.deleted",
+    "event-type.deleted",
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "topics"),
+    [
+        ({}, ALL),
+        ({"after": 4}, ALL[4:]),
+        ({"resource": "order.created"}, [ALL[1], ALL[2], ALL[4], ALL[5]]),
+        ({"resource": "event-type:order.created"}, [ALL[1], ALL[5]]),
+        ({"actor": "rioni"}, ALL),
+        ({"actor": "nobody"}, []),
+        ({"since": "2026-11-20T10:00:02.000Z", "until": "2026-11-20T10:00:03.000Z"}, ALL[3:4]),
+    ],
+)
+def test_entries_are_found_by_time_actor_and_resource(found, wanted, topics):
+    assert found(**wanted) == topics

@@ -182,12 +182,12 @@ def audit(
 ) -> None:
     """Show or export who changed what, when, from where: every administrative change ever made."""
     wanted = {"since": _time(since), "until": _time(until), "actor": actor, "resource": resource}
-    if form is AuditFormat.PARQUET and output is None:
-        raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = _settings(config_file, data=data)
     from rioni import bootstrap
 
     if form is AuditFormat.PARQUET:
+        if output is None:
+            raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
         with _progress() as progress:
             bootstrap.export_audit(settings, output, **wanted, progress=progress)
         return

@@ -1,11 +1,6 @@
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 
@@ -20,10 +15,10 @@ from rioni.projections.bulk.rebuild import RebuildReport, rebuild
 from rioni.projections.bulk.source import DamagedLog
 from rioni.projections.fold import EMPTY, fold
 from rioni.projections.projector import Projector
-from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES, SUBSCRIPTIONS
+from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
 from rioni.storage.log_tables import HEAD, LOG, TRACKING
-from tests.support.history import Author, Command, entries, histories
-from tests.support.log import append
+from tests.support.history import Author, entries, histories
+from tests.support.log import clear
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -55,7 +50,7 @@ def replayed(log) -> dict[str, Sequence[tuple]]:
             if row is None:
                 tables[table] = {k: v for k, v in tables[table].items() if k[: len(key)] != key}
             else:
-                tables[table][key] = tuple(row[column] for column in READ_MODELS.tables[table].columns.keys())
+                tables[table][key] = tuple(row[column.name] for column in READ_MODELS.tables[table].columns)
     return {name: [rows[key] for key in sorted(rows)] for name, rows in tables.items()}
 
 
@@ -75,29 +70,17 @@ def schema(engine) -> dict[str, object]:
     }
 
 
-def merged(many: list[list[Command]]):
-    """Many histories in one log: each gets names of its own by its place, so that none disturbs another."""
-    return [command for one in many for command in one]
-
-
-@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
-@given(many=st.lists(histories(200), min_size=5, max_size=5))
-def test_replay_live_and_spark_agree_on_any_history(many, spark, tmp_path_factory):
-    # One example is one log of several histories: starting a Spark job costs more than a thousand commands.
-    folder = tmp_path_factory.mktemp("histories")
-    for number, commands in enumerate(many):
-        agree(f"sqlite:///{folder / f'{number}.db'}", list(entries(commands)), folder / "scratch")
-
-
-def agree(url, log, scratch):
-    from tests.support.log import create_tables
-
-    engine = shadow.open_engine(url)
-    create_tables(engine)
-    with engine.begin() as connection:
-        append(connection, log)
+# One example is one log of many histories: starting a Spark job costs more than a thousand commands.
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(many=st.lists(histories(), min_size=20, max_size=20))
+def test_replay_live_and_spark_agree_on_any_history(many, url, engine, write, spark, tmp_path):
+    clear(engine)
+    log = list(entries(chain.from_iterable(many)))
+    write(log)
     live = contents(engine)
-    run(url, scratch)
+
+    run(url, tmp_path)
+
     assert sorted_by_key(replayed(log)) == sorted_by_key(live)
     assert live == contents(engine)
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 
 from rioni.domain.chain import GENESIS, link
 from rioni.domain.ports import LogEntry, LogHead
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS
-from rioni.storage.log_tables import HEAD, LOG, LOG_TABLES
+from rioni.storage.log_tables import HEAD, LOG, LOG_TABLES, TRACKING
 
 
 def create_tables(engine: Engine) -> None:
@@ -19,6 +19,14 @@ def create_tables(engine: Engine) -> None:
         LOG_TABLES.create_all(connection)
         READ_MODELS.create_all(connection)
         connection.execute(insert(HEAD).values(id=1, position=0, hash=GENESIS))
+
+
+def clear(engine: Engine) -> None:
+    """Empty all tables again."""
+    with engine.begin() as connection:
+        for table in (LOG, TRACKING, *READ_MODELS.sorted_tables):
+            connection.execute(delete(table))
+        connection.execute(update(HEAD).values(position=0, hash=GENESIS))
 
 
 def rows(entries: Iterable[LogEntry], previous: bytes) -> Iterator[Sequence[Any]]:

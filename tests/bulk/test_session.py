@@ -1,0 +1,107 @@
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+pytestmark = pytest.mark.spark
+
+START = """
+import sys
+from pathlib import Path
+from rioni.domain.errors import RioniError
+try:
+    from rioni.projections.bulk import spark_session
+    with spark_session(Path(sys.argv[1])) as spark:
+        print(spark.range(3).count())
+except RioniError as ex:
+    print(ex)
+"""
+
+
+def start(scratch: Path, code: str = START, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Start Spark in a process of its own, in a doctored environment."""
+    kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    return subprocess.run(
+        [sys.executable, "-c", code, str(scratch)],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def java_home(folder: Path, script: str) -> str:
+    """A JAVA_HOME whose `java` is a shell script."""
+    java = folder / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return str(folder / "jdk")
+
+
+def test_a_session_starts_works_and_ends_without_a_word(tmp_path):
+    code = f"{START}\nimport os\nprint(Path(f'/proc/self/task/{{os.getpid()}}/children').read_text())"
+    done = start(tmp_path, code)
+    assert done.stdout.split() == ["3"]
+    assert done.stderr == ""
+
+
+def test_missing_java_is_said(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("bash", "dirname", "sh", "env", "cat", "ls"):
+        (folder / tool).symlink_to(f"/bin/{tool}" if Path(f"/bin/{tool}").exists() else f"/usr/bin/{tool}")
+    done = start(tmp_path, PATH=str(folder))
+    assert "Java 17 or newer, and there is no `java` on the PATH" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_wrong_java_home_is_said(tmp_path):
+    assert "JAVA_HOME points to /nowhere" in start(tmp_path, JAVA_HOME="/nowhere").stdout
+
+
+def test_an_old_java_is_said(tmp_path):
+    home = java_home(tmp_path, "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2; exit 1")
+    assert f"{home}/bin/java is Java 11" in start(tmp_path, JAVA_HOME=home).stdout
+
+
+def test_a_stripped_java_is_said(tmp_path):
+    script = """case "$*" in -version) echo 'openjdk version "17.0.1"' >&2;;
+    *) echo 'Error occurred during initialization of boot layer' >&2
+       echo 'java.lang.module.FindException: Module jdk.incubator.vector not found' >&2; exit 1;; esac"""
+    assert "lacks: it is a stripped run-time" in start(tmp_path, JAVA_HOME=java_home(tmp_path, script)).stdout
+
+
+def test_any_other_failure_shows_what_java_said(tmp_path):
+    script = (
+        """case "$*" in *-version) echo 'openjdk version "21.0.1"' >&2;; *) echo 'out of luck' >&2; exit 1;; esac"""
+    )
+    assert "out of luck" in start(tmp_path, JAVA_HOME=java_home(tmp_path, script)).stdout
+
+
+@pytest.mark.parametrize("module", ["rebuild", "audit"])
+def test_a_missing_extra_is_said(module, tmp_path):
+    code = f"""
+import sys
+sys.modules["pyspark"] = None
+from rioni.domain.errors import Unavailable
+try:
+    import rioni.projections.bulk.{module}
+except Unavailable as ex:
+    print(ex)
+"""
+    assert "pip install 'rioni[spark]'" in start(tmp_path, code).stdout
+
+
+def test_executors_import_nothing_that_serves_requests_or_speaks_sqlalchemy():
+    code = """
+import sys
+import rioni.projections.bulk.folding
+print([name for name in ("sqlalchemy", "falcon", "gevent", "eventsourcing") if name in sys.modules])
+"""
+    assert start(Path(), code).stdout == "[]\n"

@@ -18,10 +18,12 @@ from rioni.domain.schema_graph import resolve
 from rioni.domain.schema_view import (
     ATTRIBUTES,
     COMPOSITIONS,
+    CONSTRAINS_NOTHING,
     Document,
     compositions,
     declared_types,
     enumerated_values,
+    is_closed,
     kind_of,
     permitted_types,
     without,
@@ -147,7 +149,9 @@ class _Comparison:
         """Compare the members of compositions, and the keywords beside them, which count as one member more."""
         methods = compositions(pair.new)
         rest = pair._replace(old=without(pair.old, *COMPOSITIONS), new=without(pair.new, *COMPOSITIONS))
-        if compositions(pair.old) != methods or (kind_of(rest.old) == "empty") != (kind_of(rest.new) == "empty"):
+        was_alone, is_alone = (kind_of(node) == "empty" for node in (rest.old, rest.new))
+        was_closed, closed = (is_closed(node) for node in (pair.old, pair.new))
+        if compositions(pair.old) != methods or was_alone != is_alone or was_closed != closed:
             self._report(pair, "COMPOSITION_METHOD_CHANGED")
             return
         for method in methods:
@@ -197,9 +201,10 @@ class _Comparison:
 
     def _compare_attributes(self, pair: _Pair, keywords: Sequence[str]) -> None:
         for keyword in keywords:
-            old, new = pair.old.get(keyword), pair.new.get(keyword)
+            default = CONSTRAINS_NOTHING.get(keyword)
+            old, new = pair.old.get(keyword, default), pair.new.get(keyword, default)
             if to_string(old) != to_string(new):
-                is_addition = old is None and keyword in _OVERLOOKED
+                is_addition = old == default and keyword in _OVERLOOKED
                 self._report(pair, "CONSTRAINT_ADDED" if is_addition else "ATTRIBUTE_VALUE_CHANGED", keyword)
 
     def _compare_overlooked(self, pair: _Pair, keyword: str, *name: str) -> None:
@@ -252,6 +257,9 @@ class _Comparison:
                 self._report(pair, "PROPERTY_REMOVED", "properties", name)
         if len(new) > len(old):
             self._report(pair, "PROPERTIES_ADDED", "properties")
+        if "object" in permitted_types(pair.old) and is_closed(pair.new) and not is_closed(pair.old):
+            # It was about arrays, say, and any object would do.
+            self._report(pair, "ADDITIONAL_PROPERTIES_NARROWED")
         old, new = (node.get("patternProperties", {}) for node in (pair.old, pair.new))
         for pattern in {**old, **new}:
             self._compare_overlooked(pair, "patternProperties", pattern)

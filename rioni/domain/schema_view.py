@@ -24,8 +24,10 @@ _STRUCTURE: Mapping[str, tuple[str, ...]] = {
     "array": ("items", "additionalItems", "contains"),
     "object": ("properties", "required", "dependencies", "patternProperties", "additionalProperties", "propertyNames"),
 }
+_MEMBER_KEYWORDS = frozenset(("properties", "required", "minProperties", "maxProperties"))
+_SHAPE_KEYWORDS = frozenset(("type", "items", "minItems", "maxItems", "uniqueItems", *COMPOSITIONS))
 
-_CONSTRAINS_NOTHING: Mapping[str, Any] = {
+CONSTRAINS_NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(("minItems", "minProperties", "minLength"), 0),
     **dict.fromkeys(("uniqueItems", "exclusiveMaximum", "exclusiveMinimum"), False),
 }
@@ -58,8 +60,6 @@ class Document:
     def _ignores(self, keyword: str, value: Any) -> bool:
         if keyword == "format":
             return _FORMATS_SINCE.get(str(value), 8) > self.draft
-        if keyword in _CONSTRAINS_NOTHING:
-            return to_string(value) == to_string(_CONSTRAINS_NOTHING[keyword])
         return _KEYWORDS_SINCE.get(keyword, 4) > self.draft
 
 
@@ -100,6 +100,13 @@ def permitted_types(node: Node) -> frozenset[str]:
     """The permitted types; whoever permits numbers permits integers."""
     declared = frozenset(declared_types(node)) or _TYPES
     return declared | _NUMBERS if "number" in declared else declared
+
+
+def is_closed(node: Node) -> bool:
+    """Whether mode compatible refuses members that this schema does not declare (registry contract 4, step 1)."""
+    if "object" in declared_types(node) or not _MEMBER_KEYWORDS.isdisjoint(node):
+        return True
+    return _SHAPE_KEYWORDS.isdisjoint(node)
 
 
 def without(node: Node, *keywords: str) -> Node:

@@ -222,6 +222,18 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"anyOf": [props()], **props()}, {"anyOf": [props()], **props(a=STRING)}, "PROPERTIES_ADDED #/properties"),
     ({"oneOf": [props(), STRING]}, {"oneOf": [STRING, props(a=STRING)]}, "PROPERTIES_ADDED #/oneOf/1/properties"),
     ({"allOf": [STRING, INTEGER]}, {"allOf": [INTEGER, STRING]}, ""),
+    # Mode compatible closes a schema as soon as it has a keyword that is about objects alone.
+    (
+        {"anyOf": [props()], "dependencies": {}},
+        {"anyOf": [props()], "dependencies": {}, **props(a=STRING)},
+        "COMPOSITION_METHOD_CHANGED #/",
+    ),
+    (
+        {"minItems": 0, "dependencies": {}},
+        {"minItems": 0, "dependencies": {}, **props(a=STRING)},
+        "ADDITIONAL_PROPERTIES_NARROWED #/, PROPERTIES_ADDED #/properties",
+    ),
+    ({"minItems": 0}, {"minItems": 0, **props(a=STRING)}, "TYPE_CHANGED #/"),
     # Dependencies.
     (
         {"dependencies": {"a": ["b"]}},

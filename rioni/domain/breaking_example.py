@@ -31,7 +31,7 @@ _CHARACTERS_MAX = 200
 _MEMBERS_MAX = 50
 _STEP_PROPERTIES = 20
 _NOTHING = object()
-_TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
+_TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _EXAMPLES = {
     "date": "2024-01-02",
     "time": "03:04:05Z",

@@ -12,6 +12,7 @@ from rioni.commands.bus import Bus
 from rioni.commands.context import Context
 from rioni.commands.cursors import Committer
 from rioni.commands.gate import Gate
+from rioni.commands.jobs import Housekeeper
 from rioni.commands.publishing import Publisher
 from rioni.commands.storages import CreateStorage
 from rioni.config import Config
@@ -23,7 +24,7 @@ from rioni.domain.limits import Limits
 from rioni.domain.ports import Coordinator, EventStore, Offload, Signals
 from rioni.domain.storage_entry import DEFAULT_STORAGE, StorageEntry
 from rioni.http.app import create_app
-from rioni.http.services import Services
+from rioni.http.services import STOPPING_KEY, Services
 from rioni.http.timestamps import rfc3339
 from rioni.projections import audit_log, storages
 from rioni.projections.audit_log import AuditFilter
@@ -50,9 +51,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 
-STOPPING = "stopping"
-"""The signal that wakes the streams of a process that is asked to end."""
-
 
 class Worker(NamedTuple):
     """What one worker process runs."""
@@ -61,6 +59,8 @@ class Worker(NamedTuple):
     """The WSGI application."""
     stop: Callable[[], None]
     """Lets the streams say goodbye."""
+    keep_house: Callable[[], None]
+    """What is to be done now and then."""
 
 
 class _Adapters(NamedTuple):
@@ -138,7 +138,8 @@ def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker
         offload=offload,
         bus=_bus(config, log, adapters),
         gate=gate,
-        publisher=Publisher(registry, gate, adapters.store, clock, random.SystemRandom(), limits),
+        # Chance decides on partitions only; nobody gains anything by guessing it.
+        publisher=Publisher(registry, gate, adapters.store, clock, random.Random(), limits),  # noqa: S311
         committer=Committer(registry, gate, adapters.coordinator),
         registry=registry,
         store=adapters.store,
@@ -150,9 +151,10 @@ def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker
 
     def stop() -> None:
         services.stopping.set()
-        adapters.signals.notify(STOPPING)
+        adapters.signals.notify(STOPPING_KEY)
 
-    return Worker(create_app(services), stop)
+    housekeeper = Housekeeper(registry, adapters.store, adapters.coordinator, clock)
+    return Worker(create_app(services), stop, housekeeper.tick)
 
 
 def _adapters(config: Config, directory: DataDirectory, offload: Offload) -> _Adapters:

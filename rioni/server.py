@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import gevent
 from gunicorn.app.base import BaseApplication
@@ -21,6 +21,10 @@ from rioni.config import Config
 from rioni.domain.errors import Unavailable
 
 
+if TYPE_CHECKING:
+    from rioni.storage.embedded.data_directory import DataDirectory
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -28,6 +32,8 @@ T = TypeVar("T")
 BACKLOG = 2_048
 SWITCH_INTERVAL_S = 0.000_5
 """PERF: a thread that comes back from the disk waits this long for the interpreter; the default is ten times longer."""
+HOUSEKEEPING_S = 0.5
+"""How soon the streams of a worker that was killed are taken over."""
 WORKER_CONNECTIONS = 10_000
 """Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 
@@ -88,7 +94,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
 class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """The application of one `rioni serve`; each worker process puts together its own services."""
 
-    def __init__(self, config: Config, directory: bootstrap.DataDirectory, listener: socket.socket) -> None:
+    def __init__(self, config: Config, directory: "DataDirectory", listener: socket.socket) -> None:
         self.config = config
         self._directory = directory
         self._listener = listener
@@ -124,7 +130,14 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
 
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._worker = bootstrap.worker(self.config, self._directory, offload)
+        gevent.spawn(self._keep_house, self._worker)
         return self._worker.app
+
+    @staticmethod
+    def _keep_house(worker: bootstrap.Worker) -> None:
+        while True:
+            gevent.sleep(HOUSEKEEPING_S)
+            worker.keep_house()
 
     def stop(self) -> None:
         """Tell the streams of this worker to say goodbye."""

@@ -12,6 +12,7 @@ RioniError
 ├── NotFound                  the resource does not exist
 │   ├── EventTypeNotFound
 │   └── SubscriptionNotFound
+├── UnusableStart             a low-level stream can't begin where the client wants it to
 ├── NotAcceptable             the request asks for a form that does not exist
 ├── Conflict                  the resource is in a state that excludes this
 │   └── ConcurrentChange      the stream has grown since it was loaded
@@ -105,6 +106,10 @@ class SubscriptionNotFound(NotFound):
     def __init__(self, subscription_id: str) -> None:
         self.subscription_id = subscription_id
         super().__init__(f'Subscription with id "{subscription_id}" does not exist')
+
+
+class UnusableStart(RioniError):
+    """A low-level stream can't begin where the client wants it to."""
 
 
 class NotAcceptable(RioniError):

@@ -60,6 +60,16 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     event: DomainEvent
     origin: Origin
 
+    @property
+    def originator_id(self) -> UUID:
+        """The stream, by the name that the event-sourcing library gives it."""
+        return self.stream
+
+    @property
+    def originator_version(self) -> int:
+        """The version, by the name that the event-sourcing library gives it."""
+        return self.version
+
 
 class LogHead(NamedTuple):
     """The end of the log: the last position, 0 where nothing was ever written, and its hash."""
@@ -373,6 +383,9 @@ class Registry(Protocol):
     @property
     def settings(self) -> Settings:
         """The broker's settings."""
+
+    def event_types(self) -> Sequence[EventType]:
+        """All event types."""
 
     def event_type(self, name: str) -> EventType:
         """The event type, or EventTypeNotFound."""

@@ -9,7 +9,7 @@ from rioni.commands.publishing import PublishEvents
 from rioni.http.metrics import Metrics
 from rioni.http.requests import read_body, subject_of
 from rioni.http.services import Services
-from rioni.http.streaming.low_level import open_low_level_stream
+from rioni.http.streaming.low_level import Slots, open_low_level_stream
 
 
 class EventsResource:
@@ -18,6 +18,7 @@ class EventsResource:
     def __init__(self, services: Services, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
+        self._slots = Slots(services.config.streams_per_partition_max)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Publish a batch: 200 and nothing more if it is stored, 422 with a result for each event if it is refused."""
@@ -34,4 +35,4 @@ class EventsResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Stream events of some or all partitions."""
-        open_low_level_stream(req, resp, name, self._services, self._metrics)
+        open_low_level_stream(req, resp, name, self._services, self._metrics, self._slots)

@@ -12,7 +12,7 @@ from rioni.commands.context import Context
 from rioni.domain.authorization import UNAUTHENTICATED, Attribute, Subject
 from rioni.domain.errors import Malformed, TooLarge
 from rioni.domain.events import Origin
-from rioni.http.services import Services
+from rioni.http.services import LOG_KEY, Services
 from rioni.http.timestamps import rfc3339
 
 
@@ -40,7 +40,7 @@ def context_of(req: falcon.Request, services: Services) -> Context:
 def dispatch(command: Any, req: falcon.Request, services: Services) -> Any:
     """Run a command in the name of the request, and tell every process that the log has grown."""
     result = services.offload(services.bus.dispatch, command, context_of(req, services))
-    services.signals.notify("log")
+    services.signals.notify(LOG_KEY)
     return result
 
 

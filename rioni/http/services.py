@@ -13,10 +13,16 @@ from rioni.config import Config
 from rioni.domain.authorization import Attribute
 from rioni.domain.limits import Limits
 from rioni.domain.ports import Clock, Coordinator, EventStore, Offload, Registry, Signals
+from rioni.http.streaming.pump import StreamPorts
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+LOG_KEY = "log"
+"""The signal that the internal log has grown."""
+STOPPING_KEY = "stopping"
+"""The signal that a process is asked to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,10 @@ class Services:
     """`read(query, ...)` calls `query(connection, ...)` with a connection to the read models."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process is asked to end: streams say goodbye then."""
+
+    def stream_ports(self) -> StreamPorts:
+        """What the streams work with."""
+        return StreamPorts(clock=self.clock, store=self.store, signals=self.signals, coordinator=self.coordinator)
 
     def query(self, query: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query of `rioni.projections` off the hub."""

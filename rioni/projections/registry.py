@@ -67,6 +67,10 @@ class MemoryRegistry:
         state = self._states["settings"].get(SETTINGS)
         return state if isinstance(state, Settings) else Settings()
 
+    def event_types(self) -> list[EventType]:
+        """All event types."""
+        return [state for state in self._states["event-type"].values() if isinstance(state, EventType)]
+
     def event_type(self, name: str) -> EventType:
         """The event type, or EventTypeNotFound."""
         state = self._states["event-type"].get(name)

@@ -69,7 +69,7 @@ def page_by_id(
     return found[::-1] if backward else found
 
 
-def _filtered(wanted: SubscriptionFilter) -> Select[tuple[str]]:
+def _filtered(wanted: SubscriptionFilter) -> Select[str]:
     query = select(SUBSCRIPTIONS.c.body)
     if wanted.owning_application is not None:
         query = query.where(SUBSCRIPTIONS.c.owning_application == wanted.owning_application)
@@ -83,8 +83,8 @@ def _with_reader(subscriptions: Sequence[Subscription], reader: Attribute) -> li
     return [each for each in subscriptions if each.authorization and reader in each.authorization.readers]
 
 
-def _decoded(connection: Connection, query: Select[tuple[str]]) -> list[Subscription]:
-    return [_decode(body) for (body,) in connection.execute(query)]
+def _decoded(connection: Connection, query: Select[str]) -> list[Subscription]:
+    return [_decode(body) for body in connection.scalars(query)]
 
 
 def _decode(body: str) -> Subscription:

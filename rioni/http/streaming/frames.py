@@ -30,26 +30,22 @@ class Frames:
         self._token = token
         self._fixed: dict[EventTypePartition, tuple[bytes, bytes]] = {}
 
-    def write(self, send: Send, into: list[bytes]) -> None:
-        """Append the pieces of a batch's line, final line feed included, to a list that is joined later."""
+    def write(self, send: Send) -> bytes:
+        """The line of a batch, line feed included."""
         key, place, slices, info = send
         begin, middle = self._fixed.get(key) or self._fix(key)
-        into.append(begin)
-        into.append(place.offset.encode())
-        into.append(middle)
+        pieces = [begin, place.offset.encode(), middle]
         if self._token:
-            into.append(self._token().encode())
-            into.append(b'"}')
+            pieces += (self._token().encode(), b'"}')
         if slices:
-            into.append(b',"events":[')
+            pieces.append(b',"events":[')
             for _, chunk, start, stop in slices:
-                into.append(chunk.cut(start, stop))
-                into.append(b",")
-            into[-1] = b"]"
+                pieces += (chunk.cut(start, stop), b",")
+            pieces[-1] = b"]"
         if info:
-            into.append(b',"info":')
-            into.append(orjson.dumps({"debug": info}))
-        into.append(b"}\n")
+            pieces += (b',"info":', orjson.dumps({"debug": info}))
+        pieces.append(b"}\n")
+        return b"".join(pieces)
 
     def _fix(self, key: EventTypePartition) -> tuple[bytes, bytes]:
         begin = b'{"cursor":{"partition":%b,"offset":"' % orjson.dumps(key.partition)

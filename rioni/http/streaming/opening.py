@@ -1,0 +1,82 @@
+"""Turns a request that has passed all checks into a streaming response."""
+
+from collections.abc import Callable
+from random import SystemRandom
+
+import falcon
+
+from rioni.domain.streaming.messages import End, Reason
+from rioni.domain.streaming.parameters import StreamLimits
+from rioni.http.compression import GzipStream, accepts_gzip
+from rioni.http.metrics import Metrics
+from rioni.http.services import LOG_KEY, STOPPING_KEY, Services
+from rioni.http.streaming.pump import Client, LowLevelStream, Source, SubscriptionStream, client_gone
+
+
+STREAM_MEDIA_TYPE = "application/x-json-stream"
+
+_random = SystemRandom()
+
+
+def stream_limits(services: Services) -> StreamLimits:
+    """What the settings, and chance, add to the wishes of a client."""
+    config = services.config
+    spread_s = _random.uniform(-config.stream_timeout_spread_s, config.stream_timeout_spread_s)
+    return StreamLimits(
+        stream_timeout_default_s=config.stream_timeout_default_s + spread_s,
+        stream_timeout_max_s=config.stream_timeout_max_s,
+        commit_timeout_max_s=config.commit_timeout_max_s,
+        memory_bytes_max=config.stream_memory_bytes_max,
+    )
+
+
+def sources_of(services: Services, event_type: str) -> list[Source]:
+    """Where the partitions of an event type lie, by number."""
+    timeline = services.registry.timelines(event_type).active
+    return [Source(timeline.topic, number, timeline.order) for number in range(timeline.partitions)]
+
+
+def client_of(
+    req: falcon.Request,
+    services: Services,
+    check: Callable[[], End | None],
+    on_close: Callable[[], None],
+) -> Client:
+    """What a stream asks about its client.
+
+    Args:
+        req: carries the client's socket.
+        services: of this process.
+        check: why the stream has to end, if it has to, asked of a registry that is up to date.
+        on_close: called once when everything is over.
+    """
+
+    def ended() -> End | None:
+        if services.stopping.is_set():
+            return End(Reason.SHUTDOWN)
+        services.registry.refresh()
+        return check()
+
+    gone = client_gone(req.env["gunicorn.socket"])
+    return Client(gone=gone, ended=ended, keys=(LOG_KEY, STOPPING_KEY), on_close=on_close)
+
+
+def respond(req: falcon.Request, resp: falcon.Response, stream: LowLevelStream | SubscriptionStream) -> None:
+    """Make a stream the body of a response; compressed, if the client accepts that."""
+    resp.content_type = STREAM_MEDIA_TYPE
+    resp.stream = stream
+    if accepts_gzip(req):
+        resp.set_header("Content-Encoding", "gzip")
+        resp.stream = GzipStream(stream)
+
+
+def counted(metrics: Metrics, api: str, release: Callable[[], None] = lambda: None) -> Callable[[], None]:
+    """Count a stream as open; what is returned counts it as closed."""
+    gauge = metrics.streams.labels(api)
+    gauge.inc()
+
+    def closed() -> None:
+        gauge.dec()
+        release()
+
+    return closed

@@ -1,0 +1,112 @@
+"""`/subscriptions/{id}/events`: streaming a subscription (consumption contract 8)."""
+
+from typing import Any
+from uuid import uuid4
+
+import falcon
+
+from rioni.domain.authorization import Subject
+from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, Malformed, SubscriptionNotFound
+from rioni.domain.ports import EventTypePartition
+from rioni.domain.streaming.messages import End, Reason
+from rioni.domain.streaming.parameters import StreamParameters, check_partitions, subscription_parameters
+from rioni.domain.subscription import Subscription
+from rioni.domain.timeline import FIRST_ORDER
+from rioni.http import bodies
+from rioni.http.metrics import Metrics
+from rioni.http.requests import read_body, subject_of
+from rioni.http.services import Services
+from rioni.http.streaming.opening import client_of, counted, respond, sources_of, stream_limits
+from rioni.http.streaming.pump import Source, SubscriptionStream
+from rioni.http.subscription_cursors import STREAM_ID_HEADER
+
+
+class SubscriptionEventsResource:
+    """The events of one subscription."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
+        self._metrics = metrics
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Stream, with parameters from the query; partitions are assigned automatically."""
+        query: dict[str, Any] = {name: value for name, value in req.params.items() if name != "partitions"}
+        self._stream(req, resp, subscription_id, query)
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Stream, with parameters from the body."""
+        body = bodies.json_body(read_body(req, self._services.config.body_bytes_max))
+        if not isinstance(body, dict):
+            raise Malformed("the body must be object")
+        self._stream(req, resp, subscription_id, body)
+
+    def _stream(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, wishes: dict[str, Any]) -> None:
+        services, subject = self._services, subject_of(req)
+        parameters = subscription_parameters(wishes, stream_limits(services))
+        services.registry.refresh()
+        subscription = services.registry.subscription(subscription_id)
+        services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+        sources = {
+            EventTypePartition(name, str(source.partition)): source
+            for name in subscription.event_types
+            for source in sources_of(services, name)
+        }
+        check_partitions(parameters.partitions, sources)
+        _check_access(services, subject, subscription)
+        services.coordinator.initialise(subscription_id, _first_cursors(services, subscription, sources))
+        stream_id = str(uuid4())
+        services.coordinator.join(subscription_id, stream_id, parameters.partitions)
+        resp.set_header(STREAM_ID_HEADER, stream_id)
+        respond(req, resp, self._open(req, subscription, stream_id, parameters, sources))
+
+    def _open(
+        self,
+        req: falcon.Request,
+        subscription: Subscription,
+        stream_id: str,
+        parameters: StreamParameters,
+        sources: dict[EventTypePartition, Source],
+    ) -> SubscriptionStream:
+        services, subject = self._services, subject_of(req)
+        on_close = counted(self._metrics, "subscription")
+        client = client_of(req, services, lambda: _why_ended(services, subject, subscription.id), on_close)
+        return SubscriptionStream(subscription.id, stream_id, parameters, sources, services.stream_ports(), client)
+
+
+def _check_access(services: Services, subject: Subject, subscription: Subscription) -> None:
+    services.gate.subscription(subject, subscription.id)
+    for name in subscription.event_types:
+        services.gate.event_type(subject, name, "READ")
+
+
+def _why_ended(services: Services, subject: Subject, subscription_id: str) -> End | None:
+    try:
+        subscription = services.registry.subscription(subscription_id)
+        _check_access(services, subject, subscription)
+        services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+    except SubscriptionNotFound:
+        return End(Reason.SUBSCRIPTION_DELETED)
+    except EventTypeNotFound:
+        return End(Reason.EVENT_TYPE_DELETED)
+    except Denied as ex:
+        return End(Reason.UNAUTHORIZED, str(ex))
+    except Blocked:
+        return End(Reason.BLOCKED)
+    return None
+
+
+def _first_cursors(
+    services: Services, subscription: Subscription, sources: dict[EventTypePartition, Source]
+) -> dict[EventTypePartition, str]:
+    """Where reading begins if nobody has read before (consumption contract 7.4)."""
+    given = {EventTypePartition(each.event_type, each.partition): each.offset for each in subscription.initial_cursors}
+    bounds = {topic: services.store.bounds(topic) for topic in {source.topic for source in sources.values()}}
+    cursors = {}
+    for key, source in sources.items():
+        oldest, newest = bounds[source.topic][source.partition]
+        place = Place(source.order, newest if subscription.read_from == "end" else oldest - 1)
+        if key in given:
+            place = parse_offset(given[key], partition=key.partition, oldest_order=FIRST_ORDER) or place
+        cursors[key] = place.offset
+    return cursors

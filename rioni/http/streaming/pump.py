@@ -243,15 +243,16 @@ class _Stream(ABC):
     def _attend(self, *, woken: bool) -> None:
         now_s = self._ports.clock.monotonic()
         self._attend_at_s = now_s + ATTEND_EVERY_S
-        if end := self._client.ended():
-            self._step(end)
-        if self._gone():
-            self._step(End(Reason.CLIENT_GONE))
+        # First of all, so that there is a partition to say on why the stream ends.
         if woken or now_s >= self._look_at_s:
             self._look_at_s = now_s + LOOK_EVERY_S
             self._look()
         else:
             self._step(Tick())
+        if end := self._client.ended():
+            self._step(end)
+        if self._gone():
+            self._step(End(Reason.CLIENT_GONE))
 
     def _arrived(self, partitions: Iterable[EventTypePartition]) -> Arrived:
         sources = {partition: self._sources[partition] for partition in partitions}
@@ -331,13 +332,13 @@ class SubscriptionStream(_Stream):
         if self._stream_id not in topology.sessions:
             self._step(End(Reason.SESSION_ENDED if topology.partitions else Reason.SUBSCRIPTION_DELETED))
             return
-        if topology.resetting:
-            self._step(End(Reason.RESET))
         if self._seen is None or topology is not self._seen[0] or cursors is not self._seen[1]:
             self._seen = topology, cursors
             holdings = dict(self._holdings(topology, cursors))
             self._owned = holdings.keys()
             self._step(Coordinated(holdings))
+        if topology.resetting:
+            self._step(End(Reason.RESET))
         self._step(self._arrived(self._owned))
 
     def _holdings(

@@ -239,8 +239,8 @@ def _consume(console: Console, config: Config, client: Client, flights: list[dic
         progress.update(task, completed=len(flights))
     seconds = time.monotonic() - begin
     console.print(
-        f"Consumed {len(flights):,} events in {received.batches:,} batches, each one committed, by {CONSUMERS} consumers "
-        f"in {seconds:.1f} s: {len(flights) / seconds:,.0f} events/s"
+        f"Consumed {len(flights):,} events in {received.batches:,} batches, each one committed, by {CONSUMERS} "
+        f"consumers in {seconds:.1f} s: {len(flights) / seconds:,.0f} events/s"
     )
     console.print("Lag     " + _sparkline(lags) + f"  {lags[0]:,} → {lags[-1]:,}")
     most = max(received.partitions.values(), default=1)
@@ -322,10 +322,11 @@ def _leave_serving(console: Console, config: Config, client: Client, server: sub
     client.close()
     stats = f"{base}/subscriptions/{listing['items'][0]['id']}/stats"
     console.print("\nThe broker goes on serving; Ctrl-C ends it. Try:")
+    events = f"{base}/event-types/{FLIGHTS.event_type}/events?batch_limit=2&stream_limit=4"
+    cursors = '[{"partition":"0","offset":"BEGIN"}]'
     for line in (
         f"curl {base}/event-types/{FLIGHTS.event_type}/partitions",
-        f"""curl -H 'X-Nakadi-Cursors: [{{"partition":"0","offset":"BEGIN"}}]' '{base}/event-types/{FLIGHTS.event_type}"""
-        "/events?batch_limit=2&stream_limit=4'",
+        f"curl -H 'X-Nakadi-Cursors: {cursors}' '{events}'",
         f"curl {stats}",
     ):
         console.print(f"  {line}", highlight=False, soft_wrap=True)

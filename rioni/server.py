@@ -19,6 +19,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from rioni import bootstrap
 from rioni.config import Config
 from rioni.domain.errors import Unavailable
+from rioni.http.metrics import MULTIPROCESS_FOLDER
 
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def serve(config: Config) -> None:
         metrics = directory.scratch / "metrics"
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir()
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+        os.environ[MULTIPROCESS_FOLDER] = str(metrics)
         _Arbiter(_Application(config, directory, listener)).run()
 
 

@@ -2,9 +2,12 @@
 
 import os
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.multiprocess import MultiProcessCollector
 
+
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable that names the folder in which worker processes share their counts."""
 
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -13,6 +16,9 @@ class Metrics:
     """All metrics, created once per process."""
 
     def __init__(self) -> None:
+        if MULTIPROCESS_FOLDER in os.environ:
+            # The library looks for the folder when it is imported, which is before the settings are read.
+            values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]  # left out there
         registry = CollectorRegistry()
         self.requests = Counter(
             "rioni_http_requests",
@@ -67,7 +73,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format, summed over the worker processes."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        if MULTIPROCESS_FOLDER not in os.environ:
             return generate_latest(self._registry)
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out

@@ -139,9 +139,12 @@ def _start(
 
 def _cursors(header: str) -> list[tuple[str, str]]:
     try:
-        cursors = [(cursor.get("partition"), cursor.get("offset")) for cursor in orjson.loads(header)]
+        items = orjson.loads(header)
+        cursors = [(item.get("partition"), item.get("offset")) for item in items]
     except (orjson.JSONDecodeError, AttributeError, TypeError) as ex:
         raise Malformed("incorrect syntax of X-nakadi-cursors header") from ex
+    if not isinstance(items, list):
+        raise Malformed("incorrect syntax of X-nakadi-cursors header")
     if not cursors:
         raise UnusableStart("invalid cursor format, partition: null offset: null")
     for partition, offset in cursors:

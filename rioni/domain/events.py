@@ -80,13 +80,16 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
         """Read the stored form, upcasting what an older class wrote.
 
         Raises:
-            msgspec.ValidationError: the data does not fit the class.
+            msgspec.ValidationError: the data does not fit the class, or a newer class wrote it.
         """
         current = _current_version(cls)
         if data.startswith(b'{"class_version":%d,' % current):
             return msgspec.json.decode(data, type=cls)
-        fields: dict[str, Any] = msgspec.json.decode(data)
-        for version in range(fields.get("class_version", 1), current):
+        fields = msgspec.json.decode(data, type=dict[str, Any])
+        written = fields.get("class_version", 1)
+        if written not in range(1, current + 1):
+            raise msgspec.ValidationError(f"class_version is {written!r}, the newest known here is {current}")
+        for version in range(written, current):
             fields = cls.UPCASTERS[version](fields)
             fields["class_version"] = version + 1
         return msgspec.convert(fields, cls)

@@ -40,9 +40,17 @@ def test_events_of_older_classes_are_upcast_step_by_step(stored):
     assert ThingNamed.decode(stored) == ThingNamed(id="1", title="abc", length=3)
 
 
-def test_data_that_does_not_fit_is_refused():
+@pytest.mark.parametrize("stored", [b'{"class_version":3,"id":1}', b"[]", b'"text"'])
+def test_data_that_does_not_fit_is_refused(stored):
     with pytest.raises(msgspec.ValidationError):
-        ThingNamed.decode(b'{"class_version":3,"id":1}')
+        ThingNamed.decode(stored)
+
+
+@pytest.mark.parametrize("version", [b"4", b"0", b"-1", b'"3"', b"[]", b"null", b"2.5"])
+def test_a_class_version_from_the_future_or_from_nowhere_is_refused(version):
+    """What a newer class wrote may mean more than this one can hold: guessing would lose it silently."""
+    with pytest.raises(msgspec.ValidationError, match="the newest known here is 3"):
+        ThingNamed.decode(b'{"class_version":%s,"id":"1","title":"a","length":1,"more":true}' % version)
 
 
 def test_kind_key_and_stream_follow_from_topic_and_field():

@@ -21,7 +21,7 @@ from rioni.domain.authorization import BROKER, Attribute
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
-from rioni.domain.ports import Coordinator, EventStore, Offload, Signals
+from rioni.domain.ports import Coordinator, EventStore, Offload
 from rioni.domain.storage_entry import DEFAULT_STORAGE, StorageEntry
 from rioni.http.app import create_app
 from rioni.http.services import STOPPING_KEY, Services
@@ -66,7 +66,13 @@ class Worker(NamedTuple):
 class _Adapters(NamedTuple):
     store: EventStore
     coordinator: Coordinator
-    signals: Signals
+    signals: EmbeddedSignals
+
+    def close(self) -> None:
+        """Let go of all files and sockets; needed where a process forks afterwards."""
+        self.coordinator.close()
+        self.store.close()
+        self.signals.close()
 
 
 def limits_of(config: Config) -> Limits:
@@ -108,8 +114,8 @@ def _seed(config: Config, engine: Any, directory: DataDirectory) -> None:
     now = rfc3339(SystemClock().now_ms())
     origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=now)
     storage = StorageEntry(id=DEFAULT_STORAGE, storage_type="embedded", default=True)
-    with contextlib.closing(log):
-        bus = _bus(config, log, _adapters(config, directory, direct))
+    with contextlib.closing(log), contextlib.closing(_adapters(config, directory, direct)) as adapters:
+        bus = _bus(config, log, adapters)
         bus.dispatch(CreateStorage(storage=storage), Context(subject=BROKER, origin=origin))
 
 

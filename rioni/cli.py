@@ -143,12 +143,10 @@ def rebuild(
 
     with _progress() as progress:
         report = bootstrap.rebuild(settings, dry_run=dry_run, progress=progress)
-    for difference in report.differences:
-        typer.echo(difference)
-    done = "compared" if dry_run else "rebuilt"
-    typer.echo(
-        f"{report.entries:,} log entries {done} in {report.seconds:.1f} s, {len(report.differences)} differences"
-    )
+    for table, key, kind in report.differences:
+        typer.echo(f"{table}, {', '.join(map(str, key))}: {kind}")
+    found = f"{len(report.differences)} differences" if dry_run else "the new read models are live"
+    typer.echo(f"{report.entries:,} log entries folded in {report.seconds:.1f} s: {found}")
     if report.differences:
         raise typer.Exit(FOUND)
 
@@ -182,14 +180,16 @@ def audit(
 ) -> None:
     """Show or export who changed what, when, from where: every administrative change ever made."""
     wanted = {"since": _time(since), "until": _time(until), "actor": actor, "resource": resource}
+    if form is AuditFormat.PARQUET and output is None:
+        raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = _settings(config_file, data=data)
     from rioni import bootstrap
 
-    if form is AuditFormat.PARQUET:
-        if output is None:
-            raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
+    if form is AuditFormat.PARQUET and output is not None:
         with _progress() as progress:
-            bootstrap.export_audit(settings, output, **wanted, progress=progress)
+            report = bootstrap.export_audit(settings, output, **wanted, progress=progress)
+        position, digest = report.head
+        typer.echo(f"{report.rows:,} entries written to {output}; the log ends at {position} with {digest.hex()}")
         return
     write = _write_table if form is AuditFormat.TABLE else _write_json_lines
     with _output(output) as file:
@@ -342,7 +342,8 @@ def _write_json_lines(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
 
     for entry in entries:
         states = {name: orjson.Fragment(entry[name] or "null") for name in ("before", "after")}
-        file.write(orjson.dumps(entry | states).decode() + "\n")
+        # The names of the columns are of a subclass of str.
+        file.write(orjson.dumps(entry | states, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
 
 
 def _report(report: "Report", *, json: bool) -> None:

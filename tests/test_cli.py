@@ -1,8 +1,10 @@
 """The command line: help, errors that say what would be right, and exit codes."""
 
+import contextlib
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from rioni import __version__, cli
-from rioni.config import SETTINGS
+from rioni import __version__, bootstrap, cli
+from rioni.config import SETTINGS, Config
 from tests.support.api_server import api_server
 
 
@@ -154,6 +156,102 @@ def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
         code, _, err = run("bench", verb, "--url", url)
         assert code == 2
         assert "Start it with rioni serve" in err
+
+
+# --- on real data ---
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
+    with bootstrap.prepare(Config(data=tmp_path / "data")):
+        return str(tmp_path / "data")
+
+
+def _change(data: str, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(f"{data}/registry.db")) as connection, connection:
+        assert connection.execute(statement).rowcount == 1
+
+
+def test_whole_data_is_said_to_be_whole(run, data):
+    assert run("verify", "--data", data) == (0, "Nothing is damaged or missing.\n", "")
+
+
+def test_a_changed_log_entry_is_a_finding(run, data):
+    _change(data, "UPDATE log SET actor = 'somebody' WHERE position = 1")
+    code, out, _ = run("verify", "--data", data)
+    assert code == 1
+    assert out.startswith("log, ")
+    assert out.endswith(" findings\n")
+
+
+@pytest.mark.parametrize("command", [("verify",), ("audit",), ("rebuild",)], ids=" ".join)
+def test_data_that_is_not_there_is_named(run, command):
+    code, out, err = run(*command, "--data", "absent")
+    assert (code, out) == (2, "")
+    assert "Error: There is no data in absent." in err
+
+
+def test_the_audit_trail_is_shown_as_a_table_with_one_line_for_each_change(run, data):
+    code, out, _ = run("audit", "--data", data)
+    heading, entry = out.strip().splitlines()
+    assert code == 0
+    assert heading.split() == ["position", "when", "who", "from", "what", "resource"]
+    assert {"1", "rioni", "storage.created", "default"} <= set(entry.split())
+
+
+def test_the_audit_trail_is_written_as_json_lines_with_both_states(run, data):
+    code, out, _ = run("audit", "--data", data, "--format", "jsonl", "--output", "audit.jsonl")
+    assert (code, out) == (0, "")
+    (entry,) = map(json.loads, Path("audit.jsonl").read_text().splitlines())
+    assert entry["before"] is None
+    assert entry["after"]["id"] == entry["resource"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        (["--actor", "rioni"], 1),
+        (["--actor", "jane"], 0),
+        (["--resource", "storage:default"], 1),
+        (["--resource", "other"], 0),
+        (["--since", "2020-01-01"], 1),
+        (["--until", "2020-01-01T01:00:00+01:00"], 0),
+    ],
+)
+def test_the_audit_trail_is_narrowed_by_time_actor_and_resource(run, data, wanted, count):
+    _, out, _ = run("audit", "--data", data, "--format", "jsonl", *wanted)
+    assert len(out.splitlines()) == count
+
+
+def test_an_output_that_cannot_be_written_is_named(run, data):
+    code, _, err = run("audit", "--data", data, "--output", "absent/audit.txt")
+    assert (code, err) == (2, "Error: absent/audit.txt can't be written: No such file or directory.\n")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_dry_rebuild_finds_what_differs_and_a_rebuild_mends_it(run, data):
+    _change(data, "UPDATE audit_log SET actor = 'somebody'")
+    code, out, _ = run("rebuild", "--dry-run", "--data", data)
+    assert code == 1
+    assert out.splitlines()[0] == "audit_log, 1: changed"
+    assert run("rebuild", "--data", data)[0] == 0
+    code, out, _ = run("rebuild", "--dry-run", "--data", data)
+    assert code == 0
+    assert out.endswith(" 0 differences\n")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_audit_trail_is_exported_to_parquet_with_the_end_of_the_log(run, data):
+    code, out, _ = run("audit", "--data", data, "--format", "parquet", "--output", "audit")
+    assert code == 0
+    assert out.startswith("1 entries written to audit; the log ends at 1 with ")
+    assert list(Path("audit").glob("day=*/*.parquet"))
+
+
+# --- patching ---
 
 
 _PATCHED = """

@@ -66,15 +66,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
     # Requests
-    headers_timeout_s: Annotated[
-        int, Meta(ge=1, le=600, description="How long a client may take to send the headers of a request.")
-    ] = 5
     body_timeout_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long the body of a request may pause before the request is dropped.")
     ] = 30
-    body_rate_min_bytes_per_s: Annotated[
-        int, Meta(ge=0, description="The body of a request that comes more slowly than this on average is dropped.")
-    ] = 1_000
     keep_alive_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long an idle connection stays open for a next request.")
     ] = 75
@@ -92,14 +86,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     batch_events_max: Annotated[
         int, Meta(ge=1, description="Events in one publish request; more are answered 413.")
     ] = 100_000
-    timeline_wait_ms: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=600_000,
-            description="How long publishing waits for a switch of timelines before it is answered 503.",
-        ),
-    ] = 40_000
 
     # Event types and subscriptions
     partitions_default: Annotated[

@@ -15,12 +15,11 @@ from typing import Any
 import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from rioni import bootstrap
 from rioni.config import Config
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.flights import DATASETS, FLIGHTS, OWNER, Dataset, batches, rows
+from rioni.flights import DATASETS, FLIGHTS, OWNER, batches, rows
 
 
 PUBLISHERS = 4
@@ -30,7 +29,7 @@ UNCOMMITTED_MAX = 5_000
 START_S = 30
 STALLED_S = 60
 """How long nothing may arrive before the demo gives up."""
-STREAM_MEDIA_TYPE = "application/x-json-stream"
+AUDIT_ENTRIES = 8
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -51,13 +50,13 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     """
     console = Console()
     bootstrap.check_spark()
-    tables = {dataset: rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS}
+    tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
     with _broker(config) as server:
         client = Client(config)
         _create(client)
         console.print(f"Event types: {', '.join(dataset.event_type for dataset in DATASETS)}")
         _publish(console, config, tables)
-        _consume(console, config, client, tables[FLIGHTS])
+        _consume(console, config, client, tables[DATASETS.index(FLIGHTS)])
         _audit(console, config)
         _rebuild(console, config)
         if not exit_after:
@@ -142,8 +141,8 @@ def _create(client: Client) -> None:
         client.call("POST", "/event-types", dataset.definition())
 
 
-def _publish(console: Console, config: Config, tables: dict[Dataset, list[dict[str, Any]]]) -> None:
-    total = sum(map(len, tables.values()))
+def _publish(console: Console, config: Config, tables: list[list[dict[str, Any]]]) -> None:
+    total = sum(map(len, tables))
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     begin = time.monotonic()
     with _progress(console) as progress:
@@ -151,12 +150,12 @@ def _publish(console: Console, config: Config, tables: dict[Dataset, list[dict[s
 
         def publish(publisher: int) -> None:
             client = Client(config)
-            for dataset, records in tables.items():
+            for dataset, records in zip(DATASETS, tables, strict=True):
                 # One publisher has all events of a key, so that their order is the order of the table.
                 mine = [record for record in records if hash(record[dataset.key]) % PUBLISHERS == publisher]
-                for body in batches(dataset, mine, EVENTS_PER_BATCH, now):
+                for count, body in batches(dataset, mine, EVENTS_PER_BATCH, now):
                     client.call("POST", f"/event-types/{dataset.event_type}/events", body)
-                    progress.advance(task, min(EVENTS_PER_BATCH, total))
+                    progress.advance(task, count)
             client.close()
 
         _in_parallel(publish, PUBLISHERS)
@@ -283,19 +282,12 @@ def _sparkline(values: Sequence[int], width: int = 40) -> str:
 
 
 def _audit(console: Console, config: Config) -> None:
-    table = Table(title="The last entries of the audit trail (rioni audit shows all)", title_justify="left")
-    for heading in ("position", "when", "who", "from", "what", "resource"):
-        table.add_column(heading)
-    for entry in list(bootstrap.audit(config))[-8:]:
-        table.add_row(
-            str(entry["position"]),
-            entry["recorded_at"],
-            entry["actor"],
-            entry["client"],
-            entry["topic"],
-            entry["resource"][:40],
+    console.print("The audit trail ends with (rioni audit shows all of it):")
+    for entry in list(bootstrap.audit(config))[-AUDIT_ENTRIES:]:
+        when, who = entry["recorded_at"][11:19], f"{entry['actor']}@{entry['client']}"
+        console.print(
+            f"  {entry['position']:>4} {when} {who} {entry['topic']} {entry['resource']:.36}", highlight=False
         )
-    console.print(table)
 
 
 def _rebuild(console: Console, config: Config) -> None:
@@ -309,7 +301,7 @@ def _rebuild(console: Console, config: Config) -> None:
 
         report = bootstrap.rebuild(config, dry_run=False, progress=show)
     if report.differences:
-        raise Demo("The rebuilt projections differ from the live ones: " + "; ".join(report.differences))
+        raise Demo("The rebuilt projections differ from the live ones: " + "; ".join(map(str, report.differences)))
     console.print(
         f"Spark rebuilt all projections from {report.entries:,} log entries in {report.seconds:.1f} s: "
         "they equal the live ones, row by row"

@@ -118,8 +118,10 @@ def rows(dataset: Dataset, limit: int | None = None) -> list[dict[str, Any]]:
     return records
 
 
-def batches(dataset: Dataset, records: list[dict[str, Any]], size: int, occurred_at: str) -> Iterator[bytes]:
-    """The rows as bodies of publish requests.
+def batches(
+    dataset: Dataset, records: list[dict[str, Any]], size: int, occurred_at: str
+) -> Iterator[tuple[int, bytes]]:
+    """The rows as bodies of publish requests, each with the number of its events.
 
     Args:
         dataset: how they become events.
@@ -128,7 +130,8 @@ def batches(dataset: Dataset, records: list[dict[str, Any]], size: int, occurred
         occurred_at: RFC 3339, for events that have no time of their own.
     """
     for start in range(0, len(records), size):
-        yield orjson.dumps([_event(dataset, record, occurred_at) for record in records[start : start + size]])
+        events = [_event(dataset, record, occurred_at) for record in records[start : start + size]]
+        yield len(events), orjson.dumps(events)
 
 
 def _event(dataset: Dataset, record: dict[str, Any], occurred_at: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import gevent
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
-from gunicorn.workers.base_async import AsyncWorker
 from gunicorn.workers.ggevent import GeventWorker
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -71,10 +70,16 @@ def _listen(config: Config) -> socket.socket:
 class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker whose sockets have deadlines, and whose streams learn that it is asked to end."""
 
-    def handle(self, listener: Any, client: Any, addr: Any) -> None:
-        # Not GeventWorker's own, which takes the deadline off the socket again.
-        client.settimeout(self.app.config.body_timeout_s)
-        AsyncWorker.handle(self, listener, client, addr)
+    def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> None:
+        # Between requests the deadline is `keep_alive_s`, which gunicorn sees to.
+        sock.settimeout(self.app.config.body_timeout_s)
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+        except TimeoutError as ex:
+            # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
+            raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
+        if sock.fileno() >= 0:
+            sock.settimeout(None)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.app.stop()

@@ -8,7 +8,7 @@ LOG_TABLES = MetaData()
 LOG = Table(
     "log",
     LOG_TABLES,
-    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=False),
     Column("stream", Text, nullable=False),
     Column("version", Integer, nullable=False),
     Column("topic", Text, nullable=False),
@@ -22,7 +22,10 @@ LOG = Table(
     UniqueConstraint("stream", "version", name="uq_log_stream_version"),
     Index("ix_log_command_id", "command_id"),
 )
-"""Every domain event there ever was; rows are only ever added."""
+"""Every domain event there ever was; rows are only ever added.
+
+PERF: on SQLite an INTEGER key is the row's own number, and costs no index.
+"""
 
 HEAD = Table(
     "head",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Engine, func, inspect, select, text
 
 from rioni.domain.errors import Unavailable
 from rioni.storage.sql import reading, writing
@@ -11,11 +11,12 @@ from rioni.storage.sql import reading, writing
 LATEST = "0002"
 """The revision that this version of the broker works with; a test compares it with the scripts."""
 
+_LOCK = 0x52696F6E69
 SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def upgrade(engine: Engine, revision: str = LATEST) -> None:
-    """Run the migrations that the database has not seen, all in one transaction.
+    """Run the migrations that the database has not seen, all in one transaction; other nodes may do so as well.
 
     Raises:
         Unavailable: the database is newer than this version of the broker, or can't be reached.
@@ -25,7 +26,8 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
         return
     if found is not None and found > LATEST:
         raise Unavailable(
-            f"The database has schema {found}, this version of the broker knows {LATEST}. Use the version that wrote it."
+            f"The database was written by a newer version of Rioni (schema {found}, known here: {LATEST}). Use that "
+            "version."
         )
     # PERF: importing alembic takes as long as the rest of starting, and most starts have nothing to migrate.
     from alembic import command  # noqa: PLC0415
@@ -34,6 +36,9 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
     config = Config()
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            # SQLite's transaction excludes others by itself. The number is ours, and means nothing.
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 

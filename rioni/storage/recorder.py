@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,15 @@ from rioni.storage.sql import reading, writing
 NOBODY = Origin(actor="", client="", flow_id="", command_id="", recorded_at="")
 POLL_S = 0.02
 SUBSCRIPTION_ENTRIES = 500
+
+_COLUMNS = tuple(LOG.columns.keys())
+
+
+@dataclass(frozen=True)
+class StoredEntry(Notification):
+    """A notification of ours: it also says who caused it."""
+
+    origin: Origin
 
 
 class SqlRecorder(ProcessRecorder):
@@ -57,36 +67,11 @@ class SqlRecorder(ProcessRecorder):
             OperationalError: the database can't be used now.
         """
         with _library_errors(), writing(self.engine) as connection:
-            positions = self.append(connection, stored_events, origin)
+            before = lock_head(connection)
+            after = append(connection, before, stored_events, origin)
             if tracking is not None:
                 _track(connection, tracking)
-        return positions
-
-    def append(self, connection: Connection, events: Sequence[StoredEvent], origin: Origin) -> Sequence[int]:
-        """Append in the caller's transaction; returns the positions."""
-        head = lock_head(connection)
-        position, last = head
-        rows = []
-        for event in events:
-            position += 1
-            fields: Fields = (
-                position,
-                str(event.originator_id),
-                event.originator_version,
-                event.topic,
-                origin.recorded_at,
-                origin.actor,
-                origin.client,
-                origin.flow_id,
-                origin.command_id,
-                event.state,
-            )
-            last = link(last, fields)
-            rows.append(dict(zip(LOG.columns.keys(), (*fields, last), strict=True)))
-        if rows:
-            connection.execute(insert(LOG), rows)
-            connection.execute(update(HEAD).values(position=position, hash=last))
-        return list(range(head.position + 1, position + 1))
+        return list(range(before.position + 1, after.position + 1))
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Track a follower; raises IntegrityError if it had come further."""
@@ -131,7 +116,7 @@ class SqlRecorder(ProcessRecorder):
             query = query.where(LOG.c.position <= stop)
         if topics:
             query = query.where(LOG.c.topic.in_(topics))
-        return [_notification(row) for row in self._rows(query)]
+        return [stored_entry(row) for row in self._rows(query)]
 
     def max_notification_id(self) -> int | None:
         """The last position, None where nothing was ever recorded."""
@@ -179,6 +164,31 @@ def lock_head(connection: Connection) -> LogHead:
     return LogHead(row.position, bytes(row.hash))
 
 
+def append(connection: Connection, head: LogHead, events: Sequence[StoredEvent], origin: Origin) -> LogHead:
+    """Append in the caller's transaction, which has locked the head; return the new one."""
+    position, last = head
+    rows = []
+    for position, event in enumerate(events, head.position + 1):
+        fields: Fields = (
+            position,
+            str(event.originator_id),
+            event.originator_version,
+            event.topic,
+            origin.recorded_at,
+            origin.actor,
+            origin.client,
+            origin.flow_id,
+            origin.command_id,
+            event.state,
+        )
+        last = link(last, fields)
+        rows.append(dict(zip(_COLUMNS, (*fields, last), strict=True)))
+    if rows:
+        connection.execute(insert(LOG), rows)
+        connection.execute(update(HEAD).values(position=position, hash=last))
+    return LogHead(position, last)
+
+
 def _track(connection: Connection, tracking: Tracking) -> None:
     name, position = tracking.application_name, tracking.notification_id
     known = connection.scalar(select(TRACKING.c.position).where(TRACKING.c.name == name).with_for_update())
@@ -196,13 +206,21 @@ def _stored_event(row: Row[Any]) -> StoredEvent:
     )
 
 
-def _notification(row: Row[Any]) -> Notification:
-    return Notification(
+def stored_entry(row: Row[Any]) -> StoredEntry:
+    """A row of the table `log`, in the words of the library."""
+    return StoredEntry(
+        id=row.position,
         originator_id=UUID(row.stream),
         originator_version=row.version,
         topic=row.topic,
         state=bytes(row.data),
-        id=row.position,
+        origin=Origin(
+            actor=row.actor,
+            client=row.client,
+            flow_id=row.flow_id,
+            command_id=row.command_id,
+            recorded_at=row.recorded_at,
+        ),
     )
 
 

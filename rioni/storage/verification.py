@@ -1,18 +1,35 @@
-"""Checks the internal log: hash chain, positions, versions, topics and end."""
+"""Checks the internal log: positions, hash chain, versions, topics, data and end."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-from sqlalchemy import Engine, Row, select
+from sqlalchemy import Engine, Row, and_, column, func, select, table
 
-from rioni.domain.chain import GENESIS, Fields, link
+from rioni.domain.chain import GENESIS, link
 from rioni.domain.events import DomainEvent
+from rioni.domain.ports import LogHead
 from rioni.storage.log_tables import HEAD, LOG
+from rioni.storage.mapper import LogMapper, UnreadableEntry
+from rioni.storage.recorder import stored_entry
 from rioni.storage.sql import reading
 
 
-ROWS_PER_READ = 1_000
+ROWS_PER_READ = 200
+"""A schema may have 256 kB; and short reads don't hold up others."""
+
+RESTORE = "stop the broker and restore a backup, or compare with an audit export to see what was there"
+UPGRADE = "use the version of Rioni that wrote it, or a newer one"
+
+_TYPES = (int, str, int, str, str, str, str, str, str, bytes, bytes)
+# Without types, so that whatever stands there is read as it is.
+_ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
+_HEAD = table("head", *(column(name) for name in HEAD.c.keys()))  # noqa: SIM118 - as above
+_PREDECESSORS = _ROWS.alias("predecessors")
+_PREDECESSOR = and_(
+    _PREDECESSORS.c.stream == _ROWS.c.stream,
+    _PREDECESSORS.c.version == _ROWS.c.version - 1,
+    _PREDECESSORS.c.position < _ROWS.c.position,
+)
 
 
 class Finding(NamedTuple):
@@ -22,52 +39,103 @@ class Finding(NamedTuple):
     """Where it shows."""
     text: str
     """What it is."""
+    remedy: str
+    """What to do."""
 
     def __str__(self) -> str:
-        return f"position {self.position}: {self.text}"
+        return f"position {self.position}: {self.text}; {self.remedy}"
 
 
-def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]]) -> Iterator[Finding]:
-    """Yield everything that is wrong with the log; reads all of it, in constant memory but for the versions of streams.
+def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]], *, from_position: int = 0) -> Iterator[Finding]:
+    """Yield everything that is wrong with the log as it is now, in constant memory; others read and append meanwhile.
+
+    One change shows at one position, or at two: where an entry's hash was changed, the next one does not follow it.
+    That the end was cut off together with the head, only an exported head can tell.
 
     Args:
         engine: of the database.
         topics: all events that may stand in the log.
+        from_position: the last position that is known to be right; what lies behind it is checked.
 
     Raises:
         Unavailable: the database can't be read.
     """
-    expected, last = 1, GENESIS
-    versions: dict[str, int] = {}
+    heads, end, previous = _bounds(engine, from_position)
+    mapper = LogMapper(topics)
+    position = from_position
+    if previous is None:
+        yield Finding(position, "this entry, behind which to begin, is missing", RESTORE)
+    yield from _check_beginning(engine)
+    while rows := _page(engine, position, end):
+        for row in rows:
+            if row.position != position + 1:
+                yield Finding(position + 1, f"{_entries(row.position - position - 1)} missing", RESTORE)
+                previous = None
+            yield from _check_row(row, previous, mapper)
+            position, previous = row.position, row.hash if isinstance(row.hash, bytes) else None
+    yield from _check_head(heads, position, previous)
+
+
+def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[LogHead], int, bytes | None]:
+    """The head, the last position, and the hash to begin with, all as they are at one moment."""
+    last = select(func.coalesce(func.max(_ROWS.c.position), 0)).scalar_subquery()
     with reading(engine) as connection:
-        for row in connection.execution_options(yield_per=ROWS_PER_READ).execute(select(LOG).order_by(LOG.c.position)):
-            if row.position != expected:
-                yield Finding(expected, f"{_entries(row.position - expected)} missing before position {row.position}")
-            yield from _check_row(row, last, versions.get(row.stream, 0), topics)
-            versions[row.stream] = row.version
-            expected, last = row.position + 1, bytes(row.hash)
-        head = connection.execute(select(HEAD.c.position, HEAD.c.hash)).one()
-    if head.position >= expected:
-        yield Finding(expected, f"the end is cut off: {_entries(head.position + 1 - expected)} missing")
-    elif (head.position, bytes(head.hash)) != (expected - 1, last):
-        yield Finding(head.position, f"the head says {head.position}, the log ends at {expected - 1} with another hash")
+        rows = connection.execute(select(_HEAD.c.position, _HEAD.c.hash, last)).all()
+        end: int = rows[0][2] if rows else connection.execute(select(last)).scalar_one()
+        before = connection.scalar(select(_ROWS.c.hash).where(_ROWS.c.position == from_position))
+    return [LogHead(row[0], row[1]) for row in rows], end, before if from_position else GENESIS
 
 
-def _check_row(
-    row: Row[Any], previous: bytes, version: int, topics: Mapping[str, type[DomainEvent]]
-) -> Iterator[Finding]:
-    fields: Fields = (*tuple(row)[:-2], bytes(row.data))
-    if link(previous, fields) != bytes(row.hash):
-        yield Finding(row.position, "the hash does not fit: this entry, or one before it, is not what was written")
-    if row.version != version + 1:
-        yield Finding(row.position, f"version {row.version} of stream {row.stream} follows version {version}")
-    if row.topic not in topics:
-        yield Finding(row.position, f"the topic {row.topic} is unknown to this version of the broker")
+def _check_beginning(engine: Engine) -> Iterator[Finding]:
+    query = select(func.count(), func.min(_ROWS.c.position)).where(_ROWS.c.position < 1)
+    with reading(engine) as connection:
+        count, lowest = connection.execute(query).one()
+    if count:
+        yield Finding(lowest, f"{_entries(count)} before position 1, where none can be", RESTORE)
+
+
+def _page(engine: Engine, after: int, end: int) -> Sequence[Row[Any]]:
+    query = (
+        select(_ROWS, _PREDECESSORS.c.position.label("predecessor"))
+        .outerjoin(_PREDECESSORS, _PREDECESSOR)
+        .where(_ROWS.c.position > after, _ROWS.c.position <= end)
+        .order_by(_ROWS.c.position)
+        .limit(ROWS_PER_READ)
+    )
+    with reading(engine) as connection:
+        return connection.execute(query).all()
+
+
+def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iterator[Finding]:
+    values = tuple(row)
+    fields, stored, predecessor = values[:-2], values[-2], values[-1]
+    position, version = row.position, row.version
+    if not all(isinstance(value, kind) for value, kind in zip(values[:-1], _TYPES, strict=True)):
+        yield Finding(position, "a field is of another type than was written", RESTORE)
         return
+    if previous is not None and link(previous, fields) != stored:
+        yield Finding(position, "the hash does not fit: this entry, or the hash before it, was changed", RESTORE)
+    if version != 1 and predecessor is None:
+        yield Finding(position, f"version {version} of stream {row.stream} does not follow another one", RESTORE)
     try:
-        topics[row.topic].decode(bytes(row.data))
-    except msgspec.MsgspecError as ex:
-        yield Finding(row.position, f"the data of {row.topic} can't be read: {ex}")
+        mapper.to_domain_event(stored_entry(row))
+    except UnreadableEntry as ex:
+        yield Finding(position, str(ex), UPGRADE)
+    except ValueError:
+        yield Finding(position, f"{row.stream} is not the id of a stream", RESTORE)
+
+
+def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Iterator[Finding]:
+    if len(heads) != 1:
+        yield Finding(end, f"the head has {len(heads)} rows, not one", RESTORE)
+        return
+    (head,) = heads
+    if head.position > end:
+        yield Finding(end + 1, f"the end is cut off: {_entries(head.position - end)} missing", RESTORE)
+    elif head.position < end:
+        yield Finding(head.position + 1, f"the head names {head.position} as the end, the log ends at {end}", RESTORE)
+    elif last is not None and head.hash != last:
+        yield Finding(end, "the head has another hash than the last entry", RESTORE)
 
 
 def _entries(count: int) -> str:

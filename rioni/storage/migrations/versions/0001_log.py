@@ -11,7 +11,9 @@ down_revision = None
 def upgrade() -> None:
     op.create_table(
         "log",
-        sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column(
+            "position", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True, autoincrement=False
+        ),
         sa.Column("stream", sa.Text, nullable=False),
         sa.Column("version", sa.Integer, nullable=False),
         sa.Column("topic", sa.Text, nullable=False),

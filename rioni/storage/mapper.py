@@ -1,0 +1,65 @@
+"""Between entries of the log and stored events: which class reads which topic."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import msgspec
+from eventsourcing.persistence import StoredEvent
+
+from rioni.domain.errors import RioniError
+from rioni.domain.events import DomainEvent
+from rioni.domain.ports import LogEntry
+from rioni.storage.recorder import StoredEntry
+
+
+class UnreadableEntry(RioniError):
+    """An entry of the log is not one that this version of the broker can read; the detail names its position."""
+
+
+class LogMapper:
+    """Has the interface of the library's `Mapper`, without looking up classes by their path.
+
+    Args:
+        topics: for each topic that may stand in the log its class.
+    """
+
+    def __init__(self, topics: Mapping[str, type[DomainEvent]]) -> None:
+        self._topics = topics
+
+    def to_stored_event(self, entry: LogEntry) -> StoredEvent:
+        """What is stored of an entry; the recorder adds position, origin and hash."""
+        return StoredEvent(
+            originator_id=entry.stream,
+            originator_version=entry.version,
+            topic=entry.event.TOPIC,
+            state=entry.event.encode(),
+        )
+
+    def to_domain_event(self, stored: StoredEntry) -> LogEntry:
+        """The entry that was stored.
+
+        Raises:
+            UnreadableEntry: the topic is unknown, or the data does not fit it.
+        """
+        if (event_class := self._topics.get(stored.topic)) is None:
+            raise UnreadableEntry(
+                f"The entry at position {stored.id} of the log can't be read: this version of Rioni does not know the "
+                f"topic {stored.topic}. Use the version that wrote it, or a newer one."
+            )
+        try:
+            event = event_class.decode(stored.state)
+        except (msgspec.MsgspecError, AttributeError, LookupError, TypeError, ValueError) as ex:
+            # The step from an older class may stumble over anything.
+            raise UnreadableEntry(
+                f"The entry at position {stored.id} of the log can't be read: its data does not fit the topic "
+                f"{stored.topic}: {ex!r}. Run `rioni verify`: where the entry is what was written, use a newer version "
+                "of Rioni, else restore a backup."
+            ) from ex
+        assert isinstance(stored.originator_id, UUID)
+        return LogEntry(
+            position=stored.id,
+            stream=stored.originator_id,
+            version=stored.originator_version,
+            event=event,
+            origin=stored.origin,
+        )

@@ -1,0 +1,74 @@
+"""A process that appends is killed at random moments: log and read models stand together, and hold what was committed.
+
+RIONI_KILLS sets how often, 15 times unless told.
+"""
+
+import os
+import random
+import subprocess
+import threading
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from rioni.domain.aggregates import TOPICS
+from rioni.projections.projector import Projector
+from rioni.projections.tables import READ_MODELS
+from rioni.storage.event_log import SqlEventLog
+from rioni.storage.migration import upgrade
+from rioni.storage.sql import create_engine, reading, writing
+from rioni.storage.verification import verify
+from tests.storage import projecting_writer
+
+
+KILLS = int(os.environ.get("RIONI_KILLS", "15"))
+SEED = 11
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 5 * KILLS)
+def test_log_and_read_models_stand_together_after_a_kill_at_any_moment(tmp_path: Path):
+    chance = random.Random()  # every run shall try other moments
+    url = f"sqlite:///{tmp_path / 'registry.db'}"
+    with closing(open_log(url)) as log:
+        for _ in range(KILLS):
+            told = append_until_killed(url, chance.randint(1, 60), chance.random() / 100)
+            assert list(verify(log.engine, TOPICS)) == []
+            head = log.head().position
+            assert head >= told
+            with reading(log.engine) as connection:
+                assert Projector().position(connection) == head
+        assert head > KILLS
+        written = log.entries(0, head)
+        assert written == list(islice(projecting_writer.history(SEED), head))
+        with closing(open_log(f"sqlite:///{tmp_path / 'again.db'}")) as again:
+            with writing(again.engine) as connection:
+                Projector().apply(connection, written)
+            assert read_models(again) == read_models(log)
+
+
+def append_until_killed(url: str, lines: int, more_s: float) -> int:
+    """Kill an appending process some time after so many commits, and return the last position that it has reported."""
+    command = projecting_writer.command(url, SEED)
+    with subprocess.Popen(command, cwd=projecting_writer.ROOT, stdout=subprocess.PIPE, text=True) as process:
+        told = list(islice(process.stdout, lines))
+        # The moment is what is random; nothing waits for anything here.
+        threading.Event().wait(more_s)
+        process.kill()
+        told += process.stdout
+    return int(told[-1]) if told else 0
+
+
+def open_log(url: str) -> SqlEventLog:
+    engine = create_engine(url)
+    upgrade(engine)
+    return SqlEventLog(engine, TOPICS)
+
+
+def read_models(log: SqlEventLog) -> dict[str, list[tuple]]:
+    with reading(log.engine) as connection:
+        tables = READ_MODELS.sorted_tables
+        return {table.name: sorted(map(tuple, connection.execute(select(table))), key=repr) for table in tables}

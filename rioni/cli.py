@@ -21,12 +21,14 @@ from rioni.domain.errors import RioniError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from rioni.measurement import Report
 
 
 FOUND = 1
 FAILED = 2
+COLUMNS_MAX = 1_000
 DEFAULT_URL = "http://localhost:8080"
 
 app = typer.Typer(name="rioni", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -145,9 +147,9 @@ def rebuild(
         report = bootstrap.rebuild(settings, dry_run=dry_run, progress=progress)
     for table, key, kind in report.differences:
         typer.echo(f"{table}, {', '.join(map(str, key))}: {kind}")
-    found = f"{len(report.differences)} differences" if dry_run else "the new read models are live"
+    found = f"{len(report.differences)} differences" + ("" if dry_run else ", the new read models are live")
     typer.echo(f"{report.entries:,} log entries folded in {report.seconds:.1f} s: {found}")
-    if report.differences:
+    if report.differences and dry_run:
         raise typer.Exit(FOUND)
 
 
@@ -260,13 +262,11 @@ def bench_consume(
 def config_show(*, config_file: ConfigFile = None) -> None:
     """Show every setting, its value, and where the value comes from."""
     loaded = load(file=config_file)
-    from rich.table import Table
-
-    table = Table("setting", "value", "source", box=None)
+    table = _table("setting", "value", "source")
     for setting in SETTINGS.values():
         value = setting.show(getattr(loaded.config, setting.name))
         table.add_row(setting.name, value, loaded.sources[setting.name])
-    _console().print(table)
+    _console(sys.stdout).print(table)
 
 
 def _settings(file: Path | None, **flags: object) -> Config:
@@ -285,10 +285,21 @@ def _time(text: str | None) -> str | None:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _console(file: TextIO | None = None) -> "Console":
+def _console(file: TextIO) -> "Console":
     from rich.console import Console
 
-    return Console(file=file, soft_wrap=True, highlight=False, markup=False)
+    # What is read by a program, or later, is not folded to the width of anybody's screen.
+    width = None if file.isatty() else COLUMNS_MAX
+    return Console(file=file, width=width, highlight=False, markup=False)
+
+
+def _table(*headings: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
 
 
 @contextmanager
@@ -321,8 +332,6 @@ def _output(path: Path | None) -> Iterator[TextIO]:
 
 
 def _write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
-    from rich.table import Table
-
     columns = {
         "position": "position",
         "when": "recorded_at",
@@ -331,7 +340,7 @@ def _write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
         "what": "topic",
         "resource": "resource",
     }
-    table = Table(*columns, box=None)
+    table = _table(*columns)
     for entry in entries:
         table.add_row(*(str(entry[name]) for name in columns.values()))
     _console(file).print(table)
@@ -350,6 +359,6 @@ def _report(report: "Report", *, json: bool) -> None:
     if json:
         typer.echo(report.json())
     else:
-        report.show(_console())
+        report.show(_console(sys.stdout))
     if report.failed:
         raise typer.Exit(FOUND)

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import typer
 from rioni import __version__, bootstrap, cli
 from rioni.config import SETTINGS, Config
 from tests.support.api_server import api_server
+from tests.support.commands import run_command
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
@@ -35,14 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     for variable in [name for name in os.environ if name.startswith("RIONI_")]:
         monkeypatch.delenv(variable)
 
-    def run_it(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rioni", *arguments])
-        with pytest.raises(SystemExit) as exited:
-            cli.main()
-        said = capsys.readouterr()
-        return exited.value.code or 0, said.out, said.err
-
-    return run_it
+    return partial(run_command, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -227,28 +222,6 @@ def test_the_audit_trail_is_narrowed_by_time_actor_and_resource(run, data, wante
 def test_an_output_that_cannot_be_written_is_named(run, data):
     code, _, err = run("audit", "--data", data, "--output", "absent/audit.txt")
     assert (code, err) == (2, "Error: absent/audit.txt can't be written: No such file or directory.\n")
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_dry_rebuild_finds_what_differs_and_a_rebuild_mends_it(run, data):
-    _change(data, "UPDATE audit_log SET actor = 'somebody'")
-    code, out, _ = run("rebuild", "--dry-run", "--data", data)
-    assert code == 1
-    assert out.splitlines()[0] == "audit_log, 1: changed"
-    assert run("rebuild", "--data", data)[0] == 0
-    code, out, _ = run("rebuild", "--dry-run", "--data", data)
-    assert code == 0
-    assert out.endswith(" 0 differences\n")
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_audit_trail_is_exported_to_parquet_with_the_end_of_the_log(run, data):
-    code, out, _ = run("audit", "--data", data, "--format", "parquet", "--output", "audit")
-    assert code == 0
-    assert out.startswith("1 entries written to audit; the log ends at 1 with ")
-    assert list(Path("audit").glob("day=*/*.parquet"))
 
 
 # --- patching ---

@@ -1,5 +1,6 @@
 """The settings: where their values come from, and what is said about wrong ones."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.config import SETTINGS, Config, ConfigError, load
+from rioni.domain.limits import Limits
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +125,13 @@ def test_every_value_within_the_bounds_is_taken_as_text_as_it_is_as_a_number(dat
     for beyond in (setting.meta.ge - 1, *([] if setting.meta.le is None else [most + 1])):
         with pytest.raises(ConfigError):
             setting.parse(beyond)
+
+
+def test_every_setting_is_read_by_somebody():
+    root = Path(__file__).parents[1] / "rioni"
+    code = "".join(path.read_text() for path in root.rglob("*.py") if path.name != "config.py")
+    read = set(re.findall(r"config\.([a-z_]+)", code)) | set(Limits.__struct_fields__)
+    assert not set(SETTINGS) - read
 
 
 def test_every_setting_has_a_default_within_its_bounds_and_says_what_it_is_for():

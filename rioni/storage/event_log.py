@@ -172,7 +172,7 @@ class _PostgresqlHead:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def read(self) -> LogHead:
-        with reading(self._engine) as connection:
+        with translated(), self._engine.connect() as connection:
             position, last = connection.execute(_HEAD).one()
         return LogHead(position, last)
 

@@ -192,12 +192,14 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads; on SQLite it sees one state of the database, on PostgreSQL each statement does.
+    """A transaction that reads one state of the database, whatever others commit meanwhile.
 
     Raises:
         Unavailable: the database can't be reached.
     """
-    with translated(), engine.connect() as connection:
+    # SQLite has no other way; PostgreSQL would show to every statement what was committed before it.
+    options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    with translated(), engine.connect().execution_options(**options) as connection:
         yield connection
 
 

@@ -88,7 +88,7 @@ def test_a_migration_that_fails_leaves_nothing(fresh: Engine, tmp_path: Path, mo
     last = scripts / "versions" / "0002_read_models.py"
     last.write_text(last.read_text() + '\n    op.create_table("log", sa.Column("again", sa.Text))\n')
     monkeypatch.setattr(migration, "SCRIPTS", scripts)
-    with pytest.raises(Exception, match="log.* already exists"):
+    with pytest.raises(Exception, match=r"log.* already exists"):
         upgrade(fresh)
     assert inspect(fresh).get_table_names() == []
 

@@ -130,6 +130,15 @@ def test_readers_wait_for_nobody(engine):
     assert tracked(engine) == {"a"}
 
 
+def test_a_reader_sees_one_state_whatever_others_commit(engine):
+    """A worker loads the states and their position one after the other: they must belong together."""
+    with reading(engine) as connection:
+        before = connection.execute(select(TRACKING.c.name)).all()
+        track(engine, "a")
+        assert connection.execute(select(TRACKING.c.name)).all() == before
+    assert tracked(engine) == {"a"}
+
+
 def test_a_child_that_was_forked_in_a_transaction_does_not_keep_the_lock(sqlite_engine):
     go_on = os.pipe()
     with writing(sqlite_engine):

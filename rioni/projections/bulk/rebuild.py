@@ -37,12 +37,12 @@ class RebuildReport(NamedTuple):
     rows: Mapping[str, int]
     """For each read model how many rows were built in bulk."""
     differences: Sequence[verify.Difference]
-    """After a dry run: where the live read models are not what the log says."""
+    """Where the live read models were not what the log says."""
     seconds: float
 
 
 def rebuild(url: str, scratch: Path, *, dry_run: bool, progress: Progress) -> RebuildReport:
-    """Build all read models anew and replace the live ones, or with `dry_run` only compare the two.
+    """Build all read models anew, compare them with the live ones, and unless it is a `dry_run` replace these.
 
     Commands go on meanwhile; the log is locked only for the swap. Blocks for seconds at least. Until the swap, which is
     one transaction, the live read models are not touched, whatever happens.
@@ -67,7 +67,9 @@ def rebuild(url: str, scratch: Path, *, dry_run: bool, progress: Progress) -> Re
             with spark_session(scratch) as spark:
                 progress("start", 1, 1)
                 entries, rows = _build(engine, spark, Path(folder), progress)
-            differences = _compare(engine, progress) if dry_run else _swap(engine, progress)
+            differences = _compare(engine, progress)
+            if not dry_run:
+                _swap(engine, progress)
         finally:
             shadow.drop(engine)
     return RebuildReport(entries, rows, differences, time.monotonic() - started)
@@ -80,12 +82,11 @@ def _compare(engine: Engine, progress: Progress) -> Sequence[verify.Difference]:
     return differences
 
 
-def _swap(engine: Engine, progress: Progress) -> Sequence[verify.Difference]:
+def _swap(engine: Engine, progress: Progress) -> None:
     progress("swap", 0, 1)
     shadow.catch_up(engine)
     shadow.swap(engine)
     progress("swap", 1, 1)
-    return ()
 
 
 def _build(engine: Engine, spark: SparkSession, folder: Path, progress: Progress) -> tuple[int, Mapping[str, int]]:

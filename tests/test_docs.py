@@ -87,6 +87,37 @@ def test_the_quick_start_opens_with_two_lines_and_ci_runs_the_second():
     assert TEST_COMMAND in (ROOT / ".ci/run").read_text().splitlines()
 
 
+@pytest.mark.slow
+def test_the_small_steps_of_the_readme_do_what_they_say(tmp_path: Path):
+    text = (ROOT / "README.md").read_text().split("## In small steps")[1]
+    serve, *blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert serve.startswith(".venv/bin/rioni serve ")
+    arguments = [
+        sys.executable,
+        "-m",
+        "rioni",
+        "serve",
+        "--port",
+        "0",
+        "--data",
+        str(tmp_path / "data"),
+        "--workers",
+        "1",
+    ]
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = next(found[1] for line in server.stderr if (found := re.search(r"http://(\S+:\d+)", line)))
+            script = "".join(blocks[:3]).replace("localhost:8080", address)
+            done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+        finally:
+            server.terminate()
+    assert done.returncode == 0, done.stderr
+    assert '"publishing_status":"failed"' in done.stdout
+    streamed, committed = done.stdout.split("HTTP/1.1 204")
+    assert '"events":[{"order": "1"' in streamed
+    assert '"offset":"001-0001-000000000000000000"' in committed
+
+
 def test_the_readme_names_the_nine_parts_in_order():
     names = ["domain", "commands", "projections", "http", "storage", "tests", "docs", "tox.ini", "pyproject.toml"]
     assert re.findall(r"^\| ([\w.]+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE) == names

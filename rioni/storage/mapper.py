@@ -13,7 +13,19 @@ from rioni.storage.recorder import StoredEntry
 
 
 class UnreadableEntry(RioniError):
-    """An entry of the log is not one that this version of the broker can read; the detail names its position."""
+    """An entry of the log is not one that this version of the broker can read.
+
+    Args:
+        position: of the entry.
+        reason: why it can't be read.
+    """
+
+    def __init__(self, position: int, reason: str) -> None:
+        self.position, self.reason = position, reason
+        super().__init__(
+            f"The entry at position {position} of the log can't be read: {reason}. Run `rioni verify`: where the entry "
+            "is what was written, use the version of Rioni that wrote it, or a newer one; else restore a backup."
+        )
 
 
 class LogMapper:
@@ -42,19 +54,12 @@ class LogMapper:
             UnreadableEntry: the topic is unknown, or the data does not fit it.
         """
         if (event_class := self._topics.get(stored.topic)) is None:
-            raise UnreadableEntry(
-                f"The entry at position {stored.id} of the log can't be read: this version of Rioni does not know the "
-                f"topic {stored.topic}. Use the version that wrote it, or a newer one."
-            )
+            raise UnreadableEntry(stored.id, f"this version of Rioni does not know the topic {stored.topic}")
         try:
             event = event_class.decode(stored.state)
         except (msgspec.MsgspecError, AttributeError, LookupError, TypeError, ValueError) as ex:
             # The step from an older class may stumble over anything.
-            raise UnreadableEntry(
-                f"The entry at position {stored.id} of the log can't be read: its data does not fit the topic "
-                f"{stored.topic}: {ex!r}. Run `rioni verify`: where the entry is what was written, use a newer version "
-                "of Rioni, else restore a backup."
-            ) from ex
+            raise UnreadableEntry(stored.id, f"its data does not fit the topic {stored.topic}: {ex!r}") from ex
         assert isinstance(stored.originator_id, UUID)
         return LogEntry(
             position=stored.id,

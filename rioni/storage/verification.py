@@ -1,11 +1,13 @@
 """Checks the internal log: positions, hash chain, versions, topics, data and end."""
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, and_, column, func, select, table
+from sqlalchemy import Connection, Engine, Row, and_, column, func, select, table
 
-from rioni.domain.chain import GENESIS, link
+from rioni.domain.chain import GENESIS, Fields, link
 from rioni.domain.events import DomainEvent
 from rioni.domain.ports import LogHead
 from rioni.storage.log_tables import HEAD, LOG
@@ -102,8 +104,22 @@ def _page(engine: Engine, after: int, end: int) -> Sequence[Row[Any]]:
         .order_by(_ROWS.c.position)
         .limit(ROWS_PER_READ)
     )
-    with reading(engine) as connection:
+    with reading(engine) as connection, _any_text(connection):
         return connection.execute(query).all()
+
+
+@contextlib.contextmanager
+def _any_text(connection: Connection) -> Iterator[None]:
+    """Read text from a damaged SQLite file that is no UTF-8 any more; elsewhere there can't be any."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.text_factory = lambda data: data.decode(errors="surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = str
 
 
 def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iterator[Finding]:
@@ -113,16 +129,23 @@ def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iter
     if not all(isinstance(value, kind) for value, kind in zip(values[:-1], _TYPES, strict=True)):
         yield Finding(position, "a field is of another type than was written", RESTORE)
         return
-    if previous is not None and link(previous, fields) != stored:
+    if previous is not None and not _follows(previous, fields, stored):
         yield Finding(position, "the hash does not fit: this entry, or the hash before it, was changed", RESTORE)
     if version != 1 and predecessor is None:
         yield Finding(position, f"version {version} of stream {row.stream} does not follow another one", RESTORE)
     try:
         mapper.to_domain_event(stored_entry(row))
     except UnreadableEntry as ex:
-        yield Finding(position, str(ex), UPGRADE)
+        yield Finding(position, ex.reason, UPGRADE)
     except ValueError:
         yield Finding(position, f"{row.stream} is not the id of a stream", RESTORE)
+
+
+def _follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
+    try:
+        return link(previous, fields) == stored
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Iterator[Finding]:

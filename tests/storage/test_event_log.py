@@ -88,7 +88,7 @@ def test_the_entries_of_one_stream_are_read_behind_a_version(log: SqlEventLog):
 def test_an_unknown_topic_is_named_with_its_position(log: SqlEventLog, topics):
     note(log, "a", "1", "2")
     stranger = SqlEventLog(log.engine, topics)
-    with pytest.raises(UnreadableEntry, match=r"position 2 .* topic note\.noted\. Use the version"):
+    with pytest.raises(UnreadableEntry, match=r"position 2 .* topic note\.noted\. Run `rioni verify`"):
         stranger.entries(1, 10)
     with pytest.raises(UnreadableEntry, match=r"position 1 "), stranger.transaction() as transaction:
         list(transaction.entries(0))
@@ -153,6 +153,52 @@ def cut_to(engine: Engine, position: int) -> None:
         last = connection.scalar(select(LOG.c.hash).where(LOG.c.position == position)) or GENESIS
         connection.execute(delete(LOG).where(LOG.c.position > position))
         connection.execute(update(HEAD).values(position=position, hash=last))
+
+
+# --- verification, beside what tests/properties/test_log.py tries ---
+
+
+def test_text_that_is_damaged_beyond_reading_is_found(sqlite_engine: Engine):
+    log = SqlEventLog(sqlite_engine, TOPICS)
+    note(log, "a", "1", "2", "3")
+    with writing(sqlite_engine) as connection:
+        connection.exec_driver_sql("UPDATE log SET actor = CAST(x'6aff' AS TEXT) WHERE position = 2")
+    assert [finding.position for finding in verify(sqlite_engine, TOPICS)] == [2]
+    with pytest.raises(Exception, match="UTF-8"):
+        log.entries(0, 10)
+    log.close()
+
+
+def test_a_finding_says_where_what_and_what_to_do(log: SqlEventLog):
+    note(log, "a", "1", "2", "3")
+    with writing(log.engine) as connection:
+        connection.execute(delete(LOG).where(LOG.c.position == 2))
+        connection.execute(update(LOG).where(LOG.c.position == 3).values(topic="note.later"))
+    missing, alone, unknown = map(str, verify(log.engine, TOPICS))
+    assert missing.startswith("position 2: 1 entry is missing; stop the broker and restore a backup")
+    assert alone.startswith(f"position 3: version 3 of stream {stream_id('note', 'a')} does not follow another one; ")
+    assert unknown.startswith("position 3: ")
+    assert unknown.endswith("note.later; use the version of Rioni that wrote it, or a newer one")
+
+
+def test_verification_goes_on_where_it_is_told_to(log: SqlEventLog):
+    note(log, "a", *map(str, range(500)))
+    with writing(log.engine) as connection:
+        connection.execute(update(LOG).where(LOG.c.position.in_([100, 300, 450])).values(actor="mallory"))
+    for from_position, expected in ((0, [100, 300, 450]), (99, [100, 300, 450]), (100, [300, 450]), (450, [])):
+        findings = verify(log.engine, TOPICS, from_position=from_position)
+        assert [finding.position for finding in findings] == expected
+    assert next(verify(log.engine, TOPICS, from_position=501)).position == 501
+
+
+def test_what_is_appended_meanwhile_is_left_for_the_next_time(log: SqlEventLog):
+    note(log, "a", *map(str, range(300)))
+    with writing(log.engine) as connection:
+        connection.execute(update(LOG).where(LOG.c.position == 1).values(actor="mallory"))
+    findings = verify(log.engine, TOPICS)
+    assert next(findings).position == 1
+    note(log, "b")
+    assert list(findings) == []
 
 
 # --- processes ---

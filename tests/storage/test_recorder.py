@@ -5,16 +5,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from eventsourcing.persistence import StoredEvent  # noqa: TID251 - the recorder is what is tested here
+from eventsourcing.persistence import (  # noqa: TID251 - the recorder is what is tested here
+    InfrastructureFactory,
+    StoredEvent,
+)
 from eventsourcing.tests.persistence import (
     AggregateRecorderTestCase,
     ApplicationRecorderTestCase,
+    InfrastructureFactoryTestCase,
     NonInterleavingNotificationIDsBaseCase,
     ProcessRecorderTestCase,
     TrackingRecorderTestCase,
 )
+from eventsourcing.utils import Environment, get_topic, resolve_topic
 
+from rioni.storage.migration import upgrade
 from rioni.storage.recorder import SqlRecorder
+from rioni.storage.sql import create_engine
 
 
 class OnSqlite:
@@ -97,3 +104,55 @@ class TestNonInterleavingOnSqlite(OnSqlite, NonInterleavingNotificationIDsBaseCa
 
 class TestNonInterleavingOnPostgres(OnPostgres, NonInterleavingNotificationIDsBaseCase):
     pass
+
+
+class SqlFactory(InfrastructureFactory[SqlRecorder]):
+    """Shows that an application of the library could run on this recorder; Rioni itself needs no factory."""
+
+    def __init__(self, env: Environment) -> None:
+        super().__init__(env)
+        self._engine = create_engine(self.env["DATABASE"])
+        upgrade(self._engine)
+
+    def application_recorder(self) -> SqlRecorder:
+        return SqlRecorder(self._engine)
+
+    def aggregate_recorder(self, purpose: str = "events") -> SqlRecorder:  # noqa: ARG002 - the library asks for it
+        return self.application_recorder()
+
+    def process_recorder(self) -> SqlRecorder:
+        return self.application_recorder()
+
+    def tracking_recorder(self, tracking_recorder_class: type[SqlRecorder] | None = None) -> SqlRecorder:
+        return (tracking_recorder_class or self._named_class() or SqlRecorder)(self._engine)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _named_class(self) -> type[SqlRecorder] | None:
+        return resolve_topic(topic) if (topic := self.env.get(self.TRACKING_RECORDER_TOPIC)) else None
+
+
+class OtherRecorder(SqlRecorder):
+    """A class of its own, for the suite to name."""
+
+
+class TestFactory(InfrastructureFactoryTestCase[SqlFactory]):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.env = Environment(
+            env={"PERSISTENCE_MODULE": get_topic(SqlFactory), "DATABASE": f"sqlite:///{tmp_path}/registry.db"}
+        )
+
+    def expected_factory_class(self):
+        return SqlFactory
+
+    def expected_aggregate_recorder_class(self):
+        return SqlRecorder
+
+    expected_application_recorder_class = expected_aggregate_recorder_class
+    expected_process_recorder_class = expected_aggregate_recorder_class
+    expected_tracking_recorder_class = expected_aggregate_recorder_class
+
+    def tracking_recorder_subclass(self):
+        return OtherRecorder

@@ -32,6 +32,9 @@ IDLE_TRANSACTION_S = 60
 WRITES = "rioni_writes"
 _WAIT = "rioni_lock_wait_s"
 
+_WAL_BYTES_MAX = 64 * 2**20
+"""What a long reader, or a rebuild, has let the write-ahead log grow beyond is given back to the disk."""
+
 _UNDEFINED_TABLE = "42P01"
 _LOOK = "The database's file can't be used: {}. Look at the disk and the permissions."
 _RESTORE = "The database's file is damaged: {}. Stop the broker and restore a backup."
@@ -162,6 +165,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     for setting in (
         f"busy_timeout={int(LOCK_WAIT_S * 1000)}",
         "journal_mode=WAL",
+        f"journal_size_limit={_WAL_BYTES_MAX}",
         "synchronous=FULL",
         "foreign_keys=ON",
     ):

@@ -236,9 +236,12 @@ class EventLogContract:
 
         with ThreadPoolExecutor(writers + 1) as executor:
             following = executor.submit(follow)
-            for future in [executor.submit(write, writer) for writer in range(writers)]:
-                future.result(120)
-            done.set()
+            try:
+                for future in [executor.submit(write, writer) for writer in range(writers)]:
+                    future.result(120)
+            finally:
+                # Where a writer fails, the test has to end all the same.
+                done.set()
             following.result(120)
         assert followed == list(range(1, writers * appends + 1))
         for writer in range(writers):

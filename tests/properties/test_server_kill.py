@@ -1,0 +1,122 @@
+"""What was acknowledged survives `kill -9` of the whole server at any moment, in order, through HTTP."""
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import httpx
+import pytest
+
+from tests.acceptance.conftest import partitions
+from tests.support.builders import event_type_body
+from tests.support.server import running_server
+
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("RIONI_KILLS", "5"))
+PUBLISHERS = 4
+PARTITIONS = 3
+NAME = "order.created"
+SCHEMA = '{"properties":{"order_id":{"type":"string"},"number":{"type":"integer"}},"required":["order_id","number"]}'
+
+
+class Publisher(threading.Thread):
+    """Publishes numbered events of one key until the server is gone; remembers which ones were acknowledged."""
+
+    def __init__(self, url: str, key: str, first: int) -> None:
+        super().__init__()
+        self.url, self.key, self.next = url, key, first
+        self.acknowledged: list[int] = []
+        self.unknown: list[int] = []
+
+    def run(self) -> None:
+        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=self.url, timeout=10) as client:
+            while True:
+                numbers = list(range(self.next, self.next + 5))
+                self.next += 5
+                self.unknown = numbers
+                body = [
+                    {
+                        "order_id": self.key,
+                        "number": number,
+                        "metadata": {"eid": str(uuid.uuid4()), "occurred_at": "2026-11-20T10:00:00Z"},
+                    }
+                    for number in numbers
+                ]
+                if client.post(f"/event-types/{NAME}/events", json=body).status_code == 200:
+                    self.acknowledged += numbers
+                    self.unknown = []
+
+
+def stored(client):
+    """For each key the numbers of its events, in the order in which they are read."""
+    partitions_now = client.get(f"/event-types/{NAME}/partitions").json()
+    total = sum(
+        int(each["newest_available_offset"].rsplit("-", 1)[1]) + 1
+        for each in partitions_now
+        if not each["newest_available_offset"].endswith("--1")
+    )
+    if not total:
+        return {}
+    cursors = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(PARTITIONS)])
+    query = f"batch_limit=100&stream_limit={max(total, 100)}&batch_flush_timeout=1&stream_timeout=5"
+    path = f"/event-types/{NAME}/events?{query}"
+    found: dict[str, list[int]] = {}
+    read = 0
+    with client.stream("GET", path, headers={"X-Nakadi-Cursors": cursors}) as response:
+        for line in response.iter_lines():
+            for each in json.loads(line).get("events", []):
+                found.setdefault(each["order_id"], []).append(each["number"])
+                read += 1
+            if read == total:
+                break
+    assert read == total
+    return found
+
+
+def test_no_acknowledged_event_is_lost_and_order_holds_through_kills(tmp_path):
+    data, chance = tmp_path / "data", random.Random(os.environ.get("RIONI_SEED", "1"))
+    keys = [f"key-{number}" for number in range(PUBLISHERS)]
+    acknowledged: dict[str, list[int]] = {key: [] for key in keys}
+    unknown: dict[str, set[int]] = {key: set() for key in keys}
+    following = dict.fromkeys(keys, 0)
+    for kill in range(KILLS):
+        with running_server(data, "--workers", "2") as server:
+            with server.client() as client:
+                if kill == 0:
+                    body = event_type_body(
+                        name=NAME,
+                        partition_strategy="hash",
+                        partition_key_fields=["order_id"],
+                        schema={"type": "json_schema", "schema": SCHEMA},
+                        **partitions(PARTITIONS),
+                    )
+                    assert client.post("/event-types", json=body).status_code == 201
+                publishers = [Publisher(server.url, key, following[key]) for key in keys]
+                for publisher in publishers:
+                    publisher.start()
+                time.sleep(chance.uniform(0.05, 0.6))
+                server.kill()
+            for publisher in publishers:
+                publisher.join()
+                acknowledged[publisher.key] += publisher.acknowledged
+                unknown[publisher.key] |= set(publisher.unknown)
+                following[publisher.key] = publisher.next
+    with running_server(data) as server, server.client() as client:
+        found = stored(client)
+    assert any(acknowledged.values())
+    for key in keys:
+        numbers = found.get(key, [])
+        assert numbers == sorted(set(numbers)), "an event came twice or out of order"
+        assert set(acknowledged[key]) <= set(numbers) <= set(acknowledged[key]) | unknown[key]
+    verified = subprocess.run(
+        [sys.executable, "-m", "rioni", "verify", "--data", str(data)], capture_output=True, text=True, check=False
+    )
+    assert verified.returncode == 0, verified.stdout

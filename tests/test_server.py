@@ -1,0 +1,137 @@
+"""The server as an operator meets it: starting, refusing to start, stopping."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from tests.acceptance.conftest import event
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = pytest.mark.slow
+
+
+def serve(*options, **environment):
+    """Run `rioni serve` until it ends by itself; its exit code and what it has said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rioni", "serve", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_taken_port_is_named_with_what_to_do(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, said = serve("--port", port, "--data", str(tmp_path / "data"))
+    assert code == 2
+    assert said == (
+        f"Error: 127.0.0.1:{port} is in use by another process. Stop it, or name another port: --port or RIONI_PORT.\n"
+    )
+
+
+def test_a_data_directory_has_one_server(tmp_path):
+    with running_server(tmp_path / "data") as server:
+        code, said = serve("--port", "0", "--data", str(tmp_path / "data"))
+        assert code == 2
+        assert f"is in use by the process {server.process.pid}" in said
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    code, said = serve("--port", "0", "--data", str(tmp_path))
+    assert code == 2
+    assert "is not a data directory of Rioni, and it is not empty" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_in_place_of_the_data_directory_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    code, said = serve("--port", "0", "--data", str(tmp_path / "file"))
+    assert code == 2
+    assert "is not a directory" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "hint"),
+    [
+        (["--prot", "1"], {}, "--port"),
+        (["--workers", "0"], {}, "workers"),
+        ([], {"RIONI_PROT": "1"}, "RIONI_PORT"),
+        ([], {"RIONI_PORT": "x"}, "RIONI_PORT"),
+    ],
+)
+def test_a_wrong_setting_names_the_right_one(tmp_path, options, environment, hint):
+    code, said = serve("--data", str(tmp_path / "data"), *options, **environment)
+    assert code == 2
+    assert hint in said
+    assert "Traceback" not in said
+
+
+def test_settings_come_from_the_environment_and_from_a_file(tmp_path):
+    file = tmp_path / "rioni.toml"
+    file.write_text("partitions_default = 3\n")
+    with (
+        running_server(tmp_path / "data", "--config", str(file), environment={"RIONI_WORKERS": "1"}) as server,
+        server.client() as client,
+    ):
+        assert len(server.workers()) == 1
+        client.post("/event-types", json=event_type_body(name="a"))
+        assert len(client.get("/event-types/a/partitions").json()) == 3
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_streams_say_goodbye_when_the_server_is_asked_to_end(tmp_path, sent):
+    with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
+        client.post("/event-types", json=event_type_body(name="a"))
+        body = {"owning_application": "x", "event_types": ["a"]}
+        subscription_id = client.post("/subscriptions", json=body).json()["id"]
+        with server.client() as other, open_stream(other, f"/subscriptions/{subscription_id}/events") as stream:
+            deadline = time.monotonic() + 10
+            while "assigned" not in client.get(f"/subscriptions/{subscription_id}/stats").text.replace("un", ""):
+                assert time.monotonic() < deadline
+            server.process.send_signal(sent)
+            assert stream.batches()[-1]["info"] == {"debug": "Server is shutting down"}
+        assert server.process.wait(30) == 0
+        assert "Traceback" not in "".join(server.lines)
+
+
+def test_everything_is_there_again_after_a_restart(tmp_path):
+    for attempt in range(2):
+        with running_server(tmp_path / "data") as server, server.client() as client:
+            expected = 201 if attempt == 0 else 409
+            assert client.post("/event-types", json=event_type_body(name="a")).status_code == expected
+            assert client.post("/event-types/a/events", json=[event()]).status_code == 200
+            newest = client.get("/event-types/a/partitions/0").json()["newest_available_offset"]
+            assert newest == f"001-0001-{attempt:018}"
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):
+    with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
+        client.post("/event-types", json=event_type_body(name="a"))
+        assert client.post("/event-types/a/events", json=[event()]).status_code == 200
+        killed = server.workers()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 20
+        while True:
+            assert time.monotonic() < deadline
+            with contextlib.suppress(httpx.HTTPError), server.client() as other:
+                if other.post("/event-types/a/events", json=[event()]).status_code == 200:
+                    break
+        with server.client() as other:
+            newest = other.get("/event-types/a/partitions/0").json()["newest_available_offset"]
+        assert int(newest.rsplit("-", 1)[1]) >= 1
+        assert not set(killed) & set(server.workers())

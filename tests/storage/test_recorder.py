@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from eventsourcing.persistence import (  # noqa: TID251 - the recorder is what is tested here
     InfrastructureFactory,
+    OperationalError,
     StoredEvent,
 )
 from eventsourcing.tests.persistence import (
@@ -104,6 +107,21 @@ class TestNonInterleavingOnSqlite(OnSqlite, NonInterleavingNotificationIDsBaseCa
 
 class TestNonInterleavingOnPostgres(OnPostgres, NonInterleavingNotificationIDsBaseCase):
     pass
+
+
+def test_a_subscription_waits_at_the_end_for_what_comes(engine):
+    recorder = SqlRecorder(engine)
+    event = StoredEvent(originator_id=uuid4(), originator_version=1, topic="topic", state=b"state")
+    with ThreadPoolExecutor(1) as executor, recorder.subscribe() as subscription:
+        coming = executor.submit(next, subscription)
+        recorder.insert_events([event])
+        assert coming.result(20).originator_id == event.originator_id
+
+
+def test_an_unavailable_database_is_an_error_of_the_library(tmp_path):
+    recorder = SqlRecorder(create_engine(f"sqlite:///{tmp_path}/missing/registry.db"))
+    with pytest.raises(OperationalError, match="permissions"):
+        recorder.max_notification_id()
 
 
 class SqlFactory(InfrastructureFactory[SqlRecorder]):

@@ -1,3 +1,4 @@
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -248,6 +249,15 @@ def test_a_connection_that_the_server_has_closed_is_replaced(postgres_engine):
     other.dispose()
     track(postgres_engine, "a")
     assert tracked(postgres_engine) == {"a"}
+
+
+@pytest.mark.postgres
+def test_who_finds_no_free_connection_is_told_so(postgres_engine):
+    small = create_engine(postgres_engine.url.render_as_string(hide_password=False), lock_wait_s=0.05)
+    with contextlib.ExitStack() as stack, pytest.raises(Unavailable, match="All connections"):
+        for _ in range(100):
+            stack.enter_context(reading(small))
+    small.dispose()
 
 
 @pytest.mark.postgres

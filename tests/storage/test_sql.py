@@ -254,9 +254,16 @@ def test_a_connection_that_the_server_has_closed_is_replaced(postgres_engine):
 @pytest.mark.postgres
 def test_who_finds_no_free_connection_is_told_so(postgres_engine):
     small = create_engine(postgres_engine.url.render_as_string(hide_password=False), lock_wait_s=0.05)
-    with contextlib.ExitStack() as stack, pytest.raises(Unavailable, match="All connections"):
-        for _ in range(100):
-            stack.enter_context(reading(small))
+
+    def take(connections: int) -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(connections):
+                stack.enter_context(reading(small)).scalar(text("SELECT 1"))
+
+    take(10)
+    with pytest.raises(Unavailable, match="All connections"):
+        take(100)
+    take(10)
     small.dispose()
 
 

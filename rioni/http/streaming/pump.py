@@ -219,8 +219,12 @@ class _Stream(ABC):
                     size += len(lines[-1])
                 case Fetch() as fetch:
                     self._fetches[fetch.partition] = fetch
-                case Release(partition):
-                    self._release(partition)
+                case Release() as release:
+                    if lines:
+                        # What is said about a partition is said while it is still this stream's.
+                        self._outputs.appendleft(release)
+                        break
+                    self._release(release.partition)
                 case Close():
                     self._done = True
         return b"".join(lines)

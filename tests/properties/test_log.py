@@ -172,6 +172,15 @@ def test_a_field_with_one_character_changed_shows_where_it_is(written, position,
         assert first(copy.findings()) == position
 
 
+@given(position=positions, column=st.sampled_from(COLUMNS[3:-2]), value=st.binary(min_size=1, max_size=8))
+def test_text_that_is_no_text_any_more_shows_where_it_is(written, position, column, value):
+    with Copy(written) as copy:
+        before = copy.rows()
+        copy.tamper((f"UPDATE log SET {column} = CAST(? AS TEXT) WHERE position = ?", (value, position)))
+        assume(before[position - 1][COLUMNS.index(column)].encode() != value)
+        assert first(copy.findings()) == position
+
+
 @given(position=positions, count=st.integers(1, ENTRIES))
 def test_removed_entries_are_named_and_counted(written, position, count):
     with Copy(written) as copy:

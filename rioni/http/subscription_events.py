@@ -5,12 +5,10 @@ from uuid import uuid4
 
 import falcon
 
-from rioni.domain.authorization import Subject
 from rioni.domain.cursor import Place, parse_offset
-from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, Malformed, SubscriptionNotFound
+from rioni.domain.errors import Malformed
 from rioni.domain.ports import EventTypePartition
-from rioni.domain.streaming.messages import End, Reason
-from rioni.domain.streaming.parameters import StreamParameters, check_partitions, subscription_parameters
+from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import FIRST_ORDER
 from rioni.http import bodies
@@ -53,47 +51,21 @@ class SubscriptionEventsResource:
             for source in sources_of(services, name)
         }
         check_partitions(parameters.partitions, sources)
-        _check_access(services, subject, subscription)
+
+        def check() -> None:
+            subscription = services.gate.subscription(subject, subscription_id)
+            services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+            for name in subscription.event_types:
+                services.gate.event_type(subject, name, "READ")
+
+        check()
         services.coordinator.initialise(subscription_id, _first_cursors(services, subscription, sources))
         stream_id = str(uuid4())
         services.coordinator.join(subscription_id, stream_id, parameters.partitions)
+        client = client_of(req, services, check, counted(self._metrics, "subscription"))
         resp.set_header(STREAM_ID_HEADER, stream_id)
-        respond(req, resp, self._open(req, subscription, stream_id, parameters, sources))
-
-    def _open(
-        self,
-        req: falcon.Request,
-        subscription: Subscription,
-        stream_id: str,
-        parameters: StreamParameters,
-        sources: dict[EventTypePartition, Source],
-    ) -> SubscriptionStream:
-        services, subject = self._services, subject_of(req)
-        on_close = counted(self._metrics, "subscription")
-        client = client_of(req, services, lambda: _why_ended(services, subject, subscription.id), on_close)
-        return SubscriptionStream(subscription.id, stream_id, parameters, sources, services.stream_ports(), client)
-
-
-def _check_access(services: Services, subject: Subject, subscription: Subscription) -> None:
-    services.gate.subscription(subject, subscription.id)
-    for name in subscription.event_types:
-        services.gate.event_type(subject, name, "READ")
-
-
-def _why_ended(services: Services, subject: Subject, subscription_id: str) -> End | None:
-    try:
-        subscription = services.registry.subscription(subscription_id)
-        _check_access(services, subject, subscription)
-        services.gate.blacklist("CONSUMER", subject, subscription.event_types)
-    except SubscriptionNotFound:
-        return End(Reason.SUBSCRIPTION_DELETED)
-    except EventTypeNotFound:
-        return End(Reason.EVENT_TYPE_DELETED)
-    except Denied as ex:
-        return End(Reason.UNAUTHORIZED, str(ex))
-    except Blocked:
-        return End(Reason.BLOCKED)
-    return None
+        ports = services.stream_ports()
+        respond(req, resp, SubscriptionStream(subscription_id, stream_id, parameters, sources, ports, client))
 
 
 def _first_cursors(

@@ -6,11 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 import falcon
 import orjson
 
-from rioni.domain.authorization import Subject
 from rioni.domain.cursor import Place, parse_offset
 from rioni.domain.errors import (
-    Blocked,
-    Denied,
     EventTypeNotFound,
     Invalid,
     InvalidCursor,
@@ -21,7 +18,6 @@ from rioni.domain.errors import (
     UnusableStart,
 )
 from rioni.domain.ports import Bounds, EventTypePartition
-from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
 from rioni.domain.timeline import FIRST_ORDER
 from rioni.http.metrics import Metrics
@@ -87,9 +83,13 @@ def open_low_level_stream(
         parameters: StreamParameters | None = low_level_parameters(req.params, stream_limits(services))
     except Invalid as ex:
         parameters, refused = None, ex
-    services.gate.blacklist("CONSUMER", subject, (name,))
-    try:
+
+    def check() -> None:
+        services.gate.blacklist("CONSUMER", subject, (name,))
         services.gate.event_type(subject, name, "READ")
+
+    try:
+        check()
     except EventTypeNotFound as ex:
         raise NotFound("topic not found") from ex
     sources = sources_of(services, name)
@@ -100,23 +100,10 @@ def open_low_level_stream(
         raise refused
     give_back = slots.take(subject.name, name, start.keys())
     on_close = counted(metrics, "low-level", give_back)
-    client = client_of(req, services, lambda: _why_ended(services, subject, name), on_close)
+    client = client_of(req, services, check, on_close)
     read = {key: sources[int(key.partition)] for key in start}
     resp.set_header("Warning", DEPRECATION)
     respond(req, resp, LowLevelStream(parameters, start, read, services.stream_ports(), client))
-
-
-def _why_ended(services: Services, subject: Subject, name: str) -> End | None:
-    try:
-        services.gate.event_type(subject, name, "READ")
-        services.gate.blacklist("CONSUMER", subject, (name,))
-    except EventTypeNotFound:
-        return End(Reason.EVENT_TYPE_DELETED)
-    except Denied as ex:
-        return End(Reason.UNAUTHORIZED, str(ex))
-    except Blocked:
-        return End(Reason.BLOCKED)
-    return None
 
 
 def _start(

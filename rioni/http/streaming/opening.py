@@ -5,6 +5,7 @@ from random import SystemRandom
 
 import falcon
 
+from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, SubscriptionNotFound
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamLimits
 from rioni.http.compression import GzipStream, accepts_gzip
@@ -39,7 +40,7 @@ def sources_of(services: Services, event_type: str) -> list[Source]:
 def client_of(
     req: falcon.Request,
     services: Services,
-    check: Callable[[], End | None],
+    check: Callable[[], None],
     on_close: Callable[[], None],
 ) -> Client:
     """What a stream asks about its client.
@@ -47,7 +48,7 @@ def client_of(
     Args:
         req: carries the client's socket.
         services: of this process.
-        check: why the stream has to end, if it has to, asked of a registry that is up to date.
+        check: raises, as at the beginning of the stream, where it may not go on; the registry is up to date then.
         on_close: called once when everything is over.
     """
 
@@ -55,10 +56,24 @@ def client_of(
         if services.stopping.is_set():
             return End(Reason.SHUTDOWN)
         services.registry.refresh()
-        return check()
+        return _why_refused(check)
 
     gone = client_gone(req.env["gunicorn.socket"])
     return Client(gone=gone, ended=ended, keys=(LOG_KEY, STOPPING_KEY), on_close=on_close)
+
+
+def _why_refused(check: Callable[[], None]) -> End | None:
+    try:
+        check()
+    except SubscriptionNotFound:
+        return End(Reason.SUBSCRIPTION_DELETED)
+    except EventTypeNotFound:
+        return End(Reason.EVENT_TYPE_DELETED)
+    except Denied as ex:
+        return End(Reason.UNAUTHORIZED, str(ex))
+    except Blocked:
+        return End(Reason.BLOCKED)
+    return None
 
 
 def respond(req: falcon.Request, resp: falcon.Response, stream: LowLevelStream | SubscriptionStream) -> None:

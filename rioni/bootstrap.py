@@ -1,6 +1,7 @@
 """The composition root: from the settings to adapters, bus, queries, application; the only importer of storage."""
 
 import contextlib
+import functools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -249,7 +250,9 @@ def rebuild(config: Config, *, dry_run: bool, progress: Progress) -> "RebuildRep
     check_spark()
     from rioni.projections.bulk import rebuild as bulk  # noqa: PLC0415 - an extra
 
-    return bulk.rebuild(database_url(config), config.data.absolute() / "scratch", dry_run=dry_run, progress=progress)
+    url, scratch = database_url(config), config.data.absolute() / "scratch"
+    turn = functools.partial(sql.turn, sql.create_engine(url))
+    return bulk.rebuild(url, scratch, dry_run=dry_run, progress=progress, turn=turn)
 
 
 def export_audit(

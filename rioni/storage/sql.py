@@ -161,7 +161,7 @@ class _FreeConnections(Pool):
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver would begin transactions by itself, and too late; see `_begin_sqlite`.
     connection.isolation_level = None
-    # Writers wait for each other elsewhere (`_turn`): only a crash's recovery, or a stranger, makes SQLite itself busy.
+    # Writers wait for each other elsewhere (`turn`): only a crash's recovery, or a stranger, makes SQLite itself busy.
     for setting in (
         f"busy_timeout={int(LOCK_WAIT_S * 1000)}",
         "journal_mode=WAL",
@@ -187,7 +187,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """
     with (
         translated(),
-        _turn(engine),
+        turn(engine),
         engine.connect().execution_options(**{WRITES: True}) as connection,
         connection.begin(),
     ):
@@ -208,7 +208,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextlib.contextmanager
-def _turn(engine: Engine) -> Iterator[None]:
+def turn(engine: Engine) -> Iterator[None]:
     """Wait until no other thread or process writes to the SQLite file."""
     if engine.dialect.name != "sqlite":
         yield

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,7 +41,9 @@ class RebuildReport(NamedTuple):
     seconds: float
 
 
-def rebuild(url: str, scratch: Path, *, dry_run: bool, progress: Progress) -> RebuildReport:
+def rebuild(
+    url: str, scratch: Path, *, dry_run: bool, progress: Progress, turn: shadow.Turn = nullcontext
+) -> RebuildReport:
     """Build all read models anew, compare them with the live ones, and unless it is a `dry_run` replace these.
 
     Commands go on meanwhile; the log is locked only for the swap. Blocks for seconds at least. Until the swap, which is
@@ -52,6 +54,7 @@ def rebuild(url: str, scratch: Path, *, dry_run: bool, progress: Progress) -> Re
         scratch: a folder for temporary files, about twice the size of the log; made if missing.
         dry_run: compare only.
         progress: called now and then, from this thread.
+        turn: what every other writer to the database holds while it writes.
 
     Raises:
         DamagedLog: the log is not what was written; names the position.
@@ -59,7 +62,7 @@ def rebuild(url: str, scratch: Path, *, dry_run: bool, progress: Progress) -> Re
         Unavailable: Java or PySpark is missing.
     """
     started = time.monotonic()
-    engine = shadow.open_engine(url)
+    engine = shadow.open_engine(url, turn)
     with _alone(scratch), TemporaryDirectory(prefix=FOLDER_PREFIX, dir=scratch) as folder:
         progress("start", 0, 1)
         shadow.create(engine)

@@ -1,7 +1,7 @@
 """The shadow tables of a rebuild: made beside the live ones, loaded, brought up to date, and put in their place."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from rioni.projections.projector import TRACKING_NAME, Projector
 from rioni.projections.tables import READ_MODELS
 
 
+Turn = Callable[[], AbstractContextManager[None]]
+
 SUFFIX = "__new"
 LOCK_WAIT_S = 60
 ENTRIES_PER_CATCH_UP = 500
@@ -65,12 +67,17 @@ PROJECTOR = Projector(SHADOWS, tracking_name=TRACKING_NAME + SUFFIX)
 """The live projection, writing into the shadows; it keeps their position under a name of its own."""
 
 
-def open_engine(url: str) -> Engine:
-    """An engine of our own for a rebuild; its transactions are real ones on both databases, DDL included."""
+def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
+    """An engine of our own for a rebuild; its transactions are real ones on both databases, DDL included.
+
+    Args:
+        url: the database, as SQLAlchemy writes it.
+        turn: what every other writer to the database holds while it writes.
+    """
     parsed = make_url(url)
     if parsed.get_backend_name() == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
-    engine = create_engine(parsed, poolclass=NullPool)
+    engine = create_engine(parsed, poolclass=NullPool, execution_options={"turn": turn})
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -96,6 +103,13 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     reads = connection.get_execution_options().get("sqlite_reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes, while no other process does."""
+    with engine.get_execution_options()["turn"](), engine.begin() as connection:
+        yield connection
 
 
 def database(engine: Engine) -> Database:
@@ -139,14 +153,14 @@ def _copy(engine: Engine, table: Table) -> str:
 def create(engine: Engine) -> None:
     """Make the shadows anew, without indexes; what an interrupted rebuild left behind is removed."""
     drop(engine)
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         for shadow in SHADOWS.values():
             connection.execute(CreateTable(shadow))
 
 
 def drop(engine: Engine) -> None:
     """Remove the shadows, where there are any; the live tables are not touched."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         present = set(inspect(connection).get_table_names())
         for shadow in SHADOWS.values():
             if shadow.name in present:
@@ -164,16 +178,17 @@ def load_file(engine: Engine, table: str, path: Path) -> int:
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
             values = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-            cursor.execute("BEGIN IMMEDIATE")
-            cursor.executemany(str(statement), values)
-            cursor.execute("COMMIT")
+            with engine.get_execution_options()["turn"]():
+                cursor.execute("BEGIN IMMEDIATE")
+                cursor.executemany(str(statement), values)
+                cursor.execute("COMMIT")
             rows += len(values)
     return rows
 
 
 def finish_load(engine: Engine, position: int) -> None:
     """Note which position the loaded rows show, and give the shadows their indexes where these can be renamed."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         if engine.dialect.name != "sqlite":
             for shadow in SHADOWS.values():
                 for index in sorted(shadow.indexes, key=_name):
@@ -187,7 +202,7 @@ def catch_up(engine: Engine) -> None:
     """Bring the shadows up to date in short transactions, until little is left for the swap."""
     behind = ENTRIES_PER_CATCH_UP
     while behind == ENTRIES_PER_CATCH_UP:
-        with engine.begin() as connection:
+        with writing(engine) as connection:
             behind = _catch_up(connection, ENTRIES_PER_CATCH_UP)
 
 
@@ -204,7 +219,7 @@ def _catch_up(connection: Connection, limit: int | None = None) -> int:
 
 def swap(engine: Engine) -> None:
     """Put the shadows in the place of the live tables, up to date, in one transaction that holds the log's lock."""
-    with engine.begin() as connection:
+    with writing(engine) as connection:
         connection.execute(select(_HEAD).with_for_update()).all()
         _catch_up(connection)
         position = PROJECTOR.position(connection)

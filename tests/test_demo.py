@@ -1,0 +1,51 @@
+"""The demo as a newcomer runs it, with fewer flights."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def run_demo(folder, port):
+    return subprocess.run(
+        [sys.executable, "-m", "rioni", "demo", "--exit", "--flights", "3000"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "RIONI_PORT": str(port), "RIONI_DATA": str(folder), "COLUMNS": "200"},
+    )
+
+
+def test_every_promise_is_checked_and_it_works_again(tmp_path):
+    for _ in range(2):
+        done = run_demo(tmp_path / "data", free_port())
+        assert done.returncode == 0, done.stdout + done.stderr
+        for promise in (
+            "Published 7,796 events",
+            "Consumed 3,000 events",
+            "Nothing is missing, order holds for every aircraft",
+            "subscription.created",
+            "they equal the live ones, row by row",
+            "The broker has ended.",
+        ):
+            assert promise in done.stdout
+        assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_taken_port_ends_it_with_a_reason(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run_demo(tmp_path / "data", taken.getsockname()[1])
+    assert done.returncode == 2
+    assert "is in use by another process" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -48,7 +48,7 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     Raises:
         RioniError: something that the demo needs is missing, or a promise is broken.
     """
-    console = Console()
+    console = Console(soft_wrap=True)
     bootstrap.check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
     with _broker(config) as server:
@@ -285,9 +285,8 @@ def _audit(console: Console, config: Config) -> None:
     console.print("The audit trail ends with (rioni audit shows all of it):")
     for entry in list(bootstrap.audit(config))[-AUDIT_ENTRIES:]:
         when, who = entry["recorded_at"][11:19], f"{entry['actor']}@{entry['client']}"
-        console.print(
-            f"  {entry['position']:>4} {when} {who} {entry['topic']} {entry['resource']:.36}", highlight=False
-        )
+        line = f"  {entry['position']:>4} {when} {who} {entry['topic']} {entry['resource']:.36}"
+        console.print(line, highlight=False, markup=False)
 
 
 def _rebuild(console: Console, config: Config) -> None:
@@ -321,7 +320,7 @@ def _leave_serving(console: Console, config: Config, client: Client, server: sub
         f"curl -H 'X-Nakadi-Cursors: {cursors}' '{events}'",
         f"curl {stats}",
     ):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
+        console.print(f"  {line}", highlight=False, markup=False)
     with contextlib.suppress(KeyboardInterrupt):
         server.wait()
 

@@ -7,6 +7,7 @@ import falcon
 from rioni.domain.errors import RioniError
 from rioni.domain.event_type_rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
+from rioni.http.cursors import CursorDistancesResource, CursorsLagResource, ShiftedCursorsResource
 from rioni.http.event_types import EventTypeResource, EventTypesResource, RegistryResource
 from rioni.http.events import EventsResource
 from rioni.http.health import HealthResource, MetricsResource, ReadyResource, VersionResource
@@ -35,6 +36,9 @@ def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
         ("/event-types", EventTypesResource(services)),
         ("/event-types/{name}", EventTypeResource(services)),
         ("/event-types/{name}/events", EventsResource(services, metrics)),
+        ("/event-types/{name}/cursor-distances", CursorDistancesResource(services)),
+        ("/event-types/{name}/cursors-lag", CursorsLagResource(services)),
+        ("/event-types/{name}/shifted-cursors", ShiftedCursorsResource(services)),
         ("/event-types/{name}/partitions", PartitionsResource(services)),
         ("/event-types/{name}/partitions/{partition}", PartitionResource(services)),
         ("/event-types/{name}/schemas", SchemasResource(services)),

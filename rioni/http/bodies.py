@@ -39,10 +39,16 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 def _shape(**properties: Any) -> Shape:
-    compiled: Shape = fastjsonschema.compile(
-        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": properties},
-        use_default=False,
-    )
+    return _compiled({"type": "object", "properties": properties})
+
+
+def _list_shape(item: dict[str, Any]) -> Shape:
+    return _compiled({"type": "array", "items": item})
+
+
+def _compiled(schema: dict[str, Any]) -> Shape:
+    draft = "http://json-schema.org/draft-07/schema#"
+    compiled: Shape = fastjsonschema.compile({"$schema": draft, **schema}, use_default=False)
     return compiled
 
 
@@ -82,6 +88,9 @@ _SUBSCRIPTION = _shape(
 )
 _COMMITTED_CURSOR = {"type": "object", "properties": {**_CURSOR, "cursor_token": STRING}}
 _CURSORS = _shape(items=_nullable("array", items=_COMMITTED_CURSOR))
+_PLACE = {"type": ["object", "null"], "properties": {"partition": STRING, "offset": STRING, "shift": INTEGER}}
+_CURSOR_LIST = _list_shape({**_PLACE, "type": "object"})
+_CURSOR_PAIRS = _list_shape({"type": "object", "properties": {"initial_cursor": _PLACE, "final_cursor": _PLACE}})
 _ADMINS = _shape(admins=ATTRIBUTES, readers=ATTRIBUTES, writers=ATTRIBUTES)
 _FEATURE = _shape(feature=STRING, enabled=_nullable("boolean"))
 
@@ -149,6 +158,32 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
     return list(items)
 
 
+def cursors(body: bytes) -> list[dict[str, Any]]:
+    """Read a list of cursors, which may say how far to shift them.
+
+    Raises:
+        Malformed: not JSON, or a wrong JSON type.
+        InvalidFields: a cursor lacks partition or offset.
+    """
+    items = _read_list(body, _CURSOR_LIST)
+    _require([gap for index, item in enumerate(items) for gap in _cursor_gaps(item, f"[{index}]")])
+    return items
+
+
+def cursor_pairs(body: bytes) -> list[dict[str, Any]]:
+    """Read a list of pairs of cursors; raises as `cursors` does."""
+    items = _read_list(body, _CURSOR_PAIRS)
+    _require(
+        [
+            gap
+            for index, item in enumerate(items)
+            for name in ("initial_cursor", "final_cursor")
+            for gap in _cursor_gaps(item.get(name) or {}, f"[{index}].{name}")
+        ]
+    )
+    return items
+
+
 def admins(body: bytes) -> Admins:
     """Read the administrators; raises as `event_type_spec` does."""
     members = _read(body, _ADMINS)
@@ -182,6 +217,16 @@ def json_body(body: bytes) -> Any:
 
 
 def _read(body: bytes, shape: Shape) -> dict[str, Any]:
+    members: dict[str, Any] = _shaped(body, shape)
+    return members
+
+
+def _read_list(body: bytes, shape: Shape) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = _shaped(body, shape)
+    return items
+
+
+def _shaped(body: bytes, shape: Shape) -> Any:
     members = json_body(body)
     try:
         shape(members)
@@ -189,8 +234,7 @@ def _read(body: bytes, shape: Shape) -> dict[str, Any]:
         where = ".".join(map(str, ex.path[1:])) or "the body"
         expected = ex.message.partition(" ")[2]
         raise Malformed(f"{where} {expected}") from ex
-    result: dict[str, Any] = members
-    return result
+    return members
 
 
 def _convert(members: Mapping[str, Any], into: type[T]) -> T:
@@ -207,6 +251,12 @@ def _lower(members: dict[str, Any], name: str, literals: Sequence[str] | None) -
     members[name] = lowered = value.lower().replace("_", "-") if name == "audience" else value.lower()
     if literals is not None and lowered not in literals:
         raise Malformed(f"Illegal enum value: '{value}'. Possible values: [{', '.join(literals)}]")
+
+
+def _cursor_gaps(item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for member in ("partition", "offset"):
+        if not item.get(member):
+            yield f"{path}.{member}", f"{member} must not be null"
 
 
 def _cursor_violations(item: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:

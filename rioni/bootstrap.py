@@ -14,6 +14,7 @@ from rioni.commands.context import Context
 from rioni.commands.cursors import Committer
 from rioni.commands.gate import Gate
 from rioni.commands.jobs import Housekeeper
+from rioni.commands.positions import Positions
 from rioni.commands.publishing import Publisher
 from rioni.commands.storages import CreateStorage
 from rioni.config import Config
@@ -137,13 +138,24 @@ def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker
     registry = MemoryRegistry(log, limits, offload)
     _load(registry, log)
     gate = Gate(registry, default_admin)
+    bus = _bus(config, log, adapters)
+    positions = Positions(
+        registry,
+        gate,
+        bus,
+        store=adapters.store,
+        coordinator=adapters.coordinator,
+        offload=offload,
+        reset_timeout_s=config.commit_timeout_max_s + 1,
+    )
     services = Services(
         config=config,
         limits=limits,
         default_admin=default_admin,
         clock=clock,
         offload=offload,
-        bus=_bus(config, log, adapters),
+        bus=bus,
+        positions=positions,
         gate=gate,
         # Chance decides on partitions only; nobody gains anything by guessing it.
         publisher=Publisher(registry, gate, adapters.store, clock, random.Random(), limits),  # noqa: S311

@@ -40,6 +40,9 @@ STORED = {
     "timeline.deleted": [b'{"class_version":1,"event_type":"a"}'],
     "subscription.created": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
     "subscription.changed": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
+    "subscription.cursors-reset": [
+        (b'{"class_version":1,"id":"1","cursors":[{"partition":"0","offset":"001-0001--1","event_type":"a"}]}')
+    ],
     "subscription.deleted": [b'{"class_version":1,"id":"1"}'],
     "subscription-key.claimed": [b'{"class_version":1,"natural_key":"[]","subscription_id":"1"}'],
     "subscription-key.released": [b'{"class_version":1,"natural_key":"[]"}'],

@@ -29,6 +29,9 @@ ROUTES: dict[type, Route] = {
     subscriptions.CreateSubscription: Route(subscriptions.create_subscription, access.anyone),
     subscriptions.ChangeSubscription: Route(subscriptions.change_subscription, access.subscription_admin),
     subscriptions.DeleteSubscription: Route(subscriptions.delete_subscription, access.subscription_admin),
+    subscriptions.RecordCursorsReset: Route(
+        subscriptions.record_cursors_reset, access.subscription_admin, when_read_only=True
+    ),
     settings.SetAdmins: Route(settings.set_admins, access.broker_admin),
     settings.AddBlacklistEntry: Route(settings.add_blacklist_entry, access.broker_writer, when_read_only=True),
     settings.RemoveBlacklistEntry: Route(settings.remove_blacklist_entry, access.broker_writer, when_read_only=True),

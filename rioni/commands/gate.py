@@ -46,6 +46,17 @@ class Gate:
             check(section.readers, subject, "READ", subscription.resource, admins=admins)
         return subscription
 
+    def administration(self, subject: Subject, subscription: Subscription) -> None:
+        """Let the subject administer a subscription, or refuse.
+
+        Raises:
+            Denied: it has an authorization section that does not include the subject.
+        """
+        section = subscription.authorization
+        if section is not None:
+            admins = (*self._registry.settings.admins.admins, self._default_admin)
+            check(section.admins, subject, "ADMIN", subscription.resource, admins=admins)
+
     def blacklist(
         self,
         side: str,

@@ -7,6 +7,7 @@ from rioni.commands.repository import Repository
 from rioni.domain.cursor import BEFORE_FIRST, parse_offset
 from rioni.domain.errors import Invalid, Unavailable, UnavailableCursor
 from rioni.domain.subscription import (
+    CursorsReset,
     InitialCursor,
     Subscription,
     SubscriptionChanged,
@@ -41,6 +42,14 @@ class DeleteSubscription:
     """Delete a subscription with its cursors; its streams end."""
 
     subscription_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCursorsReset:
+    """Remember that cursors were reset; see `rioni.commands.positions`."""
+
+    subscription_id: str
+    cursors: tuple[InitialCursor, ...]
 
 
 def create_subscription(command: CreateSubscription, repository: Repository) -> tuple[Subscription, bool]:
@@ -90,6 +99,12 @@ def change_subscription(command: ChangeSubscription, repository: Repository) -> 
 def delete_subscription(command: DeleteSubscription, repository: Repository) -> None:
     """Delete a subscription."""
     forget_subscription(repository.subscription(command.subscription_id), repository)
+
+
+def record_cursors_reset(command: RecordCursorsReset, repository: Repository) -> None:
+    """Record where reading goes on."""
+    subscription = repository.subscription(command.subscription_id)
+    repository.record(CursorsReset(id=subscription.id, cursors=command.cursors))
 
 
 def _check_features(spec: SubscriptionSpec, repository: Repository) -> None:

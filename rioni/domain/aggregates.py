@@ -36,7 +36,12 @@ AGGREGATES: dict[str, Aggregate] = {
     "subscription": Aggregate(
         subscription.Subscription,
         subscription.evolve,
-        (subscription.SubscriptionCreated, subscription.SubscriptionChanged, subscription.SubscriptionDeleted),
+        (
+            subscription.SubscriptionCreated,
+            subscription.SubscriptionChanged,
+            subscription.CursorsReset,
+            subscription.SubscriptionDeleted,
+        ),
     ),
     "subscription-key": Aggregate(
         subscription.Claim,

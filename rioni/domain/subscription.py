@@ -86,6 +86,17 @@ class SubscriptionChanged(DomainEvent, frozen=True, kw_only=True):
     subscription: Subscription
 
 
+class CursorsReset(DomainEvent, frozen=True, kw_only=True):
+    """Reading goes on somewhere else; the coordinator keeps the cursors themselves."""
+
+    TOPIC = "subscription.cursors-reset"
+    KEY = "id"
+
+    id: str
+    cursors: tuple[InitialCursor, ...]
+    """Offsets in their canonical form."""
+
+
 class SubscriptionDeleted(DomainEvent, frozen=True, kw_only=True):
     """The subscription is gone, with its cursors."""
 

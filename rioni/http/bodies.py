@@ -149,13 +149,25 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
         InvalidFields: a member is missing or empty (consumption contract 7.2).
     """
     members = _read(body, _CURSORS)
-    items = members.get("items")
-    if items is None:
-        raise InvalidFields([("items", "must not be null")])
+    items = _items(members)
     _require(
         [violation for index, item in enumerate(items) for violation in _cursor_violations(item, f"items[{index}]")]
     )
     return list(items)
+
+
+def reset_cursors(body: bytes) -> list[dict[str, Any]]:
+    """Read the cursors of a reset: event type, partition and offset of each are non-empty; raises as for a commit."""
+    items = _items(_read(body, _CURSORS))
+    _require(
+        [
+            (f"items[{index}].{member}", "must not be null")
+            for index, item in enumerate(items)
+            for member in _CURSOR
+            if not item.get(member)
+        ]
+    )
+    return items
 
 
 def cursors(body: bytes) -> list[dict[str, Any]]:
@@ -219,6 +231,13 @@ def json_body(body: bytes) -> Any:
 def _read(body: bytes, shape: Shape) -> dict[str, Any]:
     members: dict[str, Any] = _shaped(body, shape)
     return members
+
+
+def _items(members: Mapping[str, Any]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] | None = members.get("items")
+    if items is None:
+        raise InvalidFields([("items", "must not be null")])
+    return items
 
 
 def _read_list(body: bytes, shape: Shape) -> list[dict[str, Any]]:

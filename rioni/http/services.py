@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from rioni.commands.bus import Bus
 from rioni.commands.cursors import Committer
 from rioni.commands.gate import Gate
+from rioni.commands.positions import Positions
 from rioni.commands.publishing import Publisher
 from rioni.config import Config
 from rioni.domain.authorization import Attribute
@@ -38,6 +39,7 @@ class Services:
     gate: Gate
     publisher: Publisher
     committer: Committer
+    positions: Positions
     registry: Registry
     store: EventStore
     coordinator: Coordinator

@@ -7,11 +7,12 @@ import falcon
 import orjson
 
 from rioni.commands.cursors import CommitCursors
+from rioni.commands.positions import ResetCursors
 from rioni.domain.errors import Malformed
 from rioni.http import bodies
 from rioni.http.metrics import Metrics
-from rioni.http.requests import read_body, subject_of
-from rioni.http.services import Services
+from rioni.http.requests import context_of, read_body, subject_of
+from rioni.http.services import LOG_KEY, Services
 
 
 STREAM_ID_HEADER = "X-Nakadi-StreamId"
@@ -42,6 +43,14 @@ class SubscriptionCursorsResource:
             for partition, offset in services.coordinator.cursors(subscription_id).items()
         ]
         resp.data = orjson.dumps({"items": items})
+
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Reset cursors, once all streams have ended."""
+        cursors = bodies.reset_cursors(read_body(req, self._services.config.body_bytes_max))
+        command = ResetCursors(subscription_id=subscription_id, cursors=cursors)
+        self._services.positions.reset(command, context_of(req, self._services))
+        self._services.signals.notify(LOG_KEY)
+        resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Commit cursors: 204 if all of them advanced their partitions, otherwise 200 with what became of each."""

@@ -5,18 +5,15 @@ from uuid import uuid4
 
 import falcon
 
-from rioni.domain.cursor import Place, parse_offset
 from rioni.domain.errors import Malformed
 from rioni.domain.ports import EventTypePartition
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
-from rioni.domain.subscription import Subscription
-from rioni.domain.timeline import FIRST_ORDER
 from rioni.http import bodies
 from rioni.http.metrics import Metrics
 from rioni.http.requests import read_body, subject_of
 from rioni.http.services import Services
 from rioni.http.streaming.opening import client_of, counted, respond, sources_of, stream_limits
-from rioni.http.streaming.pump import Source, SubscriptionStream
+from rioni.http.streaming.pump import SubscriptionStream
 from rioni.http.subscription_cursors import STREAM_ID_HEADER
 
 
@@ -59,26 +56,10 @@ class SubscriptionEventsResource:
                 services.gate.event_type(subject, name, "READ")
 
         check()
-        services.coordinator.initialise(subscription_id, _first_cursors(services, subscription, sources))
+        services.positions.initialise(subscription)
         stream_id = str(uuid4())
         services.coordinator.join(subscription_id, stream_id, parameters.partitions)
         client = client_of(req, services, check, counted(self._metrics, "subscription"))
         resp.set_header(STREAM_ID_HEADER, stream_id)
         ports = services.stream_ports()
         respond(req, resp, SubscriptionStream(subscription_id, stream_id, parameters, sources, ports, client))
-
-
-def _first_cursors(
-    services: Services, subscription: Subscription, sources: dict[EventTypePartition, Source]
-) -> dict[EventTypePartition, str]:
-    """Where reading begins if nobody has read before (consumption contract 7.4)."""
-    given = {EventTypePartition(each.event_type, each.partition): each.offset for each in subscription.initial_cursors}
-    bounds = {topic: services.store.bounds(topic) for topic in {source.topic for source in sources.values()}}
-    cursors = {}
-    for key, source in sources.items():
-        oldest, newest = bounds[source.topic][source.partition]
-        place = Place(source.order, newest if subscription.read_from == "end" else oldest - 1)
-        if key in given:
-            place = parse_offset(given[key], partition=key.partition, oldest_order=FIRST_ORDER) or place
-        cursors[key] = place.offset
-    return cursors

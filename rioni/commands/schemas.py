@@ -93,3 +93,12 @@ def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: Event
         version=current.schema.version,
     )
     return None if version is None else msgspec.structs.replace(schema, version=version)
+
+
+def why_incompatible(event_type: EventType, known: Schema, submitted: SubmittedSchema) -> str | None:
+    """Why a schema could not follow a version of an event type's schema; None where it could."""
+    try:
+        evolved_schema(msgspec.structs.replace(event_type, schema=known), submitted, event_type, now=known.created_at)
+    except Invalid as ex:
+        return str(ex)
+    return None

@@ -14,7 +14,7 @@ from rioni.http.health import HealthResource, MetricsResource, ReadyResource, Ve
 from rioni.http.metrics import Metrics
 from rioni.http.middleware import RequestMiddleware
 from rioni.http.partitions import PartitionResource, PartitionsResource
-from rioni.http.schemas import SchemaResource, SchemasResource
+from rioni.http.schemas import CompatibilityCheckResource, SchemaResource, SchemasResource
 from rioni.http.services import Services
 from rioni.http.settings import (
     AdminsResource,
@@ -43,6 +43,7 @@ def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
         ("/event-types/{name}/partitions/{partition}", PartitionResource(services)),
         ("/event-types/{name}/schemas", SchemasResource(services)),
         ("/event-types/{name}/schemas/{version}", SchemaResource(services)),
+        ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(services)),
         ("/subscriptions", SubscriptionsResource(services)),
         ("/subscriptions/{subscription_id}", SubscriptionResource(services)),
         ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(services, metrics)),

@@ -7,8 +7,9 @@ import falcon
 import msgspec
 import orjson
 
-from rioni.commands.schemas import AddSchema
-from rioni.domain.errors import Malformed
+from rioni.commands.schemas import AddSchema, why_incompatible
+from rioni.domain.errors import InvalidFields, Malformed
+from rioni.domain.event_type import Schema, SubmittedSchema
 from rioni.http import bodies
 from rioni.http.requests import dispatch, integer, read_body
 from rioni.http.services import Services
@@ -37,8 +38,11 @@ class SchemasResource:
         resp.data = b'{"items":[%b],"_links":%b}' % (",".join(items).encode(), orjson.dumps(links))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Add a version."""
+        """Add a version; with `fetch` only find the one that is the same."""
         submitted = bodies.submitted_schema(read_body(req, self._services.config.body_bytes_max))
+        if req.get_param_as_bool("fetch"):
+            resp.data = self._services.query(schemas.body_like, name, submitted).encode()
+            return
         schema, added = dispatch(AddSchema(name=name, schema=submitted), req, self._services)
         resp.status = (HTTPStatus.CREATED if added else HTTPStatus.OK).value
         resp.data = msgspec.json.encode(schema)
@@ -53,6 +57,31 @@ class SchemaResource:
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Show a version; `latest` is the current one."""
         resp.data = self._services.query(schemas.body_of, name, version).encode()
+
+
+class CompatibilityCheckResource:
+    """Whether a schema could follow a version."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
+        """Say whether the event type's mode lets a schema follow a version, and if not why."""
+        submitted = bodies.submitted_schema(read_body(req, self._services.config.body_bytes_max))
+        if submitted.schema is None:
+            raise InvalidFields([("schema", "must not be null")])
+        self._services.registry.refresh()
+        event_type = self._services.registry.event_type(name)
+        body = self._services.query(schemas.body_of, name, version)
+        known = msgspec.json.decode(body, type=Schema)
+        wanted = SubmittedSchema(type=submitted.type or known.type, schema=submitted.schema)
+        error = self._services.offload(why_incompatible, event_type, known, wanted)
+        answer = {
+            "compatible": error is None,
+            "compatibility_mode": event_type.compatibility_mode,
+            "validated_against_version": known.version,
+        }
+        resp.data = orjson.dumps(answer if error is None else answer | {"error": error})
 
 
 def _links(path: str, offset: int, limit: int, *, empty: bool, more: bool) -> dict[str, Any]:

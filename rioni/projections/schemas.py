@@ -1,8 +1,12 @@
 """Queries over the versions of schemas."""
 
+from typing import Any
+
+import msgspec
 from sqlalchemy import Connection, select
 
 from rioni.domain.errors import NotFound
+from rioni.domain.event_type import Schema, SubmittedSchema
 from rioni.projections.event_types import body_of as event_type_body
 from rioni.projections.tables import SCHEMAS
 
@@ -26,6 +30,30 @@ def page(connection: Connection, event_type: str, offset: int, limit: int) -> tu
     )
     bodies = list(connection.scalars(query))
     return bodies[:limit], len(bodies) > limit
+
+
+def body_like(connection: Connection, event_type: str, submitted: SubmittedSchema) -> str:
+    """The newest version whose JSON is equal to a submitted schema, whatever the order of its members.
+
+    Raises:
+        EventTypeNotFound: there is no such event type.
+        NotFound: it has no such version.
+    """
+    event_type_body(connection, event_type)
+    wanted = _meaning(submitted.schema or "")
+    query = select(SCHEMAS.c.body).where(SCHEMAS.c.event_type == event_type).order_by(SCHEMAS.c.position.desc())
+    for body in connection.scalars(query):
+        schema = msgspec.json.decode(body, type=Schema)
+        if schema.type == submitted.type and _meaning(schema.schema) == wanted:
+            return str(body)
+    raise NotFound(f"schema is not found for {event_type}")
+
+
+def _meaning(schema: str) -> Any:
+    try:
+        return msgspec.json.decode(schema)
+    except (msgspec.DecodeError, RecursionError):
+        return schema
 
 
 def body_of(connection: Connection, event_type: str, version: str) -> str:

@@ -88,3 +88,35 @@ def test_events_are_validated_against_the_new_version_at_once(client, create, na
     for _ in range(10):
         assert client.post(f"/event-types/{name}/events", json=[event(amount="x")]).status_code == 422
         assert client.post(f"/event-types/{name}/events", json=[event(amount=1)]).status_code == 200
+
+
+def test_a_schema_is_fetched_by_its_meaning_and_the_newest_match_wins(client, create, name):
+    create(name)
+    path = f"/event-types/{name}/schemas"
+    client.post(path, json=wider(1))
+    reordered = json.dumps(dict(reversed(json.loads(SCHEMA).items())), indent=1)
+    found = client.post(f"{path}?fetch=true", json={"type": "json_schema", "schema": reordered})
+    assert (found.status_code, found.json()["version"]) == (200, "1.0.0")
+    assert len(client.get(path).json()["items"]) == 2
+    problem(client.post(f"{path}?fetch=true", json=wider(7)), 404, f"schema is not found for {name}")
+    problem(client.post(f"{path}?fetch=true", json={"type": "json_schema", "schema": "{"}), 404)
+    problem(client.post("/event-types/nope/schemas?fetch=true", json=wider(1)), 404)
+
+
+def test_compatibility_is_checked_against_any_version_and_changes_nothing(client, create, name):
+    create(name)
+    path = f"/event-types/{name}/schemas"
+    client.post(path, json=wider(1))
+    for version, schema, compatible in (
+        ("1.0.0", wider(1)["schema"], True),
+        ("1.1.0", SCHEMA, False),
+        ("latest", wider(2)["schema"], True),
+        ("latest", "{", False),
+    ):
+        answer = client.post(f"{path}/{version}/compatibility-check", json={"schema": schema}).json()
+        assert (answer["compatible"], answer["compatibility_mode"]) == (compatible, "forward")
+        assert ("error" in answer) is not compatible
+        assert answer["validated_against_version"] == version.replace("latest", "1.1.0")
+    assert len(client.get(path).json()["items"]) == 2
+    problem(client.post(f"{path}/9.9.9/compatibility-check", json={"schema": SCHEMA}), 404)
+    problem(client.post(f"{path}/1.0.0/compatibility-check", json={}), 422, 'Field "schema" must not be null')

@@ -1,12 +1,13 @@
 """Commands that create, change and delete event types (registry contract 3)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
 from rioni.commands.repository import Repository
 from rioni.commands.schemas import check_submitted_schema, evolved_schema
 from rioni.domain import event_type_rules as rules
-from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, Invalid
+from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, Invalid, Outdated
 from rioni.domain.event_type import (
     EventType,
     EventTypeChanged,
@@ -32,6 +33,8 @@ class ChangeEventType:
 
     name: str
     spec: EventTypeSpec
+    expected_tags: Collection[str] | None = None
+    """If given, the event type must have one of these entity tags: nobody has changed it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +91,14 @@ def change_event_type(command: ChangeEventType, repository: Repository) -> Event
     """Change an event type; submitting what it is already changes nothing.
 
     Raises:
+        Outdated: it is not the one that the client expects.
         Invalid: a rule of registry contract 3.5 is broken.
     """
     spec, now = command.spec, repository.context.now
     rules.check_fields(spec)
     current = repository.event_type(command.name)
+    if command.expected_tags is not None and current.entity_tag not in command.expected_tags:
+        raise Outdated(f"EventType {current.name} has changed since it was read. Read it again, and change that.")
     if not repository.is_admin("WRITE"):
         rules.check_retention(spec.options, repository.limits)
     if spec.name != command.name:

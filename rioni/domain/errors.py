@@ -13,6 +13,7 @@ RioniError
 │   ├── EventTypeNotFound
 │   └── SubscriptionNotFound
 ├── UnusableStart             a low-level stream can't begin where the client wants it to
+├── Outdated                  the resource is no longer what the client takes it for
 ├── NotAcceptable             the request asks for a form that does not exist
 ├── Conflict                  the resource is in a state that excludes this
 │   └── ConcurrentChange      the stream has grown since it was loaded
@@ -110,6 +111,10 @@ class SubscriptionNotFound(NotFound):
 
 class UnusableStart(RioniError):
     """A low-level stream can't begin where the client wants it to."""
+
+
+class Outdated(RioniError):
+    """The resource is no longer what the client takes it for."""
 
 
 class NotAcceptable(RioniError):

@@ -1,12 +1,16 @@
 """The event type: what a client submits, what happened to it, and the state that follows (registry contract 3)."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from rioni.domain.authorization import EventTypeAuthorization
 from rioni.domain.events import DomainEvent
+
+
+ENTITY_TAG_CHARACTERS = 32
 
 
 class SubmittedSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +106,16 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     def resource(self) -> str:
         """The name that refusals give to this event type."""
         return f"event-type:{self.name}"
+
+    @property
+    def entity_tag(self) -> str:
+        """What tells this state from any other one that the event type had or will have."""
+        return entity_tag(msgspec.json.encode(self))
+
+
+def entity_tag(body: bytes) -> str:
+    """The entity tag of the state that has this JSON."""
+    return sha256(body).hexdigest()[:ENTITY_TAG_CHARACTERS]
 
 
 class EventTypeCreated(DomainEvent, frozen=True, kw_only=True):

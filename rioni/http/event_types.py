@@ -7,7 +7,7 @@ import msgspec
 import orjson
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.domain.event_type import EventType
+from rioni.domain.event_type import EventType, entity_tag
 from rioni.http import bodies
 from rioni.http.requests import attribute, dispatch, read_body
 from rioni.http.services import Services
@@ -36,6 +36,7 @@ class EventTypesResource:
         event_type = dispatch(CreateEventType(spec=spec), req, self._services)
         resp.status = HTTPStatus.CREATED.value
         resp.data = msgspec.json.encode(event_type)
+        resp.etag = event_type.entity_tag
         resp.set_header("Warning", _warning(event_type))
 
 
@@ -45,14 +46,21 @@ class EventTypeResource:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Show an event type."""
-        resp.data = self._services.query(event_types.body_of, name).encode()
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Show an event type, unless the client has it already."""
+        body = self._services.query(event_types.body_of, name).encode()
+        resp.etag = tag = entity_tag(body)
+        if any(known in ("*", tag) for known in req.if_none_match or ()):
+            resp.status = HTTPStatus.NOT_MODIFIED.value
+            return
+        resp.data = body
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Change an event type."""
+        """Change an event type; with If-Match only if nobody else has changed it meanwhile."""
         spec = bodies.event_type_spec(read_body(req, self._services.config.body_bytes_max))
-        event_type = dispatch(ChangeEventType(name=name, spec=spec), req, self._services)
+        expected = None if req.if_match is None or "*" in req.if_match else list(map(str, req.if_match))
+        event_type = dispatch(ChangeEventType(name=name, spec=spec, expected_tags=expected), req, self._services)
+        resp.etag = event_type.entity_tag
         resp.set_header("Warning", _warning(event_type))
 
     def on_delete(self, req: falcon.Request, _resp: falcon.Response, name: str) -> None:

@@ -23,6 +23,7 @@ STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.NotAcceptable: HTTPStatus.NOT_ACCEPTABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.UnusableStart: HTTPStatus.PRECONDITION_FAILED,
+    errors.Outdated: HTTPStatus.PRECONDITION_FAILED,
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,

@@ -225,3 +225,25 @@ def test_subscriptions_of_the_archiver_go_with_the_event_type(client, create, na
 def test_the_strategies_are_listed(client):
     assert client.get("/registry/enrichment-strategies").json() == ["metadata_enrichment"]
     assert client.get("/registry/partition-strategies").json() == ["hash", "user_defined", "random"]
+
+
+def test_an_event_type_that_the_client_has_already_is_not_sent_again(client, create, name):
+    create(name)
+    tag = client.get(f"/event-types/{name}").headers["etag"]
+    response = client.get(f"/event-types/{name}", headers={"If-None-Match": tag})
+    assert (response.status_code, response.content) == (304, b"")
+    assert client.get(f"/event-types/{name}", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_a_change_that_would_undo_another_one_is_refused(client, create, name):
+    create(name)
+    tag = client.get(f"/event-types/{name}").headers["etag"]
+    first, second = (event_type_body(name=name, owning_application=app) for app in ("first", "second"))
+    answer = client.put(f"/event-types/{name}", json=first, headers={"If-Match": tag})
+    assert answer.status_code == 200
+    problem(client.put(f"/event-types/{name}", json=second, headers={"If-Match": tag}), 412, "has changed since")
+    assert client.get(f"/event-types/{name}").json()["owning_application"] == "first"
+    assert (
+        client.put(f"/event-types/{name}", json=second, headers={"If-Match": answer.headers["etag"]}).status_code == 200
+    )
+    assert client.put(f"/event-types/{name}", json=first, headers={"If-Match": "*"}).status_code == 200

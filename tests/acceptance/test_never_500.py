@@ -1,0 +1,106 @@
+"""Whatever a client sends, the answer is never a server's error, and the broker goes on."""
+
+import json
+import uuid
+from urllib.parse import quote
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.acceptance.conftest import event
+from tests.support.builders import event_type_body
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=10),
+    st.sampled_from(["\x00", "\ud7ff", "🛫", "BEGIN", "001-0001--1", "a" * 300, "../..", "%00", "'; --", "{}"]),
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+CURSOR = {"event_type": "fuzz.a", "partition": "0", "offset": "0", "cursor_token": "x"}
+ATTRIBUTE = {"data_type": "*", "value": "*"}
+LISTS = {"admins": [ATTRIBUTE], "readers": [ATTRIBUTE], "writers": [ATTRIBUTE]}
+SUBSCRIPTION_ID = str(uuid.UUID(int=1))
+TARGETS = [
+    ("POST", "/event-types", event_type_body(name="fuzz.a", annotations={"a": "b"}, authorization=LISTS)),
+    ("PUT", "/event-types/fuzz.a", event_type_body(name="fuzz.a", options={"retention_time": 20_000_000})),
+    ("POST", "/event-types/fuzz.a/events", [event(), event()]),
+    ("POST", "/event-types/fuzz.a/schemas", {"type": "json_schema", "schema": "{}"}),
+    ("POST", "/event-types/fuzz.a/schemas/latest/compatibility-check", {"schema": "{}"}),
+    ("POST", "/event-types/fuzz.a/cursor-distances", [{"initial_cursor": CURSOR, "final_cursor": CURSOR}]),
+    ("POST", "/event-types/fuzz.a/shifted-cursors", [CURSOR | {"shift": 1}]),
+    ("POST", "/event-types/fuzz.a/cursors-lag", [CURSOR]),
+    ("POST", "/subscriptions", {"owning_application": "x", "event_types": ["fuzz.a"], "initial_cursors": [CURSOR]}),
+    ("PUT", f"/subscriptions/{SUBSCRIPTION_ID}", {"owning_application": "x", "event_types": ["fuzz.a"]}),
+    ("POST", f"/subscriptions/{SUBSCRIPTION_ID}/cursors", {"items": [CURSOR]}),
+    ("PATCH", f"/subscriptions/{SUBSCRIPTION_ID}/cursors", {"items": [CURSOR]}),
+    ("POST", f"/subscriptions/{SUBSCRIPTION_ID}/events", {"batch_limit": 1, "partitions": [CURSOR]}),
+    ("POST", "/settings/features", {"feature": "x", "enabled": True}),
+    ("POST", "/settings/admins", LISTS),
+]
+QUERIES = [
+    "/event-types?writer={}",
+    "/event-types/fuzz.a/partitions?cursors={}",
+    "/event-types/fuzz.a/partitions/0?consumed_offset={}",
+    "/event-types/fuzz.a/schemas?limit={}",
+    "/event-types/{}",
+    "/event-types/{}/partitions",
+    "/subscriptions?limit={}",
+    "/subscriptions?token={}",
+    "/subscriptions?reader={}",
+    "/subscriptions/{}",
+    "/subscriptions/{}/stats?show_time_lag={}",
+    "/storages/{}",
+]
+fuzzing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@st.composite
+def spoiled(draw, value):
+    """A good value of which one part is something else, or missing."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 4)):
+        name = draw(st.sampled_from(sorted(value)))
+        rest = {other: member for other, member in value.items() if other != name}
+        return rest if draw(st.integers(0, 5)) == 0 else rest | {name: draw(spoiled(value[name]))}
+    if isinstance(value, list) and value and draw(st.integers(0, 4)):
+        return [draw(spoiled(value[0])), *value[1:]]
+    return draw(JSON)
+
+
+def check(response):
+    assert response.status_code < 500 or response.status_code in (501, 503), response.text
+    assert response.status_code < 300 or response.headers["content-type"] in (
+        "application/problem+json",
+        "application/json",
+    )
+
+
+@fuzzing
+@given(st.data())
+def test_spoiled_bodies_are_answered_by_the_client_s_errors(client, data):
+    method, path, body = data.draw(st.sampled_from(TARGETS))
+    content = json.dumps(data.draw(spoiled(body))).encode(errors="surrogatepass")
+    check(client.request(method, path, content=content))
+
+
+@fuzzing
+@given(st.sampled_from(TARGETS), st.binary(max_size=40))
+def test_bytes_that_are_no_json_are_answered_by_the_client_s_errors(client, target, content):
+    check(client.request(target[0], target[1], content=content))
+
+
+@fuzzing
+@given(st.sampled_from(QUERIES), st.text(st.characters(codec="utf-8"), max_size=12))
+def test_any_text_in_paths_and_queries_is_answered_by_the_client_s_errors(client, template, text):
+    check(client.get(template.replace("{}", quote(text, safe=""))))
+
+
+def test_the_broker_goes_on_afterwards(client):
+    assert client.get("/health").text == "OK"

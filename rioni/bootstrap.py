@@ -26,6 +26,7 @@ from rioni.domain.limits import Limits
 from rioni.domain.ports import Coordinator, EventStore, Offload
 from rioni.domain.storage_entry import DEFAULT_STORAGE, StorageEntry
 from rioni.http.app import create_app
+from rioni.http.metrics import Metrics
 from rioni.http.services import STOPPING_KEY, Services
 from rioni.http.timestamps import rfc3339
 from rioni.projections import audit_log, storages
@@ -63,6 +64,7 @@ class Worker(NamedTuple):
     """Lets the streams say goodbye."""
     keep_house: Callable[[], None]
     """What is to be done now and then."""
+    metrics: Metrics
 
 
 class _Adapters(NamedTuple):
@@ -173,7 +175,8 @@ def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker
         adapters.signals.notify(STOPPING_KEY)
 
     housekeeper = Housekeeper(registry, adapters.store, adapters.coordinator, clock)
-    return Worker(create_app(services), stop, housekeeper.tick)
+    metrics = Metrics()
+    return Worker(create_app(services, metrics), stop, housekeeper.tick, metrics)
 
 
 def _adapters(config: Config, directory: DataDirectory, offload: Offload) -> _Adapters:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -34,6 +35,8 @@ SWITCH_INTERVAL_S = 0.000_5
 """PERF: a thread that comes back from the disk waits this long for the interpreter; the default is ten times longer."""
 HOUSEKEEPING_S = 0.5
 """How soon the streams of a worker that was killed are taken over."""
+WATCH_S = 0.02
+"""How finely the stalls of the hub are measured."""
 WORKER_CONNECTIONS = 10_000
 """Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 
@@ -137,6 +140,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._worker = bootstrap.worker(self.config, self._directory, offload)
         gevent.spawn(self._keep_house, self._worker)
+        gevent.spawn(self._watch_hub, self._worker)
         return self._worker.app
 
     @staticmethod
@@ -144,6 +148,18 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         while True:
             gevent.sleep(HOUSEKEEPING_S)
             worker.keep_house()
+
+    @staticmethod
+    def _watch_hub(worker: bootstrap.Worker) -> None:
+        """Measure how late a greenlet that only sleeps is woken: so long, somebody has not let others run."""
+        longest_s = 0.0
+        while True:
+            begin_s = time.monotonic()
+            gevent.sleep(WATCH_S)
+            stall_s = time.monotonic() - begin_s - WATCH_S
+            if stall_s > longest_s:
+                longest_s = stall_s
+                worker.metrics.hub_stall_seconds.set(longest_s)
 
     def stop(self) -> None:
         """Tell the streams of this worker to say goodbye."""

@@ -64,9 +64,8 @@ def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
     ]
 
 
-def create_app(services: Services) -> falcon.App[Any, Any]:
+def create_app(services: Services, metrics: Metrics) -> falcon.App[Any, Any]:
     """Put the application together for one process."""
-    metrics = Metrics()
     app = falcon.App(middleware=[RequestMiddleware(metrics)], media_type=falcon.MEDIA_JSON)
     app.req_options.strip_url_path_trailing_slash = True
     app.req_options.auto_parse_qs_csv = False

@@ -64,6 +64,12 @@ class Metrics:
             ["api"],
             registry=registry,
         )
+        self.hub_stall_seconds = Gauge(
+            "rioni_hub_stall_seconds",
+            "The longest time that one piece of work has kept a worker from all others, since its start",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self.committed_cursors = Counter(
             "rioni_committed_cursors",
             "Cursors that advanced a subscription",

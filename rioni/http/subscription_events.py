@@ -12,7 +12,7 @@ from rioni.http import bodies
 from rioni.http.metrics import Metrics
 from rioni.http.requests import read_body, subject_of
 from rioni.http.services import Services
-from rioni.http.streaming.opening import client_of, counted, respond, sources_of, stream_limits
+from rioni.http.streaming.opening import Meter, client_of, respond, sources_of, stream_limits
 from rioni.http.streaming.pump import SubscriptionStream
 from rioni.http.subscription_cursors import STREAM_ID_HEADER
 
@@ -59,7 +59,7 @@ class SubscriptionEventsResource:
         services.positions.initialise(subscription)
         stream_id = str(uuid4())
         services.coordinator.join(subscription_id, stream_id, parameters.partitions)
-        client = client_of(req, services, check, counted(self._metrics, "subscription"))
+        client = client_of(req, services, check, Meter(self._metrics, "subscription"))
         resp.set_header(STREAM_ID_HEADER, stream_id)
         ports = services.stream_ports()
         respond(req, resp, SubscriptionStream(subscription_id, stream_id, parameters, sources, ports, client))

@@ -25,6 +25,24 @@ def test_metrics_are_summed_over_the_workers(client, server, create, name):
     assert f'rioni_published_events_total{{event_type="{name}"}} 10.0' in response.text
 
 
+def test_the_metrics_tell_of_streams_and_of_the_hub(client, server, create, name):
+    create(name)
+    client.post(f"/event-types/{name}/events", json=[event() for _ in range(3)])
+    before = _metric(client, 'rioni_streamed_events_total{api="low-level"}')
+    path = f"/event-types/{name}/events?batch_limit=3&stream_limit=3"
+    with server.client() as other:
+        other.get(path, headers={"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'})
+    assert _metric(client, 'rioni_streamed_events_total{api="low-level"}') == before + 3
+    assert _metric(client, 'rioni_streams{api="low-level"}') == 0
+    assert _metric(client, "rioni_hub_stall_seconds") > 0
+
+
+def _metric(client, name):
+    """The value of a metric, 0 where nothing was counted yet."""
+    lines = [line for line in client.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
+    return float(lines[0].rpartition(" ")[2]) if lines else 0
+
+
 def test_the_flow_id_is_echoed_or_made(client):
     assert client.get("/health", headers={"X-Flow-Id": "mine"}).headers["x-flow-id"] == "mine"
     made = client.get("/event-types/nope").headers["x-flow-id"]

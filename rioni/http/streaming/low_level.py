@@ -23,7 +23,7 @@ from rioni.domain.timeline import FIRST_ORDER
 from rioni.http.metrics import Metrics
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
-from rioni.http.streaming.opening import client_of, counted, respond, sources_of, stream_limits
+from rioni.http.streaming.opening import Meter, client_of, respond, sources_of, stream_limits
 from rioni.http.streaming.pump import LowLevelStream, Source
 
 
@@ -99,8 +99,7 @@ def open_low_level_stream(
         assert refused is not None
         raise refused
     give_back = slots.take(subject.name, name, start.keys())
-    on_close = counted(metrics, "low-level", give_back)
-    client = client_of(req, services, check, on_close)
+    client = client_of(req, services, check, Meter(metrics, "low-level", give_back))
     read = {key: sources[int(key.partition)] for key in start}
     resp.set_header("Warning", DEPRECATION)
     respond(req, resp, LowLevelStream(parameters, start, read, services.stream_ports(), client))

@@ -19,6 +19,32 @@ STREAM_MEDIA_TYPE = "application/x-json-stream"
 _random = SystemRandom()
 
 
+class Meter:
+    """Counts a stream as open until it is closed, and its events."""
+
+    def __init__(self, metrics: Metrics, api: str, release: Callable[[], None] = lambda: None) -> None:
+        """Count a stream as open.
+
+        Args:
+            metrics: of this process.
+            api: `low-level` or `subscription`.
+            release: called when the stream is closed.
+        """
+        self._streams = metrics.streams.labels(api)
+        self._events = metrics.streamed_events.labels(api)
+        self._release = release
+        self._streams.inc()
+
+    def events(self, count: int) -> None:
+        """Count events that were written."""
+        self._events.inc(count)
+
+    def close(self) -> None:
+        """Count the stream as closed."""
+        self._streams.dec()
+        self._release()
+
+
 def stream_limits(services: Services) -> StreamLimits:
     """What the settings, and chance, add to the wishes of a client."""
     config = services.config
@@ -41,7 +67,7 @@ def client_of(
     req: falcon.Request,
     services: Services,
     check: Callable[[], None],
-    on_close: Callable[[], None],
+    meter: Meter,
 ) -> Client:
     """What a stream asks about its client.
 
@@ -49,7 +75,7 @@ def client_of(
         req: carries the client's socket.
         services: of this process.
         check: raises, as at the beginning of the stream, where it may not go on; the registry is up to date then.
-        on_close: called once when everything is over.
+        meter: counts the stream and its events.
     """
 
     def ended() -> End | None:
@@ -59,7 +85,7 @@ def client_of(
         return _why_refused(check)
 
     gone = client_gone(req.env["gunicorn.socket"])
-    return Client(gone=gone, ended=ended, keys=(LOG_KEY, STOPPING_KEY), on_close=on_close)
+    return Client(gone=gone, ended=ended, keys=(LOG_KEY, STOPPING_KEY), on_events=meter.events, on_close=meter.close)
 
 
 def _why_refused(check: Callable[[], None]) -> End | None:
@@ -83,15 +109,3 @@ def respond(req: falcon.Request, resp: falcon.Response, stream: LowLevelStream |
     if accepts_gzip(req):
         resp.set_header("Content-Encoding", "gzip")
         resp.stream = GzipStream(stream)
-
-
-def counted(metrics: Metrics, api: str, release: Callable[[], None] = lambda: None) -> Callable[[], None]:
-    """Count a stream as open; what is returned counts it as closed."""
-    gauge = metrics.streams.labels(api)
-    gauge.inc()
-
-    def closed() -> None:
-        gauge.dec()
-        release()
-
-    return closed

@@ -88,6 +88,8 @@ class Client:
     """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
     keys: Collection[str] = ()
     """What to watch besides events and assignments, so that `ended` is asked at once."""
+    on_events: Callable[[int], None] = lambda _count: None
+    """Told how many events were written, batch by batch."""
     on_close: Callable[[], None] = lambda: None
     """Called once when everything is over."""
 
@@ -217,6 +219,8 @@ class _Stream(ABC):
                 case Send() as send:
                     lines.append(self._frames.write(send))
                     size += len(lines[-1])
+                    if send.slices:
+                        self._client.on_events(sum([part.stop - part.start for part in send.slices]))
                 case Fetch() as fetch:
                     self._fetches[fetch.partition] = fetch
                 case Release() as release:

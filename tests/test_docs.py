@@ -10,6 +10,7 @@ import typer
 
 from rioni.cli import app
 from rioni.config import SETTINGS
+from rioni.http.metrics import Metrics
 
 
 ROOT = Path(__file__).parents[1]
@@ -121,3 +122,10 @@ def test_the_small_steps_of_the_readme_do_what_they_say(tmp_path: Path):
 def test_the_readme_names_the_nine_parts_in_order():
     names = ["domain", "commands", "projections", "http", "storage", "tests", "docs", "tox.ini", "pyproject.toml"]
     assert re.findall(r"^\| ([\w.]+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE) == names
+
+
+def test_every_metric_is_documented():
+    page = (ROOT / "docs/operating/monitoring.md").read_text()
+    names = [line.split()[2] for line in Metrics().text().decode().splitlines() if line.startswith("# HELP rioni_")]
+    assert names
+    assert [name for name in names if f"`{name}`" not in page and not name.endswith("_created")] == []

@@ -162,14 +162,24 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver would begin transactions by itself, and too late; see `_begin_sqlite`.
     connection.isolation_level = None
     # Writers wait for each other elsewhere (`turn`): only a crash's recovery, or a stranger, makes SQLite itself busy.
-    for setting in (
-        f"busy_timeout={int(LOCK_WAIT_S * 1000)}",
-        "journal_mode=WAL",
-        f"journal_size_limit={_WAL_BYTES_MAX}",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-    ):
+    connection.execute(f"PRAGMA busy_timeout={int(LOCK_WAIT_S * 1000)}")
+    _use_wal(connection)
+    for setting in (f"journal_size_limit={_WAL_BYTES_MAX}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a new file to a write-ahead log, as others may at the same time: SQLite lets nobody wait for that."""
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as ex:
+            if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOCK_RETRY_MIN_S)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

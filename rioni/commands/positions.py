@@ -112,16 +112,32 @@ class Positions:
             raise Invalid(f"Event type does not belong to subscription: [{', '.join(foreign)}]")
 
     def _place(self, cursor: Mapping[str, Any]) -> Place:
-        """The place that a cursor names, which must be readable (consumption contract 2.3)."""
-        name, partition, offset = cursor["event_type"], cursor["partition"], cursor["offset"]
+        name = cursor["event_type"]
         timeline, bounds = self._timeline(name)
-        numbers = {str(number): number for number in range(len(bounds))}
-        if partition not in numbers:
-            raise InvalidCursor(f"non existing partition {partition}")
-        oldest, newest = bounds[numbers[partition]]
-        place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
-        if place is None:
-            return Place(timeline.order, oldest - 1)
-        if place.order != timeline.order or not oldest - 1 <= place.position <= newest:
-            raise UnavailableCursor(name, partition, offset)
-        return place
+        return readable_place(name, cursor["partition"], cursor["offset"], timeline.order, bounds)
+
+
+def readable_place(event_type: str, partition: str, offset: str, order: int, bounds: Sequence[Bounds]) -> Place:
+    """The place that a cursor names, which must be readable (consumption contract 2.3).
+
+    Args:
+        event_type: named in the error.
+        partition: as the client names it.
+        offset: in any accepted form.
+        order: of the timeline that is read.
+        bounds: of all its partitions, by number.
+
+    Raises:
+        InvalidCursor: partition or offset can't be read.
+        UnavailableCursor: the position has expired, or does not exist yet.
+    """
+    numbers = {str(number): number for number in range(len(bounds))}
+    if partition not in numbers:
+        raise InvalidCursor(f"non existing partition {partition}")
+    oldest, newest = bounds[numbers[partition]]
+    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
+    if place is None:
+        return Place(order, oldest - 1)
+    if place.order != order or not oldest - 1 <= place.position <= newest:
+        raise UnavailableCursor(event_type, partition, offset)
+    return place

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 import falcon
 import orjson
 
-from rioni.domain.cursor import Place, parse_offset
+from rioni.commands.positions import readable_place
+from rioni.domain.cursor import Place
 from rioni.domain.errors import (
     EventTypeNotFound,
     Invalid,
@@ -14,12 +15,10 @@ from rioni.domain.errors import (
     Malformed,
     NotFound,
     TooMany,
-    UnavailableCursor,
     UnusableStart,
 )
 from rioni.domain.ports import Bounds, EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
-from rioni.domain.timeline import FIRST_ORDER
 from rioni.http.metrics import Metrics
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
@@ -116,7 +115,7 @@ def _start(
         }
     try:
         return {
-            EventTypePartition(name, partition): _place(name, partition, offset, sources, bounds)
+            EventTypePartition(name, partition): readable_place(name, partition, offset, sources[0].order, bounds)
             for partition, offset in _cursors(header)
         }
     except InvalidCursor as ex:
@@ -145,17 +144,3 @@ def _cursors(header: str) -> list[tuple[str, str]]:
         if named.count(partition) > 1:
             raise UnusableStart(f"more than one cursor for partition {partition}")
     return cursors
-
-
-def _place(name: str, partition: str, offset: str, sources: Sequence[Source], bounds: Sequence[Bounds]) -> Place:
-    numbers = {str(number): number for number in range(len(sources))}
-    if partition not in numbers:
-        raise InvalidCursor(f"non existing partition {partition}")
-    oldest, newest = bounds[numbers[partition]]
-    order = sources[numbers[partition]].order
-    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
-    if place is None:
-        return Place(order, oldest - 1)
-    if place.order != order or not oldest - 1 <= place.position <= newest:
-        raise UnavailableCursor(name, partition, offset)
-    return place

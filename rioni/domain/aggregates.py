@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.domain import event_type, settings, storage_entry, subscription, timeline
+from rioni.domain import abandoned_topic, event_type, settings, storage_entry, subscription, timeline
 from rioni.domain.events import DomainEvent
 
 
@@ -31,7 +31,20 @@ AGGREGATES: dict[str, Aggregate] = {
     "timeline": Aggregate(
         timeline.Timelines,
         timeline.evolve,
-        (timeline.TimelineOpened, timeline.TimelinesDeleted),
+        (
+            timeline.TimelineOpened,
+            timeline.TimelineSwitchStarted,
+            timeline.TimelineSwitched,
+            timeline.TimelineSwitchAborted,
+            timeline.TimelineCleanedUp,
+            timeline.TimelinesRepartitioned,
+            timeline.TimelinesDeleted,
+        ),
+    ),
+    "topic": Aggregate(
+        abandoned_topic.AbandonedTopic,
+        abandoned_topic.evolve,
+        (abandoned_topic.TopicAbandoned, abandoned_topic.TopicDeleted),
     ),
     "subscription": Aggregate(
         subscription.Subscription,
@@ -40,6 +53,7 @@ AGGREGATES: dict[str, Aggregate] = {
             subscription.SubscriptionCreated,
             subscription.SubscriptionChanged,
             subscription.CursorsReset,
+            subscription.DeadLettersRedriven,
             subscription.SubscriptionDeleted,
         ),
     ),
@@ -48,7 +62,16 @@ AGGREGATES: dict[str, Aggregate] = {
         subscription.evolve_claim,
         (subscription.SubscriptionKeyClaimed, subscription.SubscriptionKeyReleased),
     ),
-    "storage": Aggregate(storage_entry.StorageEntry, storage_entry.evolve, (storage_entry.StorageCreated,)),
+    "storage": Aggregate(
+        storage_entry.StorageEntry,
+        storage_entry.evolve,
+        (
+            storage_entry.StorageCreated,
+            storage_entry.DefaultStorageChanged,
+            storage_entry.StorageMoved,
+            storage_entry.StorageDeleted,
+        ),
+    ),
     "settings": Aggregate(
         settings.Settings,
         settings.evolve,

@@ -40,6 +40,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """The client's id: names the publisher in metadata, and the actor in the log."""
+    realm: str = ""
+    """Where the name is unique; empty while authentication is off."""
     attributes: frozenset[Attribute] = frozenset()
     unrestricted: bool = False
     """Nobody is asked for anything: authentication is off, or the broker itself acts."""
@@ -47,6 +49,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 UNAUTHENTICATED = Subject(name="unauthenticated", unrestricted=True)
 """The subject of every request while authentication is off."""
+
+NOBODY = Subject(name="unauthenticated")
+"""The subject of a request that was refused before anybody vouched for it: it may do nothing."""
 
 BROKER = Subject(name="rioni", unrestricted=True)
 """The broker itself."""

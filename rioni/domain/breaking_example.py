@@ -7,12 +7,13 @@ counted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 from rioni.domain.formats import PATTERNS
 from rioni.domain.schema import effective_schema
 from rioni.domain.schema_graph import expanded_paths, resolve
+from rioni.domain.schema_view import speaks_of
 
 
 SCHEMA_CHARACTERS_MAX = 100_000
@@ -27,10 +28,13 @@ EXPANDED_PATHS_MAX = 2_000
 _DEPTH_MAX = 16
 _VALUES_MAX = 16
 _ITEMS_MAX = 20
+_FULL_OBJECTS = 4
 _CHARACTERS_MAX = 200
 _MEMBERS_MAX = 50
 _STEP_PROPERTIES = 20
 _NOTHING = object()
+_EMPTY: Mapping[str, Any] = {}
+_ANYTHING: Sequence[Any] = ("text", {}, [], None, True, 0.5, *range(_ITEMS_MAX))
 _TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _EXAMPLES = {
     "date": "2024-01-02",
@@ -96,7 +100,8 @@ class _Inventor:
     def events(self) -> Iterator[dict[str, Any]]:
         """Objects that the schemas as a whole may be about."""
         objects = {"type": "object"}
-        yield from self._values({"allOf": [self._old, objects]}, {"allOf": [self._new, objects]}, _DEPTH_MAX)
+        values = self._values({"allOf": [self._old, objects]}, {"allOf": [self._new, objects]}, _DEPTH_MAX)
+        yield from (value for value in values if isinstance(value, dict))
 
     def _values(self, old: Any, new: Any, depth: int) -> Iterator[Any]:
         self._steps -= 1
@@ -104,13 +109,15 @@ class _Inventor:
             return
         old, new = _whole(old, self._old), _whole(new, self._new)
         self._steps -= sum(len(node.get("properties", ())) for node in (old, new)) // _STEP_PROPERTIES
+        if not old and not new:
+            yield from _ANYTHING
+            return
         for method in ("anyOf", "oneOf"):
             if method in old:
-                rest, counterparts = _without(old, method), new.get(method, ())
-                for index, member in enumerate(old[method]):
-                    counterpart = counterparts[index] if index < len(counterparts) else {}
-                    pair = {"allOf": [rest, member]}, {"allOf": [_without(new, method), counterpart]}
-                    yield from islice(self._values(*pair, depth - 1), _VALUES_MAX)
+                rest, new_rest, counterparts = _without(old, method), _without(new, method), new.get(method, ())
+                members = zip_longest(old[method], counterparts[: len(old[method])], fillvalue=_EMPTY)
+                pairs = [({"allOf": [rest, member]}, {"allOf": [new_rest, other]}) for member, other in members]
+                yield from _in_turn([self._values(*pair, depth - 1) for pair in pairs])
                 return
         if "enum" in old:
             yield from old["enum"]
@@ -118,8 +125,11 @@ class _Inventor:
             yield old["const"]
         else:
             types = old.get("type", _TYPES)
-            for name in [types] if isinstance(types, str) else types:
-                yield from islice(self._inventions[name](old, new, depth), CANDIDATES_MAX)
+            # In turn, as there are only so many tries; those first of which one of the schemas says something.
+            names = [types] if isinstance(types, str) else types
+            spoken_of = [name for name in names if speaks_of(old, name) or speaks_of(new, name)]
+            for group in (spoken_of, [name for name in names if name not in spoken_of]):
+                yield from _in_turn([self._inventions[name](old, new, depth) for name in group])
 
     def _are_equal(self, old: Any, new: Any) -> bool:
         pair = id(old), id(new)  # Parts of the documents, which live as long as this.
@@ -140,12 +150,14 @@ class _Inventor:
             islice(self._values(items, {} if isinstance(new_items, list) else new_items, depth - 1), _ITEMS_MAX)
         )
         least = old.get("minItems", 0)
-        for value in values:
-            yield [value] * min(max(1, least), _ITEMS_MAX)
+        repeated = min(max(1, least), _ITEMS_MAX)
+        yield values[:1] * repeated
         for size in (least, new.get("minItems", 1) - 1, new.get("maxItems", _ITEMS_MAX) + 1, 2):
             if 0 <= size <= _ITEMS_MAX:
                 yield values[:size]
                 yield values[:1] * size
+        for value in values[1:]:
+            yield [value] * repeated
 
     def _objects(self, old: Node, new: Node, depth: int) -> Iterator[dict[str, Any]]:
         properties, counterparts = old.get("properties", {}), new.get("properties", {})
@@ -161,13 +173,24 @@ class _Inventor:
                 return
             least[name] = first
         yield least
+        if "maxProperties" in new:
+            yield from self._full_objects(properties, values, least)
         # What differs first: there are only so many tries.
         for name in sorted(properties, key=lambda name: self._are_equal(properties[name], counterparts.get(name))):
+            brought = {other: value for other in _dependents(old, name) for value in islice(values(other), 1)}
             for value in values(name):
-                yield {**least, name: value}
+                yield {**least, **brought, name: value}
         if others is not False:
             yield {**least, "undeclared": next(values("undeclared"), None)}
-        yield {**{name: value for name in islice(properties, _ITEMS_MAX) for value in islice(values(name), 1)}, **least}
+        yield from self._full_objects(properties, values, least)
+
+    def _full_objects(
+        self, properties: Node, values: Callable[[str], Iterator[Any]], least: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Objects with all properties: with the first value of each, with the second, and so on."""
+        members = {name: list(islice(values(name), _FULL_OBJECTS)) for name in islice(properties, _ITEMS_MAX)}
+        for index in range(_FULL_OBJECTS):
+            yield {**{name: found[index] for name, found in members.items() if index < len(found)}, **least}
 
 
 def _integers(old: Node, new: Node, _depth: int) -> Iterator[int]:
@@ -175,6 +198,8 @@ def _integers(old: Node, new: Node, _depth: int) -> Iterator[int]:
 
 
 def _numbers(old: Node, new: Node, _depth: int) -> Iterator[float]:
+    if isinstance(factor := new.get("multipleOf"), int | float):
+        yield factor / 2
     for value in _bounds(old, new):
         yield from (value, value + 0.5)
 
@@ -199,6 +224,20 @@ def _strings(old: Node, new: Node, _depth: int) -> Iterator[str]:
         if 0 <= size <= _CHARACTERS_MAX:
             yield "x" * size
     yield from ("", "0", "A")
+
+
+def _dependents(node: Node, name: str) -> Sequence[str]:
+    """The properties that have to be there if this one is."""
+    dependents = node.get("dependencies", {}).get(name)
+    if isinstance(dependents, dict):
+        dependents = dependents.get("required")
+    return dependents if isinstance(dependents, list) else ()
+
+
+def _in_turn(sources: Sequence[Iterator[Any]]) -> Iterator[Any]:
+    """One of each, then the next one of each, until all have ended."""
+    for row in zip_longest(*sources, fillvalue=_NOTHING):
+        yield from (value for value in row if value is not _NOTHING)
 
 
 # --- one schema object out of what references and `allOf` bring together ---

@@ -17,6 +17,7 @@ POSITION_MAX = 10**18 - 1
 BEGIN = "BEGIN"
 
 _CANONICAL = re.compile(r"00[01]-([0-9a-fA-F]{4})-(-1|[0-9]{1,18})")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")
 _LEGACY = re.compile(r"-1|[0-9]{1,18}")
 
 
@@ -44,6 +45,11 @@ def format_offset(order: int, position: int) -> str:
     if position == BEFORE_FIRST:
         return f"001-{order:04x}--1"
     return f"001-{order:04x}-{position:018d}"
+
+
+def partition_number(partition: str, count: int) -> int | None:
+    """The number that clients' name of a partition stands for; None where there is no such one of `count`."""
+    return int(partition) if _PARTITION.fullmatch(partition) and int(partition) < count else None
 
 
 def parse_offset(offset: str, *, partition: str, oldest_order: int) -> Place | None:

@@ -2,10 +2,16 @@
 
 RioniError
 ├── Malformed                 the request can't be read: not JSON, a wrong JSON type, an unknown literal
+│   └── MissingMembers        a small body lacks what it is about
 ├── Invalid                   readable, but against a rule
 │   ├── InvalidFields         one line per field that breaks its constraint
+│   ├── KeyReused             another batch was stored under the name that a client gives to this one
 │   ├── InvalidCursor         a cursor that names nothing readable
 │   └── UnavailableCursor     a position that retention has removed, or that does not exist yet
+├── Unauthenticated           there is no token, or none that anybody vouches for
+├── Insufficient              the token does not suffice for any client's request of this kind
+│   ├── InsufficientScope     it lacks a scope
+│   └── InsufficientRealm     its realm is not let in
 ├── Denied                    the subject may not do this
 ├── AdminOnly                 only an administrator of the broker may do this
 ├── Blocked                   application, event type or subscription is on the blacklist
@@ -13,18 +19,28 @@ RioniError
 │   ├── EventTypeNotFound
 │   └── SubscriptionNotFound
 ├── UnusableStart             a low-level stream can't begin where the client wants it to
+├── StillUsed                 something else needs what is to be deleted
 ├── Outdated                  the resource is no longer what the client takes it for
 ├── NotAcceptable             the request asks for a form that does not exist
+├── UnknownMediaType          the request comes in a form that is not understood
 ├── Conflict                  the resource is in a state that excludes this
 │   └── ConcurrentChange      the stream has grown since it was loaded
 ├── Disabled                  a feature is switched off
 ├── TooLarge                  a limit on the size of the request is exceeded
+├── TooSlow                   the request takes too long to come
 ├── TooMany                   a limit on simultaneous use is exceeded
 └── Unavailable               a dependency, or time, is missing: the same request may succeed later
-    └── ReadOnly              writing to the database is switched off
+    ├── ReadOnly              writing to the database is switched off
+    ├── TokensUnavailable     nobody can be asked about tokens
+    ├── TopicClosed           the timeline that is written to is being changed
+    ├── OutcomeUnknown        what was to be written may have been written or not
+    │   └── CommitUnknown     a change of the registry
+    ├── NothingWritten        a change of the registry got in the way of another one
+    └── PartlyStored          events of some partitions were not stored, or nobody knows whether they were
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 
 class RioniError(Exception):
@@ -33,6 +49,18 @@ class RioniError(Exception):
 
 class Malformed(RioniError):
     """The request can't be read."""
+
+
+class MissingMembers(Malformed):
+    """Members of a body that is no event type and no subscription are missing (registry contract 1.2).
+
+    Args:
+        violations: pairs of a member and a message.
+    """
+
+    def __init__(self, violations: Sequence[tuple[str, str]]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(f"{path} {message}" for path, message in violations))
 
 
 class Invalid(RioniError):
@@ -51,19 +79,74 @@ class InvalidFields(Invalid):
         super().__init__("".join(f'Field "{path}" {message}\n' for path, message in violations))
 
 
+class KeyReused(Invalid):
+    """Another batch was stored under the name that a client gives to this one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Idempotency-Key: another batch was stored under this key. Repeat that batch as it was, or give this one a "
+            "key of its own"
+        )
+
+
 class InvalidCursor(Invalid):
     """A cursor is malformed or names a partition that does not exist (consumption contract 2.3)."""
 
 
 class UnavailableCursor(InvalidCursor):
-    """A cursor's position is not readable: expired, or not yet written."""
+    """A cursor's position is not readable: expired, or not yet written.
 
-    def __init__(self, event_type: str, partition: str, offset: str) -> None:
+    Args:
+        event_type: of the cursor.
+        partition: of the cursor.
+        offset: of the cursor, its position alone.
+        available: the members of an answer that say what can be read, where that is known.
+    """
+
+    def __init__(
+        self, event_type: str, partition: str, offset: str, available: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.event_type, self.partition, self.offset = event_type, partition, offset
+        self.available = available
         super().__init__(
             f"offset {offset} for partition {partition} event type {event_type} is unavailable as "
             "retention time of data elapsed. PATCH partition offset with valid and available offset"
         )
+
+
+class Unauthenticated(RioniError):
+    """Nobody vouches for whoever makes the request.
+
+    Args:
+        refused: there is a token, but no source of tokens accepts it.
+    """
+
+    def __init__(self, *, refused: bool = False) -> None:
+        self.refused = refused
+        super().__init__("Full authentication is required to access this resource")
+
+
+class Insufficient(RioniError):
+    """The token is good, but not for this."""
+
+
+class InsufficientScope(Insufficient):
+    """The token lacks a scope.
+
+    Args:
+        scope: the one that it lacks.
+    """
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__("Insufficient scope for this resource")
+
+
+class InsufficientRealm(Insufficient):
+    """The token's realm is not let in."""
+
+    def __init__(self) -> None:
+        super().__init__("Insufficient realms for this resource")
 
 
 class Denied(RioniError):
@@ -110,7 +193,11 @@ class SubscriptionNotFound(NotFound):
 
 
 class UnusableStart(RioniError):
-    """A low-level stream can't begin where the client wants it to."""
+    """A low-level stream can't begin where the client wants it to; the cause, if there is one, says more."""
+
+
+class StillUsed(RioniError):
+    """Something else needs the resource, so that it can't be deleted."""
 
 
 class Outdated(RioniError):
@@ -119,6 +206,10 @@ class Outdated(RioniError):
 
 class NotAcceptable(RioniError):
     """The request asks for, or comes in, a form that does not exist here."""
+
+
+class UnknownMediaType(RioniError):
+    """The request's body is of a type that is not understood here."""
 
 
 class Conflict(RioniError):
@@ -137,6 +228,10 @@ class TooLarge(RioniError):
     """A limit on the size of the request is exceeded; the detail names the limit."""
 
 
+class TooSlow(RioniError):
+    """The request takes too long to come; the detail says what may be done."""
+
+
 class TooMany(RioniError):
     """A limit on simultaneous use is exceeded; the detail names the limit."""
 
@@ -150,3 +245,56 @@ class ReadOnly(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("Database is currently in read-only mode")
+
+
+class TokensUnavailable(Unavailable):
+    """Nobody can be asked about tokens at present; the text never says anything about the token."""
+
+
+class OutcomeUnknown(Unavailable):
+    """What was to be written may have been written or not: no answer came in time."""
+
+
+class CommitUnknown(OutcomeUnknown):
+    """The database went away when it was told to commit: the log knows whether it has."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database went away while the change was being written; nobody knows whether it was. Look, then try "
+            "again."
+        )
+
+
+class NothingWritten(Unavailable):
+    """The database has undone what was written, for the sake of others; it may be tried again at once."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many changes at once got in each other's way; nothing was written. Try again later.")
+
+
+class PartlyStored(Unavailable):
+    """Not all partitions of a batch were written for certain.
+
+    Args:
+        failed: for each partition of the batch that was not written, or of which nobody knows, why: `internal error`,
+            `timed out` or `interrupted`. All others are written durably.
+    """
+
+    def __init__(self, failed: Mapping[int, str]) -> None:
+        self.failed = failed
+        reasons = ", ".join(f"{partition}: {reason}" for partition, reason in sorted(failed.items()))
+        super().__init__(f"Some events may not have been stored, by partition: {reasons}")
+
+
+class TopicClosed(Unavailable):
+    """Nothing may be appended to the topic any more: the event type goes on in another timeline.
+
+    Args:
+        topic: the topic.
+        stored: for each partition of the batch how many of its events, the first ones, came before the end all the
+            same and are written durably; where a batch has a claim or ids, none.
+    """
+
+    def __init__(self, topic: str, stored: Mapping[int, int] = MappingProxyType({})) -> None:
+        self.stored = stored
+        super().__init__(f"The topic {topic} is closed. Publish again: the event type goes on in another timeline.")

@@ -91,6 +91,8 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     ordering_key_fields: tuple[str, ...]
     ordering_instance_ids: tuple[str, ...]
     schema: Schema
+    json_schema: Schema | UnsetType = UNSET
+    """Where `schema` is Avro by now: the last JSON schema, which events in JSON are still validated against."""
     default_statistic: Statistic | None
     options: Options
     authorization: EventTypeAuthorization | None
@@ -106,6 +108,13 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     def resource(self) -> str:
         """The name that refusals give to this event type."""
         return f"event-type:{self.name}"
+
+    @property
+    def schema_of_json(self) -> Schema | None:
+        """What events in JSON are validated against; None where the event type never had a JSON schema."""
+        if self.schema.type == "json_schema":
+            return self.schema
+        return self.json_schema if isinstance(self.json_schema, Schema) else None
 
     @property
     def entity_tag(self) -> str:
@@ -163,7 +172,8 @@ def evolve(state: EventType | None, event: DomainEvent) -> EventType | None:
         case EventTypeCreated(event_type=event_type) | EventTypeChanged(event_type=event_type):
             return event_type
         case SchemaAdded(schema=schema) if state is not None:
-            return msgspec.structs.replace(state, schema=schema, updated_at=schema.created_at)
+            json_schema = UNSET if schema.type == "json_schema" else state.schema_of_json or UNSET
+            return msgspec.structs.replace(state, schema=schema, json_schema=json_schema, updated_at=schema.created_at)
         case EventTypeDeleted():
             return None
         case _:

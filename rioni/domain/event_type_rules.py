@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from rioni.domain import idempotency
 from rioni.domain.authorization import check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_type import (
@@ -20,6 +22,7 @@ from rioni.domain.event_type import (
 )
 from rioni.domain.labels import annotation_violations, label_violations
 from rioni.domain.limits import Limits
+from rioni.domain.storable import nul_violations
 
 
 CATEGORIES = ("undefined", "data", "business")
@@ -35,7 +38,10 @@ AUDIENCES = (
     "external-partner",
     "external-public",
 )
+OWNER_SELECTOR_TYPES = ("path", "static")
 NAME_CHARACTERS_MAX = 255
+VIOLATIONS_MAX = 100
+"""So many are named."""
 
 _NAME = re.compile(r"[a-zA-Z][-0-9a-zA-Z_]*(\.[0-9a-zA-Z][-0-9a-zA-Z_]*)*")
 
@@ -46,7 +52,7 @@ def check_fields(spec: EventTypeSpec) -> None:
     Raises:
         InvalidFields: names every field that breaks its constraint (registry contract 3.1).
     """
-    violations = list(_field_violations(spec))
+    violations = list(islice(_field_violations(spec), VIOLATIONS_MAX))
     if violations:
         raise InvalidFields(violations)
 
@@ -55,6 +61,7 @@ def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
     for required in ("name", "owning_application", "category", "schema"):
         if getattr(spec, required) is None:
             yield required, "must not be null"
+    yield from nul_violations("owning_application", spec.owning_application)
     if spec.name is not None:
         yield from _name_violations(spec.name)
     if spec.schema is not None:
@@ -68,6 +75,7 @@ def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
     if spec.event_owner_selector is not None and not spec.event_owner_selector.name:
         yield "event_owner_selector.name", "the length of the name must be >= 1"
     yield from annotation_violations(spec.annotations or {})
+    yield from idempotency.switch_violations(spec.annotations or {})
     yield from label_violations(spec.labels or {})
 
 
@@ -121,6 +129,11 @@ def check_strategies(event_type: EventType) -> None:
     if event_type.category == "undefined" and event_type.cleanup_policy != "delete":
         raise Invalid(
             "cleanup_policy 'compact' and 'compact_and_delete' is not available for 'undefined' event type category"
+        )
+    if event_type.category == "undefined" and idempotency.stores_eids_once(event_type):
+        raise Invalid(
+            f"annotation {idempotency.ANNOTATION} goes by metadata.eid, which events of category 'undefined' do not "
+            f"have. Publish them with the header {idempotency.HEADER}"
         )
     _check_enrichment(event_type)
     _check_partitioning(event_type)
@@ -207,10 +220,38 @@ def new(spec: EventTypeSpec, *, now: str, limits: Limits) -> EventType:
     )
 
 
-def changed(current: EventType, spec: EventTypeSpec, *, now: str, limits: Limits) -> EventType:
+def check_owning_application(owning_application: str, limits: Limits) -> None:
+    """Check that there is such an application.
+
+    Raises:
+        Invalid: the setting `owning_applications` does not describe it.
+    """
+    if not re.fullmatch(limits.owning_applications, owning_application):
+        raise Invalid(f"Owning application is not valid: {owning_application}")
+
+
+def changed(
+    current: EventType,
+    spec: EventTypeSpec,
+    *,
+    now: str,
+    limits: Limits,
+    by_admin: bool = False,
+    by_its_admin: bool = False,
+) -> EventType:
     """The state that a checked submission turns an event type into, with the schema that it has now.
 
     What the submission leaves out and the contract says to keep is kept (registry contract 3.1, column "On update").
+
+    Args:
+        current: the event type as it is.
+        spec: has passed `check_fields`.
+        now: RFC 3339 with milliseconds.
+        limits: give the default retention time.
+        by_admin: an administrator of the broker submits it, who may change the partition strategy and the selector of
+            owners in ways that nobody else may.
+        by_its_admin: one of those submits it whom the event type names as its administrators: they, and those of the
+            broker, may relax the compatibility mode.
 
     Raises:
         Invalid: something changes that must not (registry contract 3.5).
@@ -222,6 +263,7 @@ def changed(current: EventType, spec: EventTypeSpec, *, now: str, limits: Limits
     wanted = msgspec.structs.replace(
         new(spec, now=now, limits=limits),
         schema=current.schema,
+        json_schema=current.json_schema,
         created_at=current.created_at,
     )
     kept: dict[str, Any] = {
@@ -234,12 +276,18 @@ def changed(current: EventType, spec: EventTypeSpec, *, now: str, limits: Limits
     if spec.cleanup_policy is None:
         kept["cleanup_policy"] = current.cleanup_policy
     wanted = msgspec.structs.replace(wanted, **kept)
-    _check_evolution(current, wanted)
+    _check_evolution(current, wanted, by_admin=by_admin, may_relax=by_admin or by_its_admin)
     unchanged = msgspec.structs.replace(wanted, updated_at=current.updated_at)
     return current if unchanged == current else wanted
 
 
-def _check_evolution(current: EventType, wanted: EventType) -> None:
+def _keeps_its_promise(current: EventType, wanted: EventType) -> bool:
+    """Whether the compatibility mode stays as it is, or goes up by one step (registry contract 5.4)."""
+    change = (current.compatibility_mode, wanted.compatibility_mode)
+    return change[0] == change[1] or change in (("none", "forward"), ("forward", "compatible"))
+
+
+def _check_evolution(current: EventType, wanted: EventType, *, by_admin: bool, may_relax: bool) -> None:
     transition = (current.cleanup_policy, wanted.cleanup_policy)
     if current.cleanup_policy != wanted.cleanup_policy and transition != ("delete", "compact_and_delete"):
         raise Invalid(
@@ -248,8 +296,9 @@ def _check_evolution(current: EventType, wanted: EventType) -> None:
         )
     if current.audience is not UNSET and wanted.audience is UNSET:
         raise Invalid("event audience must not be set back to null")
-    _check_owner_selector(current, wanted)
-    complaints = list(_evolution_complaints(current, wanted))
+    if not by_admin:
+        _check_owner_selector(current, wanted)
+    complaints = list(_evolution_complaints(current, wanted, by_admin=by_admin, may_relax=may_relax))
     if complaints:
         raise Invalid("; ".join(complaints))
     before, after = current.default_statistic, wanted.default_statistic
@@ -275,7 +324,7 @@ def _check_owner_selector(current: EventType, wanted: EventType) -> None:
     raise Invalid(f"event_owner_selector must not be changed, original: {original}, updated: {updated}")
 
 
-def _evolution_complaints(current: EventType, wanted: EventType) -> Iterator[str]:
+def _evolution_complaints(current: EventType, wanted: EventType, *, by_admin: bool, may_relax: bool) -> Iterator[str]:
     """Everything that registry contract 3.5 forbids; a move from `undefined` to `business` is let through."""
     upgrade = (current.category, wanted.category) == ("undefined", "business") and (
         "metadata_enrichment" in wanted.enrichment_strategies and wanted.compatibility_mode != "compatible"
@@ -285,9 +334,11 @@ def _evolution_complaints(current: EventType, wanted: EventType) -> Iterator[str
             "Category change is allowed only from 'undefined' to 'business'. "
             "'enrichment_strategies' should be properly set as well"
         )
+    if not (may_relax or _keeps_its_promise(current, wanted)):
+        yield "changing compatibility_mode is not allowed"
     if wanted.partition_strategy == "hash" and not wanted.partition_key_fields:
         yield "partition_key_fields is required when partition strategy is 'hash'"
-    if current.partition_strategy not in ("random", wanted.partition_strategy):
+    if current.partition_strategy not in ("random", wanted.partition_strategy) and not by_admin:
         yield "changing partition_strategy is only allowed if the original strategy was 'random'"
     if current.enrichment_strategies != wanted.enrichment_strategies and not upgrade:
         yield "changing enrichment_strategies is not allowed"

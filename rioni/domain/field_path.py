@@ -6,8 +6,9 @@ Sources: registry contract 3.1 (last paragraphs) and 6.5 (step 1).
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jsonschema_rs import Draft4Validator, RegexOptions
+from jsonschema_rs import Draft4Validator
 
+from rioni.domain.patterns import options_for
 from rioni.domain.schema_graph import resolve
 
 
@@ -105,4 +106,4 @@ def _properties(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
 
 def _matches(pattern: str, name: str) -> bool:
     # Not `re`: the pattern is a stranger's, and has to be matched in linear time.
-    return Draft4Validator({"pattern": pattern}, pattern_options=RegexOptions()).is_valid(name)
+    return Draft4Validator({"pattern": pattern}, pattern_options=options_for(1)).is_valid(name)

@@ -11,6 +11,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retention_default_ms: int = 172_800_000
     partitions_default: int = 1
     partitions_max: int = 8
+    owning_applications: str = ".*"
+    """A regular expression for the names of all applications."""
     subscription_partitions_max: int = 100
     event_bytes_max: int = 999_000
     body_bytes_max: int = 50_000_000

@@ -1,25 +1,17 @@
 """What the broker needs from the outside: ports, implemented in `rioni.storage` and handed in by bootstrap.
 
-Every port has one contract suite under `tests/contracts`, which runs over each of its adapters.
+Those that are about one thing have modules beside this one: `coordination_ports`, `feed_ports`, `log_ports`,
+`registry_ports`. Every port has one contract suite under `tests/contracts`, which runs over each of its adapters.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from rioni.domain.event_type import EventType
 from rioni.domain.events import DomainEvent, Origin
-from rioni.domain.settings import Settings
-from rioni.domain.storage_entry import StorageEntry
-from rioni.domain.subscription import Subscription
-from rioni.domain.timeline import Timelines
-
-
-if TYPE_CHECKING:
-    from rioni.domain.publishing import PublishRules
+from rioni.domain.headers import Headers, headers_bytes
 
 
 P = ParamSpec("P")
@@ -44,6 +36,11 @@ class Offload(Protocol):
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what the function returns, raise what it raises; blocks the caller alone."""
+
+
+def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """The offload where blocking stops nobody else: a direct call."""
+    return function(*args, **kwargs)
 
 
 # --- the internal log ---
@@ -78,51 +75,6 @@ class LogHead(NamedTuple):
     hash: bytes
 
 
-class LogTransaction(Protocol):
-    """A transaction that holds the lock on the head of the log: no other writer runs until it ends."""
-
-    @property
-    def connection(self) -> Any:
-        """The database connection, opaque to all but the projections, which write in the same transaction."""
-
-    @property
-    def head(self) -> LogHead:
-        """The end of the log as this transaction sees it, its own appends included."""
-
-    def append(self, stream: UUID, version: int, events: Sequence[DomainEvent], origin: Origin) -> Sequence[LogEntry]:
-        """Append to a stream.
-
-        Args:
-            stream: the stream's id.
-            version: the version that the stream has now, 0 for a new one.
-            events: what happened.
-            origin: who caused it; stored with every event.
-
-        Raises:
-            ConcurrentChange: the stream's version is another one.
-        """
-
-    def entries(self, after: int) -> Iterable[LogEntry]:
-        """The entries behind a position, in order, as this transaction sees them."""
-
-
-class EventLog(Protocol):
-    """The record of every change of the registry, of subscriptions, of timelines. Calls block on the database."""
-
-    def head(self) -> LogHead:
-        """The end of the log. Cheap: the question that every follower asks all the time."""
-
-    def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
-        """At most `limit` entries behind a position, in order."""
-
-    def transaction(self) -> AbstractContextManager[LogTransaction]:
-        """Lock the head, commit at the end of the block, roll back if it raises.
-
-        Raises:
-            Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
-        """
-
-
 # --- published events ---
 
 
@@ -135,6 +87,15 @@ class Bounds(NamedTuple):
     """The last position that was written; `oldest - 1` where nothing is left."""
 
 
+class Claim(NamedTuple):
+    """The name that a batch is stored under once."""
+
+    id: str
+    """Unique within the store: whoever appends prefixes it."""
+    digest: str
+    """Tells the batch from others that come under the same name."""
+
+
 class Chunk(msgspec.Struct, frozen=True):
     """Consecutive events of one partition, as they were stored together."""
 
@@ -144,12 +105,19 @@ class Chunk(msgspec.Struct, frozen=True):
     data: bytes
     """The events' JSON, joined by commas: a part of it can be sent as the inside of a JSON array as it is."""
     ends: Sequence[int]
-    """For each event the index in `data` behind its last byte."""
+    """For each event the index in `data` behind its last byte; that of a tombstone is empty."""
+    headers: Sequence[Headers] | None = None
+    """For each event what is stored beside it; None where none has anything, and so there is no tombstone either."""
 
     @property
     def next(self) -> int:
         """The position behind the last event."""
         return self.first + len(self.ends)
+
+    @property
+    def size(self) -> int:
+        """About what it takes in memory, in bytes."""
+        return len(self.data) + 4 * len(self.ends) + headers_bytes(self.headers)
 
     def cut(self, start: int, stop: int) -> bytes:
         """The events at positions `start` to `stop - 1`, joined by commas.
@@ -158,6 +126,13 @@ class Chunk(msgspec.Struct, frozen=True):
         """
         begin, end = start - self.first, stop - self.first
         return self.data[self.ends[begin - 1] + 1 if begin else 0 : self.ends[end - 1]]
+
+
+class Appended(dict[int, int]):
+    """For each partition the position of its first event that was not left out; partitions without one are absent."""
+
+    left_out: int = 0
+    """How many events were left out, because they or their batch had been stored before."""
 
 
 class EventStore(Protocol):
@@ -170,29 +145,81 @@ class EventStore(Protocol):
             Unavailable: the store can't write.
         """
 
+    def extend_topic(self, topic: str, partitions: int) -> None:
+        """Add empty partitions up to a number, to a closed topic too; where there are as many this changes nothing.
+
+        Raises:
+            NotFound: topic unknown.
+            Unavailable: the store can't write.
+        """
+
+    def close_topic(self, topic: str) -> Sequence[Bounds]:
+        """Refuse everything that any process appends from now on; closing it again changes nothing.
+
+        Returns:
+            What the topic holds, for good: whatever was under way is stored, or will be refused.
+
+        Raises:
+            NotFound: topic unknown.
+            Unavailable: the store can't write.
+        """
+
+    def reopen_topic(self, topic: str) -> None:
+        """Let events be appended again; nothing where the topic is open or unknown."""
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
 
-    def append(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> Mapping[int, int]:
+    def append(
+        self,
+        topic: str,
+        batches: Mapping[int, Sequence[bytes]],
+        *,
+        headers: Mapping[int, Sequence[Headers]] | None = None,
+        ids: Mapping[int, Sequence[str]] | None = None,
+        claim: Claim | None = None,
+    ) -> Appended:
         """Append events durably: when this returns they survive the death of the process and of the machine.
 
         Args:
             topic: an existing topic.
-            batches: for each partition the events' JSON, each of them non-empty.
+            batches: for each partition the events' JSON. An empty event is a tombstone, which deletes what has its key
+                and is never delivered: it needs headers with a key.
+            headers: what is stored beside the events, for none, some or all of the partitions.
+            ids: of the events, for none, some or all of the partitions. An event whose id was stored before, in
+                whatever topic of this store, is left out, as is one whose id comes earlier in this call, by the order
+                of `batches`.
+            claim: the name that the batch is stored under once.
+
+        Ids and claims hold within the window that `forget_ids` leaves: atomically with the events, for all processes,
+        and across restarts.
 
         Returns:
-            For each partition the position of its first event. All partitions are written, or none.
+            Where the events are; empty if the batch was stored before.
 
         Raises:
+            KeyReused: another batch was stored under this name.
             NotFound: topic or partition unknown.
+            TopicClosed: the topic is closed; it says what was written all the same, mostly nothing.
+            PartlyStored: some partitions were not written, or nobody knows; it says which ones, and why.
             Unavailable: the disk is full or fails; nothing was written.
         """
+
+    def claimed(self, claim_id: str) -> str | None:
+        """The digest of the batch that is stored under a name, None where there is none. Cheap."""
+
+    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+        """Those of some ids that an event is stored under."""
+
+    def forget_ids(self, before_ms: int) -> None:
+        """Forget under which ids and names events and batches were stored before this time, or raise Unavailable."""
 
     def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
         """The chunks from position `first` on, which lies in the first of them; empty at the end.
 
         Where retention has removed `first`, reading goes on at the oldest event: compare `chunks[0].first`.
-        At least one chunk if there is one, further ones while they fit into `bytes_max`.
+        At least one chunk if there is one, further ones while they fit into `bytes_max`. What other processes have
+        appended may be missing, as for `newest`, up to what `bounds` has told.
         """
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
@@ -202,137 +229,58 @@ class EventStore(Protocol):
             NotFound: topic unknown.
         """
 
+    def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
+        """The last position of every partition, by number; cheap, unless less than `partitions` have been known.
+
+        Of what others have appended something may be missing, until the signal `topic:<topic>` tells of it.
+
+        Raises:
+            NotFound: topic unknown.
+        """
+
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """The position of the first chunk stored at this time or later; behind the newest where there is none."""
 
+    def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
+        """When the event at position `first` was stored, or the oldest one behind it that is left; None at the end.
+
+        Reads no events: cheaper than `read`.
+        """
+
     def expire(self, topic: str, before_ms: int) -> int:
         """Remove the chunks stored before this time; return the number of events. Positions never come back."""
+
+    def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:
+        """Remove every event behind which, before this time, another one with its key was stored; and old deletions.
+
+        Their positions stay, as those of events without content, which nobody gets. A store that compacts by itself
+        learns here that it has to, and how far behind. Returns the number of events, as far as it is known.
+
+        Events that were stored before `keyed_since_ms` may have no key: they stay.
+        """
 
     def close(self) -> None:
         """Let go of all files."""
 
 
-# --- who reads what, and how far ---
+class EventStores(Protocol):
+    """The event stores of all storages, each opened when it is first used."""
 
-
-class EventTypePartition(NamedTuple):
-    """A partition of an event type, as clients name it."""
-
-    event_type: str
-    partition: str
-
-
-class Assignment(NamedTuple):
-    """Who reads a partition of a subscription; the empty string is nobody."""
-
-    session: str = ""
-    """The stream that reads the partition, and alone may commit it."""
-    next_session: str = ""
-    """The stream that gets it as soon as `session` releases it."""
-
-    @property
-    def owner(self) -> str:
-        """Who has the partition when all that is under way is done."""
-        return self.next_session or self.session
-
-    @property
-    def state(self) -> str:
-        """The word of the API: unassigned, reassigning or assigned."""
-        if not self.session:
-            return "unassigned"
-        return "reassigning" if self.next_session else "assigned"
-
-
-class Session(NamedTuple):
-    """A stream of a subscription."""
-
-    id: str
-    requested: frozenset[EventTypePartition] = frozenset()
-    """The partitions that it insists on; empty where it takes what it is given."""
-
-
-class Topology(msgspec.Struct, frozen=True):
-    """Who reads which partition of a subscription."""
-
-    epoch: int
-    """Grows with every change; 0 where the subscription was never initialised."""
-    partitions: Mapping[EventTypePartition, Assignment]
-    """All partitions, in an order that never changes."""
-    sessions: Mapping[str, Session]
-    resetting: bool = False
-    """Cursors are being reset: all streams have to end."""
-
-
-class Coordinator(Protocol):
-    """Sessions, assignments and committed cursors of subscriptions, shared by all workers.
-
-    A session lives as long as the process that let it join. Whatever changes wakes the watchers of
-    `subscription:<id>`. Offsets are canonical text. Calls block on the disk, but never other greenlets; all raise
-    Unavailable where nothing can be stored or read.
-    """
-
-    def initialise(self, subscription_id: str, cursors: Mapping[EventTypePartition, str]) -> None:
-        """Lay down the partitions and where reading begins, unless that was done before (consumption 7.4)."""
-
-    def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
-        """Begin a session and rebalance (consumption 8.2, 9.2).
-
-        Args:
-            subscription_id: an initialised subscription.
-            stream_id: a new UUID.
-            requested: the partitions that the stream insists on; empty for as many as others have.
+    def of(self, storage_id: str) -> EventStore:
+        """The store of a storage. Cheap, but for the first time, which may block the caller.
 
         Raises:
-            Conflict: no slot is free, a partition is requested by another stream, or cursors are being reset.
-            SubscriptionNotFound: it is not initialised, or was forgotten.
+            Unavailable: there is no such storage, or this installation can't use it.
         """
-
-    def leave(self, subscription_id: str, stream_id: str) -> None:
-        """End a session at once and rebalance; what it has not committed is delivered again. Unknown ones: nothing."""
-
-    def release(self, subscription_id: str, stream_id: str, partition: EventTypePartition) -> None:
-        """Hand a partition over to the stream that waits for it; nothing if none waits or another one owns it."""
-
-    def topology(self, subscription_id: str) -> Topology:
-        """Who reads what. Cheap: the same object as before where nothing has changed."""
-
-    def cursors(self, subscription_id: str) -> Mapping[EventTypePartition, str]:
-        """The committed offsets, in topology order; empty where the subscription was never initialised.
-
-        Read after `topology` they hold everything that previous owners could commit. Cheap, as `topology`.
-        """
-
-    def commit(
-        self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
-    ) -> Sequence[bool]:
-        """Commit offsets durably, in order, all in one transaction (consumption 7.2).
-
-        Returns:
-            For each cursor whether it advanced its partition; what is not ahead changes nothing.
-
-        Raises:
-            Invalid: the session does not live, or does not own a partition; nothing was written.
-        """
-
-    def reset(self, subscription_id: str, cursors: Mapping[EventTypePartition, str], timeout_s: float) -> None:
-        """Let all streams end, then set offsets, backwards too (consumption 7.3); without cursors nothing happens.
-
-        Raises:
-            Conflict: another reset is under way.
-            Unavailable: streams were still there after `timeout_s`; nothing was written.
-        """
-
-    def forget(self, subscription_id: str) -> None:
-        """Remove sessions, assignments and cursors of a deleted subscription."""
-
-    def reap(self) -> None:
-        """Remove the sessions of processes that have died and rebalance. Cheap; call it now and then."""
 
     def close(self) -> None:
-        """End all sessions of this process and let go of all files."""
+        """Close all stores."""
 
 
 # --- waking up ---
+
+LOG_KEY = "log"
+"""The signal that the internal log has grown."""
 
 
 class Watch(Protocol):
@@ -348,53 +296,11 @@ class Watch(Protocol):
 class Signals(Protocol):
     """Wakes up whoever waits, in any process of the broker. A notification may be lost, so waits have time-outs."""
 
-    def notify(self, key: str) -> None:
-        """Wake everyone who watches the key. Never blocks, never raises."""
+    def notify(self, *keys: str) -> None:
+        """Wake everyone who watches one of the keys. Never blocks, never raises."""
 
     def watch(self, keys: Iterable[str]) -> Watch:
         """Begin to watch; what is notified from now on is not missed."""
 
-
-# --- what the log says now ---
-
-
-class ReadModels(Protocol):
-    """The read models, as a command needs them: inside its own transaction."""
-
-    def state(self, connection: Any, kind: str, key: str) -> tuple[Any, int]:
-        """The state of an aggregate, None where it does not exist, and the version of its stream."""
-
-    def subscriptions_of(self, connection: Any, event_type: str) -> Sequence[Subscription]:
-        """All subscriptions to an event type."""
-
-    def storages(self, connection: Any) -> Sequence[StorageEntry]:
-        """All storages by id."""
-
-    def apply(self, connection: Any, entries: Sequence[LogEntry]) -> None:
-        """Fold entries, which follow the last ones applied, into the read models."""
-
-
-class Registry(Protocol):
-    """The state of everything, in memory, for the paths that publish and consume."""
-
-    def refresh(self) -> None:
-        """Catch up with the log: everything that was answered before is visible then. May block on the database."""
-
-    @property
-    def settings(self) -> Settings:
-        """The broker's settings."""
-
-    def event_types(self) -> Sequence[EventType]:
-        """All event types."""
-
-    def event_type(self, name: str) -> EventType:
-        """The event type, or EventTypeNotFound."""
-
-    def timelines(self, name: str) -> Timelines:
-        """The timelines of an event type, or EventTypeNotFound."""
-
-    def subscription(self, subscription_id: str) -> Subscription:
-        """The subscription, or SubscriptionNotFound."""
-
-    def publish_rules(self, name: str) -> "PublishRules":
-        """What publishing to an event type needs, compiled once per version of it."""
+    def generation(self, key: str) -> int:
+        """A number, 0 at least, that changes with each notification of a watched key, before anyone is woken."""

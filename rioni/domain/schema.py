@@ -3,8 +3,9 @@
 Schemas come from strangers: size, nesting, patterns and the work they may cause are bounded before events meet them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jsonschema_rs
@@ -13,15 +14,24 @@ from rioni.domain import strict_json
 from rioni.domain.errors import Invalid
 from rioni.domain.field_path import FieldPath, declares, parse_path
 from rioni.domain.formats import DATE_TIME, PATTERNS, UUID
-from rioni.domain.schema_graph import SchemaCycle, expanded_paths, reachable, resolve, walk
+from rioni.domain.patterns import PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, PATTERNS_MAX, options_for
+from rioni.domain.schema_graph import Pointer, SchemaCycle, expanded_paths, reachable, resolve, walk
 from rioni.domain.strict_json import JsonError
 
 
 SCHEMA_BYTES_MAX = 256 * 1024
 SCHEMA_DEPTH_MAX = 64
-SCHEMA_OBJECTS_MAX = 10_000
-PATTERN_BYTES_MAX = 1024
+SCHEMA_OBJECTS_MAX = 5_000
+"""PERF: the library compiles so many in 15 ms, and has to do so before the first event of a version."""
+FORMAT_OBJECTS = 4
+"""A format that we turn into a pattern takes as long as so many others."""
 EXPANDED_PATHS_MAX = 100_000
+POINTERS_CHARACTERS_MAX = 5_000_000
+"""All pointers to schema objects together: the library writes out each of them. PERF: 800 MB of pointers, which fit
+into 170 kB of schema, took it five seconds; this takes 30 ms."""
+KEYWORDS_NAMED_MAX = 100
+TEXT_CHARACTERS_MAX = 500
+"""What a schema says is cut to this length in messages."""
 
 Schema = dict[str, Any]
 _Validator = type[jsonschema_rs.Validator]
@@ -38,6 +48,10 @@ class EffectiveSchema(NamedTuple):
 
     document: Schema
     draft: _Validator
+    has_metadata: bool = False
+    """Whether events have metadata as the contract defines it: with category `business` and `data`."""
+    patterns: int = 0
+    """How many different patterns the submitted schema has; they share the memory for compiled ones."""
 
     def compile(self) -> jsonschema_rs.Validator:
         """Compile the schema: no reference is ever fetched, every pattern runs in linear time.
@@ -56,7 +70,7 @@ class EffectiveSchema(NamedTuple):
             document,
             offline=True,
             validate_formats=True,
-            pattern_options=jsonschema_rs.RegexOptions(size_limit=2**20, dfa_size_limit=2**20),
+            pattern_options=options_for(self.patterns),
         )
 
 
@@ -83,7 +97,8 @@ def check_schema(
         raise Invalid('"type" of root element in schema can only be "object"')
     draft = _draft(schema)
     _check_objects(schema)
-    _check_compiles(schema, draft)
+    patterns = _check_patterns(schema)
+    _check_compiles(schema, draft, patterns)
     _check_work(schema)
     if category == "business" and "metadata" in schema.get("properties", {}):
         raise Invalid('"metadata" property is reserved')
@@ -140,11 +155,11 @@ def _draft(schema: Mapping[str, Any]) -> _Validator:
 
 def _check_objects(schema: Schema) -> None:
     """Check references, patterns and the number of schema objects: all that needs no valid schema."""
-    count = 0
+    count = characters = 0
     try:
-        for _, node in walk(schema):
-            count += 1
-            _check_patterns(node)
+        for pointer, node in walk(schema):
+            count += FORMAT_OBJECTS if str(node.get("format")) in PATTERNS else 1
+            characters += pointer.characters
     except LookupError as ex:
         reference = str(ex.args[0])
         if not reference.startswith("#"):
@@ -154,23 +169,47 @@ def _check_objects(schema: Schema) -> None:
         raise Invalid(
             f"schema must be a valid json-schema: it consists of {count} schemas, at most {SCHEMA_OBJECTS_MAX} can be"
         )
+    if characters > POINTERS_CHARACTERS_MAX:
+        raise Invalid(
+            "schema must be a valid json-schema: too many schemas stand below long names; the pointers to all of them "
+            f"have {characters} characters, at most {POINTERS_CHARACTERS_MAX} can be"
+        )
 
 
-def _check_patterns(node: Mapping[str, Any]) -> None:
-    keyed = node.get("patternProperties")
-    for pattern in (node.get("pattern"), *(keyed if isinstance(keyed, dict) else ())):
-        if isinstance(pattern, str) and len(pattern.encode()) > PATTERN_BYTES_MAX:
+def _check_patterns(schema: Schema) -> int:
+    """Check the lengths of all patterns together, and count the different ones."""
+    sizes = {pattern: len(pattern.encode()) for pattern in _patterns(schema)}
+    for pattern, size in sizes.items():
+        if size > PATTERN_BYTES_MAX:
             raise Invalid(
                 f'invalid regex pattern in the schema: longer than {PATTERN_BYTES_MAX} bytes "{pattern[:100]}..."'
             )
+    total = sum(sizes.values())
+    if len(sizes) > PATTERNS_MAX or total > PATTERNS_BYTES_MAX:
+        raise Invalid(
+            f"invalid regex pattern in the schema: {len(sizes)} different ones of {total} bytes, at most "
+            f"{PATTERNS_MAX} of {PATTERNS_BYTES_MAX} bytes can be"
+        )
+    return len(sizes)
 
 
-def _check_compiles(schema: Schema, draft: _Validator) -> None:
+def _patterns(schema: Schema) -> set[str]:
+    found: set[str] = set()
+    for _, node in walk(schema):
+        keyed = node.get("patternProperties")
+        found.update(keyed if isinstance(keyed, dict) else ())
+        if isinstance(pattern := node.get("pattern"), str):
+            found.add(pattern)
+    return found
+
+
+def _check_compiles(schema: Schema, draft: _Validator, patterns: int) -> None:
     try:
-        EffectiveSchema(_neutral(schema), draft).compile()
+        EffectiveSchema(_neutral(schema), draft, patterns=patterns).compile()
     except jsonschema_rs.ValidationError as ex:
         if _is_about_a_pattern(ex):
-            raise Invalid(f'invalid regex pattern in the schema: malformed or unsupported "{ex.instance}"') from ex
+            complaint = "malformed, unsupported or too large"
+            raise Invalid(f'invalid regex pattern in the schema: {complaint} "{ex.instance}"') from ex
         where = "".join(f"/{segment}" for segment in ex.instance_path)
         raise Invalid(f"schema must be a valid json-schema: #{where}: {ex.message}") from ex
     except ValueError as ex:
@@ -206,13 +245,20 @@ _COMPATIBLE_KEYWORDS = frozenset(
 def _check_keywords(schema: Schema) -> None:
     """Check that only the keywords of mode `compatible` are used (D-9: the manual's list)."""
     reasons = [
-        f"Invalid schema found in [{pointer}]: extraneous key [{keyword}] is not permitted"
-        for pointer, node in walk(schema)
-        for keyword in node
-        if keyword not in _COMPATIBLE_KEYWORDS
+        f"Invalid schema found in [{_cut(str(pointer))}]: extraneous key [{_cut(keyword)}] is not permitted"
+        for pointer, keyword in islice(_foreign_keywords(schema), KEYWORDS_NAMED_MAX)
     ]
     if reasons:
-        raise Invalid(f"Invalid schema: {', '.join(reasons[:100])}")
+        raise Invalid(f"Invalid schema: {', '.join(reasons)}")
+
+
+def _foreign_keywords(schema: Schema) -> Iterator[tuple[Pointer, str]]:
+    for pointer, node in walk(schema):
+        yield from ((pointer, keyword) for keyword in node if keyword not in _COMPATIBLE_KEYWORDS)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}..."
 
 
 # --- the effective schema ---
@@ -235,7 +281,7 @@ def effective_schema(
       of combined schemas: none of these knows the properties that the others declare.
     """
     schema = strict_json.decode(text)
-    draft = _draft(schema)
+    draft, patterns = _draft(schema), len(_patterns(schema))
     if category == "business":
         schema = _without_root_reference(schema)
     if compatibility_mode == "compatible":
@@ -251,7 +297,7 @@ def effective_schema(
         schema["required"] = [*schema.get("required", ()), *({"metadata"} - set(schema.get("required", ())))]
     elif category == "data":
         schema = _data_schema(schema, metadata)
-    return EffectiveSchema(schema, draft)
+    return EffectiveSchema(schema, draft, has_metadata=category != "undefined", patterns=patterns)
 
 
 def _metadata_schema(name: str, cleanup_policy: str) -> Schema:

@@ -75,14 +75,15 @@ def kind_of(node: Node) -> str:
         return "combined"
     if declared:
         return "number" if declared[0] in _NUMBERS else declared[0]
-    groups = [
-        group
-        for group, keywords in ATTRIBUTES.items()
-        if any(keyword in node for keyword in (*keywords, *_STRUCTURE.get(group, ())))
-    ]
-    if groups:
+    if groups := [group for group in ATTRIBUTES if speaks_of(node, group)]:
         return " or ".join(groups)
     return "not" if "not" in node else "conditional" if "if" in node else "empty"
+
+
+def speaks_of(node: Node, type_name: str) -> bool:
+    """Whether some keyword is about values of a type."""
+    group = "number" if type_name in _NUMBERS else type_name
+    return any(keyword in node for keyword in (*ATTRIBUTES.get(group, ()), *_STRUCTURE.get(group, ())))
 
 
 def compositions(node: Node) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ FEATURES = (
     "validate_subscription_owning_application",
     "validate_event_type_owning_application",
     "skip_misplaced_events",
+    "dlq_redrive_event_type_attachment_job",
+    "force_data_lake_annotations",
 )
 """All features, in the order in which the API lists them."""
 
@@ -60,8 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     admins: Admins = Admins()
     blacklist: tuple[tuple[str, str], ...] = ()
     """Pairs of a blacklist type and a name, sorted."""
-    features: tuple[str, ...] = ()
-    """The features that are on, sorted."""
+    features: tuple[str, ...] = ("repartitioning",)
+    """The features that are on, sorted; the default is what is on in a new broker."""
 
 
 class AdminsChanged(DomainEvent, frozen=True, kw_only=True):

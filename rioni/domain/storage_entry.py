@@ -1,13 +1,26 @@
 """The storages that timelines can live in, as `/storages` lists them (registry contract 9)."""
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from rioni.domain.errors import Invalid
 from rioni.domain.events import DomainEvent
 
 
 DEFAULT_STORAGE = "default"
+"""The id of the storage that a new broker has."""
+
+EMBEDDED, KAFKA = "embedded", "kafka"
+STORAGE_TYPES = (EMBEDDED, KAFKA)
+
+ID_CHARACTERS_MAX = 36
+_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{ID_CHARACTERS_MAX}}}")
+
+_CREDENTIAL = re.compile("passw|secret|token|credential|jaas|private_?key", re.IGNORECASE)
+MASK = "***"
 
 
 class StorageEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +44,72 @@ class StorageCreated(DomainEvent, frozen=True, kw_only=True):
     storage: StorageEntry
 
 
+class DefaultStorageChanged(DomainEvent, frozen=True, kw_only=True):
+    """New event types begin in this storage from now on, or no longer."""
+
+    TOPIC = "storage.default-changed"
+    KEY = "id"
+
+    id: str
+    default: bool
+
+
+class StorageMoved(DomainEvent, frozen=True, kw_only=True):
+    """What the storage holds lies in another kind of store from now on, in the same topics at the same positions."""
+
+    TOPIC = "storage.moved"
+    KEY = "id"
+
+    id: str
+    storage_type: str
+
+
+class StorageDeleted(DomainEvent, frozen=True, kw_only=True):
+    """The storage can't be used any more."""
+
+    TOPIC = "storage.deleted"
+    KEY = "id"
+
+    id: str
+
+
 def evolve(state: StorageEntry | None, event: DomainEvent) -> StorageEntry | None:
     """The state after an event; total."""
     match event:
         case StorageCreated(storage=storage):
             return storage
+        case DefaultStorageChanged(default=default) if state is not None:
+            return msgspec.structs.replace(state, default=default)
+        case StorageMoved(storage_type=storage_type) if state is not None:
+            return msgspec.structs.replace(state, storage_type=storage_type)
+        case StorageDeleted():
+            return None
         case _:
             return state
+
+
+def check_storage(storage: StorageEntry) -> None:
+    """Check what a client submits.
+
+    Raises:
+        Invalid: the id could not name a file, or there is no such type of storage.
+    """
+    if not _ID.fullmatch(storage.id):
+        raise Invalid(
+            f"The id of a storage has 1 to {ID_CHARACTERS_MAX} characters, letters, digits, '.', '_' and '-', "
+            f"not {storage.id!r}"
+        )
+    if storage.storage_type not in STORAGE_TYPES:
+        raise Invalid(f"Type '{storage.storage_type}' is not a valid storage type")
+
+
+def without_credentials(configuration: Any) -> Any:
+    """A configuration with a mask in place of every password and token, at any depth."""
+    if isinstance(configuration, Mapping):
+        return {
+            name: MASK if _CREDENTIAL.search(name) else without_credentials(value)
+            for name, value in configuration.items()
+        }
+    if isinstance(configuration, Sequence) and not isinstance(configuration, str):
+        return [without_credentials(value) for value in configuration]
+    return configuration

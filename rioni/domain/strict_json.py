@@ -19,11 +19,12 @@ class JsonError(ValueError):
     """The text is not JSON, or not strictly so.
 
     Args:
-        message: what is wrong.
+        message: what is wrong, without the position.
         position: the index of the character where it was noticed, None where it is not known.
     """
 
     def __init__(self, message: str, position: int | None = None) -> None:
+        self.reason = message
         self.position = position
         super().__init__(message if position is None else f"{message} at position {position}")
 

@@ -3,11 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rioni.domain.authorization import SubscriptionAuthorization, check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
+from rioni.domain.event_filter import event_filter
 from rioni.domain.events import DomainEvent
 from rioni.domain.labels import annotation_violations, label_violations
+from rioni.domain.named_place import NamedPlace
+from rioni.domain.named_place import violations as place_violations
+from rioni.domain.storable import nul_violations
+from rioni.domain.unprocessable import DeadLetterFilter, complaint
 
 
 READ_FROM = ("begin", "end", "cursors")
@@ -20,6 +26,11 @@ class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
     offset: str
     event_type: str
 
+    @property
+    def named(self) -> NamedPlace:
+        """It, as a client submits it."""
+        return NamedPlace(event_type=self.event_type, partition=self.partition, offset=self.offset)
+
 
 class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription as a client submits it; None stands for null and for absent."""
@@ -28,10 +39,11 @@ class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
     event_types: tuple[str, ...] | None = None
     consumer_group: str | None = "default"
     read_from: str | None = "end"
-    initial_cursors: tuple[InitialCursor, ...] | None = None
+    initial_cursors: tuple[NamedPlace, ...] | None = None
     authorization: SubscriptionAuthorization | None = None
     annotations: Mapping[str, str] | None = None
     labels: Mapping[str, str] | None = None
+    filter: str | None = None
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +61,8 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     authorization: SubscriptionAuthorization | None
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
+    filter: str | UnsetType = UNSET
+    """Which events it gets, see `rioni.domain.event_filter`; all of them where it has none."""
 
     @property
     def resource(self) -> str:
@@ -77,7 +91,7 @@ class SubscriptionCreated(DomainEvent, frozen=True, kw_only=True):
 
 
 class SubscriptionChanged(DomainEvent, frozen=True, kw_only=True):
-    """Authorization, annotations or labels are different; the event holds the whole new state."""
+    """Authorization, annotations, labels or the filter are different; the event holds the whole new state."""
 
     TOPIC = "subscription.changed"
     KEY = "id"
@@ -95,6 +109,22 @@ class CursorsReset(DomainEvent, frozen=True, kw_only=True):
     id: str
     cursors: tuple[InitialCursor, ...]
     """Offsets in their canonical form."""
+    previous: tuple[InitialCursor, ...] = ()
+    """What was committed before, of the same partitions; empty in logs of before this was recorded."""
+
+
+class DeadLettersRedriven(DomainEvent, frozen=True, kw_only=True):
+    """Events that consumers had never committed were published again, for this subscription alone."""
+
+    TOPIC = "subscription.dead-letters-redriven"
+    KEY = "id"
+
+    id: str
+    wanted: DeadLetterFilter
+    forced: bool
+    """Also those that were published again before."""
+    redriven: int
+    """How many there were."""
 
 
 class SubscriptionDeleted(DomainEvent, frozen=True, kw_only=True):
@@ -175,12 +205,14 @@ def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
             yield name, "must not be null"
         elif not value:
             yield name, "must contain at least one character"
+        yield from nul_violations(name, value)
     if spec.event_types is None:
         yield "event_types", "must not be null"
     elif not spec.event_types:
         yield "event_types", "must contain at least one element"
     if spec.read_from is None:
         yield "read_from", "must not be null"
+    yield from _cursor_violations(spec)
     if spec.authorization is not None:
         for name in ("admins", "readers"):
             if not getattr(spec.authorization, name):
@@ -189,21 +221,48 @@ def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
     yield from label_violations(spec.labels or {})
 
 
-def new(spec: SubscriptionSpec, *, subscription_id: str, now: str) -> Subscription:
-    """The state that a checked submission asks for."""
+def _cursor_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
+    for index, named in enumerate(spec.initial_cursors or ()):
+        path = f"initial_cursors[{index}]"
+        violations = list(place_violations(named, path))
+        yield from violations
+        if not violations and spec.read_from != "cursors" and not (named.is_offset and named.partition):
+            yield path, "must name a partition and an offset, unless read_from is cursors"
+
+
+def new(
+    spec: SubscriptionSpec, *, subscription_id: str, now: str, initial_cursors: tuple[InitialCursor, ...] = ()
+) -> Subscription:
+    """The state that a checked submission asks for.
+
+    Args:
+        spec: the submission.
+        subscription_id: of the subscription.
+        now: the time of its creation.
+        initial_cursors: what those of the submission stand for.
+
+    Raises:
+        Invalid: an attribute of the authorization section stands there twice, the filter can't be used, or the
+            annotations about dead letters are not what they have to be.
+    """
     check_authorization(spec.authorization)
+    if problem := complaint(spec.annotations or {}):
+        raise Invalid(problem)
+    if spec.filter:
+        event_filter(spec.filter)
     return Subscription(
         id=subscription_id,
         owning_application=spec.owning_application or "",
         event_types=tuple(sorted(set(spec.event_types or ()))),
         consumer_group=spec.consumer_group or "",
         read_from=spec.read_from or "end",
-        initial_cursors=spec.initial_cursors or (),
+        initial_cursors=initial_cursors,
         created_at=now,
         updated_at=now,
         authorization=spec.authorization,
         annotations=spec.annotations or {},
         labels=spec.labels or {},
+        filter=spec.filter or UNSET,
     )
 
 
@@ -211,12 +270,14 @@ def changed(current: Subscription, spec: SubscriptionSpec, *, now: str) -> Subsc
     """The state that a checked submission turns a subscription into (consumption contract 5.5).
 
     Raises:
-        Invalid: something other than authorization, annotations or labels would change.
+        Invalid: something other than authorization, annotations, labels or the filter would change.
     """
     wanted = new(spec, subscription_id=current.id, now=now)
-    for field in ("consumer_group", "event_types", "owning_application", "read_from", "initial_cursors"):
+    for field in ("consumer_group", "event_types", "owning_application", "read_from"):
         if getattr(wanted, field) != getattr(current, field):
             raise Invalid(f"Not allowed to change subscription {field.replace('_', ' ')}")
+    if (spec.initial_cursors or ()) != tuple(each.named for each in current.initial_cursors):
+        raise Invalid("Not allowed to change subscription initial cursors")
     if current.authorization is not None and spec.authorization is None:
         raise Invalid("Changing authorization object to `null` is not possible due to existing one")
     result = msgspec.structs.replace(
@@ -224,6 +285,7 @@ def changed(current: Subscription, spec: SubscriptionSpec, *, now: str) -> Subsc
         authorization=spec.authorization,
         annotations=current.annotations if spec.annotations is None else spec.annotations,
         labels=current.labels if spec.labels is None else spec.labels,
+        filter=current.filter if spec.filter is None else wanted.filter,
     )
     return current if result == current else msgspec.structs.replace(result, updated_at=now)
 

@@ -1,9 +1,11 @@
 import json
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rioni.domain import batch as batch_module
 from rioni.domain.batch import one_line, split
 from rioni.domain.errors import Malformed, RioniError, TooLarge
 from tests.support.strategies import as_written, json_objects, json_texts
@@ -27,6 +29,46 @@ def test_separators_may_be_missing_or_doubled(texts, separator):
     assert batch.values == [json.loads(text) for text in texts]
 
 
+@given(st.lists(events, max_size=9), st.integers(2, 40), st.sampled_from([",", " ,\n", "", ",,"]))
+def test_a_large_body_is_read_in_parts(texts, size, separator):
+    body = f"[{separator.join(texts)}]".encode()
+    with (
+        mock.patch.object(batch_module, "PART_BYTES", size),
+        mock.patch.object(batch_module, "_PART_BYTES_MAX", 4 * size),
+    ):
+        assert split(body) == ([text.encode() for text in texts], [json.loads(text) for text in texts])
+
+
+@pytest.mark.parametrize("count", [1, 20, 5_000])
+@pytest.mark.parametrize("note", ["x", "ä" * 300, [{"a": 1}, {"a": 2}], '"},{"a":'])
+def test_many_events_that_begin_alike_are_read_in_parts(count, note):
+    many = [{"a": number, "notes": [note] * (600_000 // count // 100)} for number in range(count)]
+    batch = split(json.dumps(many, ensure_ascii=False).encode())
+    assert batch.values == many
+    assert list(map(json.loads, batch.raw)) == many
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        (b'{"a":"\xff"}', "Not UTF-8"),
+        (b"{},[]", "Illegal character at position 600013"),
+        (b'{"a":1,"a":2}', 'Duplicate key "a"'),
+        (b'{"a":1', "Unclosed object staring at 600010 found."),
+        ('{"ä":"ä"},{"ä":1,}'.encode(), "Expecting property name enclosed in double quotes at position 600027"),
+    ],
+)
+def test_what_is_wrong_late_in_a_large_body_is_named(events, message):
+    with pytest.raises(Malformed) as caught:
+        split(b'[{"a":"' + "ä".encode() * 600_000 + b'"},' + events)
+    assert message in str(caught.value)
+
+
+def test_an_event_that_is_too_large_by_far_is_not_read():
+    with pytest.raises(TooLarge, match="Event too large: more than 8000000 bytes"):
+        split(b'[{"a":"' + b"x" * 9_000_000 + b'"}]')
+
+
 @given(events)
 def test_line_breaks_can_be_removed_without_changing_a_value(text):
     (line,) = one_line([text.encode()])
@@ -41,6 +83,7 @@ def test_line_breaks_can_be_removed_without_changing_a_value(text):
         (b"  ", "Array of events should start with [ at position 2"),
         (b'{"a":1}', "Array of events should start with [ at position 0"),
         (b"[{}", "Array of events should end with ] at position 3"),
+        (b"[{}" + b" " * 200_000, "Array of events should end with ] at position 3"),
         (b"[{}] x", "Array of events should end with ] at position 6"),
         (b"[1]", "Illegal character at position 1"),
         (b"[{},[]]", "Illegal character at position 4"),

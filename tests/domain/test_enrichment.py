@@ -17,7 +17,7 @@ ADDED = {
 }
 
 
-def enrich(text: str | bytes, partition: int = 3, publisher: str = "stups_shop") -> bytes:
+def enrich(text: str | bytes, partition: int = 3, publisher: str = "stups_shop", span_ctx=None) -> bytes:
     event = text if isinstance(text, bytes) else text.encode()
     enrichment = Enrichment(
         event_type="order.created",
@@ -25,6 +25,7 @@ def enrich(text: str | bytes, partition: int = 3, publisher: str = "stups_shop")
         publisher=publisher,
         flow_id="flow of the request",
         now_ms=1_700_000_000_123,
+        span_ctx=span_ctx,
     )
     return enrichment.enrich(event, json.loads(event)["metadata"], partition)
 
@@ -115,3 +116,15 @@ def test_names_are_escaped():
 def test_without_metadata_there_is_nothing_to_enrich():
     with pytest.raises(EnrichmentError, match=r"^enrichment error$"):
         enrich('{"metadata":1}')
+
+
+@pytest.mark.parametrize("own", [{"trace": "mine"}, {}])
+def test_an_event_keeps_its_own_span_context(own):
+    text = json.dumps({"metadata": {"eid": EID, "occurred_at": "2024-01-02T03:04:05Z", "span_ctx": own}})
+    assert metadata_of(enrich(text, span_ctx={"trace": "the request's"}))["span_ctx"] == own
+
+
+@given(event_texts(own_members=False))
+def test_an_event_without_a_span_context_gets_the_requests(text):
+    assert metadata_of(enrich(text, span_ctx={"trace": "ü"}))["span_ctx"] == {"trace": "ü"}
+    assert "span_ctx" not in metadata_of(enrich(text))

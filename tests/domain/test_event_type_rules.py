@@ -18,10 +18,10 @@ def statistic(**changes):
     )
 
 
-def change(state, **changes):
+def change(state, *, by_admin=False, by_its_admin=False, **changes):
     spec = as_spec(state)
     spec = type(spec)(**{field: getattr(spec, field) for field in spec.__struct_fields__} | changes)
-    return rules.changed(state, spec, now=LATER, limits=Limits())
+    return rules.changed(state, spec, now=LATER, limits=Limits(), by_admin=by_admin, by_its_admin=by_its_admin)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,10 @@ def change(state, **changes):
             'Field "authorization.admins" must contain at least one attribute',
         ),
         ({"annotations": {"": "x"}}, 'Field "annotations[]" Key cannot be empty'),
+        (
+            {"annotations": {"rioni.io/idempotent-publishing": "yes"}},
+            'Field "annotations[rioni.io/idempotent-publishing]" must be one of on, off',
+        ),
         ({"labels": {"a": "!"}}, 'Field "labels[a]" Should contain only allowed symbols'),
     ],
 )
@@ -74,6 +78,8 @@ def test_all_fields_against_their_constraints_are_named_together():
 
 def test_a_good_submission_passes():
     rules.check_fields(event_type_spec(annotations={"nakadi.io/x": "y"}, labels={"team": ""}))
+    for switch in ("on", "off"):
+        rules.check_fields(event_type_spec(annotations={"rioni.io/idempotent-publishing": switch}))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +101,17 @@ def test_the_limits_of_the_retention_time_are_included(retention):
     [
         ({"category": "undefined"}, "must not define enrichment strategy for undefined event type"),
         ({"enrichment_strategies": ()}, "must define metadata enrichment strategy"),
+        (
+            {
+                "category": "undefined",
+                "enrichment_strategies": (),
+                "annotations": {"rioni.io/idempotent-publishing": "on"},
+            },
+            (
+                "annotation rioni.io/idempotent-publishing goes by metadata.eid, which events of category 'undefined' "
+                "do not have. Publish them with the header Idempotency-Key"
+            ),
+        ),
         (
             {"enrichment_strategies": ("metadata_enrichment", "metadata_enrichment")},
             "enrichment strategies must not contain duplicated entries",
@@ -246,3 +263,53 @@ def test_an_undefined_event_type_may_become_a_business_one():
 
 def test_events_that_are_deleted_may_be_compacted_too():
     assert change(event_type(), cleanup_policy="compact_and_delete").cleanup_policy == "compact_and_delete"
+
+
+def test_administrators_of_the_broker_may_change_strategy_and_owners():
+    """Registry contract 3.1 and 3.5: what nobody else may."""
+    state = event_type(
+        partition_strategy="hash",
+        partition_key_fields=("order_id",),
+        event_owner_selector=EventOwnerSelector(type="static", name="team", value="a"),
+    )
+    for changes in ({"partition_strategy": "random"}, {"event_owner_selector": None}):
+        with pytest.raises(Invalid):
+            change(state, **changes)
+    changed = change(state, by_admin=True, partition_strategy="random", event_owner_selector=None)
+    assert (changed.partition_strategy, changed.event_owner_selector) == ("random", UNSET)
+
+
+@pytest.mark.parametrize(
+    ("owning_application", "known"), [("shop", True), ("billing", True), ("shop2", False), ("", False)]
+)
+def test_an_owning_application_must_be_one_of_those_that_there_are(owning_application, known):
+    limits = Limits(owning_applications="shop|billing")
+    if known:
+        rules.check_owning_application(owning_application, limits)
+    else:
+        with pytest.raises(Invalid, match=f"Owning application is not valid: {owning_application}"):
+            rules.check_owning_application(owning_application, limits)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "anybody_may"),
+    [
+        ("none", "forward", True),
+        ("none", "compatible", False),
+        ("forward", "none", False),
+        ("forward", "forward", True),
+        ("forward", "compatible", True),
+        ("compatible", "none", False),
+        ("compatible", "forward", False),
+    ],
+)
+def test_only_administrators_relax_the_compatibility_mode_or_skip_a_step(before, after, anybody_may):
+    """Registry contract 5.4."""
+    state = event_type(compatibility_mode=before)
+    for admin in ({"by_admin": True}, {"by_its_admin": True}):
+        assert change(state, compatibility_mode=after, **admin).compatibility_mode == after
+    if anybody_may:
+        assert change(state, compatibility_mode=after).compatibility_mode == after
+        return
+    with pytest.raises(Invalid, match=r"^changing compatibility_mode is not allowed$"):
+        change(state, compatibility_mode=after)

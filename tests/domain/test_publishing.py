@@ -1,5 +1,4 @@
 import json
-from random import Random
 
 import msgspec
 import pytest
@@ -8,62 +7,15 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Malformed, RioniError, TooLarge
 from rioni.domain.limits import Limits
-from rioni.domain.publishing import ItemResult, PublishRules, prepare
-from tests.support.strategies import EID, as_written, event_texts
+from rioni.domain.publish_results import ItemResult, stored_or_not
+from tests.support.publishing import BUSINESS, event, item, publish, refused, rules
+from tests.support.strategies import EID, as_written, event_texts, texts
 
 
-SCHEMA = {"properties": {"order_id": {"type": "string"}, "brand": {}}, "required": ["order_id"]}
-EIDS = [f"{n:08d}-3c52-4d8c-9b50-0f2b7f6d2a11" for n in range(5)]
-
-
-def rules(**changes) -> PublishRules:
-    arguments = {
-        "name": "order.created",
-        "category": "business",
-        "cleanup_policy": "delete",
-        "compatibility_mode": "forward",
-        "enrichment_strategies": ["metadata_enrichment"],
-        "partition_strategy": "random",
-        "partition_key_fields": [],
-        "partitions": 1,
-        "schema": json.dumps(SCHEMA),
-        "schema_version": "1.0.0",
-    }
-    return PublishRules.of(**{**arguments, **changes})
-
-
-BUSINESS = rules()
-OPEN = rules(schema="{}", partitions=8)
-HASH = rules(partition_strategy="hash", partition_key_fields=["brand", "order_id"], partitions=8)
+OPEN = rules(schema={}, partitions=8)
+HASH = rules(partition_strategy="hash", partition_key_fields=("brand", "order_id"), partitions=8)
 USER_DEFINED = rules(partition_strategy="user_defined", partitions=3)
-UNDEFINED = rules(category="undefined", enrichment_strategies=[], schema="{}", partitions=2)
-
-
-def publish(events, by=BUSINESS):
-    body = events if isinstance(events, bytes) else json.dumps(events).encode()
-    return prepare(body, by, now_ms=1_704_164_645_123, flow_id="AbC", publisher="unauthenticated", random=Random(1))
-
-
-def event(index=0, **members):
-    metadata = {"eid": EIDS[index], "occurred_at": "2024-01-02T03:04:05Z", **members.pop("metadata", {})}
-    return {"order_id": str(index), "metadata": metadata, **members}
-
-
-def refused(events, by=BUSINESS):
-    prepared = publish(events, by)
-    assert not prepared.batches
-    assert len(prepared.refused) == len(events)
-    return msgspec.to_builtins(prepared.refused)
-
-
-def item(status, step, index, detail="", partition=None):
-    return {
-        "publishing_status": status,
-        "detail": detail,
-        "step": step,
-        "eid": EIDS[index],
-        "partition": partition,
-    }
+UNDEFINED = rules(category="undefined", enrichment_strategies=(), schema={}, partitions=2)
 
 
 # --- what is stored ---
@@ -83,13 +35,11 @@ def test_a_good_event_is_stored_with_its_metadata_completed():
             "version": "1.0.0",
         }
     )
-    assert prepared.bytes_total == len(stored)
-    assert len(prepared.events) == 1
 
 
 def test_an_empty_batch_stores_nothing_and_refuses_nothing():
     prepared = publish([])
-    assert (prepared.refused, prepared.batches, prepared.bytes_total) == ((), {}, 0)
+    assert (prepared.refused, prepared.batches) == ((), {})
 
 
 def test_an_undefined_event_is_stored_as_it_came():
@@ -127,25 +77,28 @@ def test_the_partition_in_the_metadata_is_the_one_that_the_event_goes_to():
 
 
 def test_key_fields_of_data_events_are_inside_their_data():
-    by = rules(category="data", partition_strategy="hash", partition_key_fields=["order_id"], partitions=8)
+    by = rules(category="data", partition_strategy="hash", partition_key_fields=("order_id",), partitions=8)
     wrapped = {"metadata": event()["metadata"], "data_type": "order", "data_op": "C", "data": {"order_id": "ABC-123"}}
     assert list(publish([wrapped], by).batches) == [1]
 
 
-@given(st.lists(event_texts(), max_size=4))
-def test_no_byte_of_a_payload_changes(texts):
-    def payload(written):
-        return [member for member in written[1:] if member[0] != "metadata"]
+SPAN_CONTEXTS = st.none() | st.dictionaries(texts, texts, min_size=1, max_size=2)
 
-    body = f"[{','.join(texts)}]".encode()
+
+@given(st.lists(event_texts(), max_size=4), SPAN_CONTEXTS)
+def test_no_byte_of_a_payload_changes(written, span_ctx):
+    def payload(members):
+        return [member for member in members[1:] if member[0] != "metadata"]
+
+    body = f"[{','.join(written)}]".encode()
     try:
-        prepared = publish(body, OPEN)
+        prepared = publish(body, OPEN, span_ctx=span_ctx)
     except Malformed:  # a number in another member is beyond 64 bits
         return
     assert not prepared.refused
     remaining = {partition: iter(batch) for partition, batch in prepared.batches.items()}
     stored = [next(remaining[partition]) for partition in prepared.partitions]
-    assert [payload(as_written(one)) for one in stored] == [payload(as_written(text)) for text in texts]
+    assert [payload(as_written(one)) for one in stored] == [payload(as_written(text)) for text in written]
 
 
 # --- what is refused ---
@@ -275,7 +228,7 @@ def test_no_body_causes_anything_but_an_answer(body):
 
 def test_each_event_shares_the_fate_of_its_partition():
     prepared = publish([event(n, metadata={"partition": str(n)}) for n in range(3)], USER_DEFINED)
-    results = prepared.results({1: "timed out", 2: "internal error"})
+    results = stored_or_not(prepared.events, prepared.partitions, {1: "timed out", 2: "internal error"})
     assert msgspec.to_builtins(results) == [
         item("submitted", "publishing", 0, partition="0"),
         item("failed", "publishing", 1, "timed out", partition="1"),

@@ -1,5 +1,4 @@
 import json
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -173,7 +172,28 @@ def test_combined_schemas_are_followed_by_their_causes(schema, value, lines):
         (
             "business",
             {"metadata": {**METADATA, "received_at": "x"}},
-            "#/metadata: extraneous key [received_at] is not permitted",
+            "#/metadata: extraneous key [received_at] is not permitted: the broker sets it, leave it out",
+        ),
+        (
+            "data",
+            {"data": {}, "data_op": "C", "data_type": "x", "metadata": {**METADATA, "published_by": "x"}},
+            "#/metadata: extraneous key [published_by] is not permitted: the broker sets it, leave it out",
+        ),
+        (
+            "business",
+            {"metadata": {**METADATA, "a": 1, "version": "1.0.0"}},
+            (
+                "#: 2 schema violations found\n#/metadata: extraneous key [a] is not permitted\n"
+                "#/metadata: extraneous key [version] is not permitted: the broker sets it, leave it out"
+            ),
+        ),
+        (
+            "business",
+            {"metadata": {**METADATA, "partition_compaction_key": "k"}},
+            (
+                "#/metadata: extraneous key [partition_compaction_key] is not permitted: it is for event types with "
+                "cleanup_policy compact or compact_and_delete"
+            ),
         ),
         (
             "business",
@@ -187,6 +207,12 @@ def test_combined_schemas_are_followed_by_their_causes(schema, value, lines):
 )
 def test_the_contracts_examples(category, event, text):
     assert explain({}, event, category=category) == text
+
+
+def test_metadata_that_the_schema_itself_declares_is_not_the_brokers():
+    schema = {"properties": {"metadata": {"additionalProperties": False}}}
+    text = explain(schema, {"metadata": {"version": 1}}, category="undefined")
+    assert text == "#/metadata: extraneous key [version] is not permitted"
 
 
 def test_the_time_of_occurrence_is_looked_at_last():
@@ -224,11 +250,13 @@ def test_long_values_and_long_lists_are_cut():
 
 
 def test_a_large_event_is_explained_by_its_first_violation():
-    event = {"p": list(range(300_000))}
-    started = time.perf_counter()
-    text = explain({"properties": {"p": {"items": {"type": "string"}}}}, event)
+    text = explain({"properties": {"p": {"items": {"type": "string"}}}}, {"p": list(range(90_000))})
     assert text == "#/p/0: expected type: String, found: Integer"
-    assert time.perf_counter() - started < 2  # all violations would take longer, and a gigabyte
+
+
+def test_a_very_large_event_is_not_explained():
+    text = explain({"properties": {"p": {"items": {"type": "string"}}}}, {"p": list(range(100_000))})
+    assert text == "#: the event does not match the schema, and is too large to say where"
 
 
 def test_a_large_event_of_a_combined_schema_is_not_explained():
@@ -240,21 +268,20 @@ def test_a_large_event_of_a_combined_schema_is_not_explained():
 
 
 @pytest.mark.parametrize(
-    ("schema", "event"),
+    ("schema", "value", "valid"),
     [
-        ({"pattern": "^(a+)+$"}, "a" * 100_000 + "!"),
-        ({"format": "email"}, "a@" * 16_000),
-        ({"format": "idn-email"}, "a@" * 16_000),
-        ({"format": "date-time"}, "2" * 100_000),
-        ({"uniqueItems": True}, [2**62 + 2**20 * n for n in range(16_000)]),
-        ({"uniqueItems": True}, [{"a": n} for n in range(5_000)]),
+        ({"pattern": "^(a+)+$"}, "a" * 900_000 + "!", False),
+        ({"format": "email"}, "a@" * 450_000, False),
+        ({"format": "idn-email"}, "a@" * 450_000, False),
+        ({"format": "date-time"}, "2" * 900_000, False),
+        ({"uniqueItems": True}, [2**62 + 2**20 * n for n in range(45_000)], True),
+        ({"uniqueItems": True}, [{"a": n} for n in range(100_000)], True),
     ],
+    ids=lambda value: str(value)[:30],
 )
-def test_no_event_takes_long_to_check(schema, event):
-    checker = validator({"properties": {"p": schema}})
-    started = time.perf_counter()
-    checker.is_valid({"p": event})
-    assert time.perf_counter() - started < 1  # what is refused by these rules took minutes elsewhere
+def test_the_largest_values_are_judged(schema, value, valid):
+    # Where the time grows faster than the value, this takes longer than any test may.
+    assert validator({"properties": {"p": schema}}).is_valid({"p": value}) == valid
 
 
 def test_recursive_schemas_check_deep_events():

@@ -1,14 +1,15 @@
-"""What lies between fetching and committing one partition: events not sent yet, and events sent but not committed.
+"""What lies between fetching and committing one partition: events not sent yet, sent but not committed, or hidden.
 
-Events are never touched one by one: both are kept as ranges of positions, and a batch is made of slices of chunks.
+Events are never touched one by one: all are kept as ranges of positions, and a batch is made of slices of chunks.
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rioni.domain.cursor import Place
+from rioni.domain.headers import headers_bytes
 from rioni.domain.ports import Chunk
+from rioni.domain.streaming.visibility import Visibility
 
 
 class Slice(NamedTuple):
@@ -31,21 +32,53 @@ class Slice(NamedTuple):
 class Buffer:
     """Fetched events that wait to be sent, in order."""
 
+    # PERF: a stream has one of these for each of its partitions, so they are small: an empty deque has 600 bytes more.
+    __slots__ = ("_slices", "bytes", "count")
+
     def __init__(self) -> None:
-        self._slices: deque[Slice] = deque()
+        self._slices: list[Slice] = []
         self.count = 0
         """Of events."""
         self.bytes = 0
         """Of the chunks that are kept in memory for them."""
 
-    def add(self, order: int, chunks: Iterable[Chunk], first: int) -> None:
-        """Append the events of chunks from position `first` on."""
+    def add(self, order: int, chunks: Iterable[Chunk], first: int, visibility: Visibility) -> list[tuple[int, int]]:
+        """Append the visible events of chunks from position `first` on; return the ranges of the others."""
+        hidden: list[tuple[int, int]] = []
         for chunk in chunks:
-            start = max(first, chunk.first)
-            if start < chunk.next:
-                self._slices.append(Slice(order, chunk, start, chunk.next))
-                self.count += chunk.next - start
-                self.bytes += len(chunk.data)
+            start, stop = max(first, chunk.first), chunk.next
+            if start >= stop:
+                continue
+            visible = visibility.ranges(chunk)
+            if visible is None:
+                self._slices.append(Slice(order, chunk, start, stop))
+                self.count += stop - start
+                self.bytes += len(chunk.data) if chunk.headers is None else _size(chunk)
+            else:
+                hidden += self._add_some(order, chunk, start, visible)
+        return hidden
+
+    def _add_some(
+        self, order: int, chunk: Chunk, start: int, visible: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[int, int]]:
+        kept = False
+        for begin, end in visible:
+            if end > start:
+                if begin > start:
+                    yield start, begin
+                start = max(start, begin)
+                self._slices.append(Slice(order, chunk, start, end))
+                self.count += end - start
+                start, kept = end, True
+        if start < chunk.next:
+            yield start, chunk.next
+        if kept:
+            self.bytes += _size(chunk)
+
+    @property
+    def first(self) -> Place | None:
+        """The place of the first event, None where there is none."""
+        return Place(self._slices[0].order, self._slices[0].start) if self._slices else None
 
     def take(self, count: int) -> Sequence[Slice]:
         """Remove the first events, at most `count`. PERF: costs as many steps as chunks are touched."""
@@ -61,8 +94,9 @@ class Buffer:
                 self.count -= count
                 break
             taken.append(head)
-            slices.popleft()
-            self.bytes -= len(chunk.data)
+            del slices[0]
+            if not slices or slices[0].chunk is not chunk:
+                self.bytes -= len(chunk.data) if chunk.headers is None else _size(chunk)
             self.count -= length
             count -= length
         return taken
@@ -101,23 +135,28 @@ class Buffer:
         return count
 
 
-class Outstanding:
-    """Events that were sent and are not committed."""
+class Ranges:
+    """Events that are known by their places alone, in order."""
+
+    __slots__ = ("_ranges", "count")
 
     def __init__(self) -> None:
-        self._ranges: deque[tuple[int, int, int]] = deque()
+        self._ranges: list[tuple[int, int, int]] = []
         self.count = 0
+        """Of events."""
 
-    def add(self, slices: Iterable[Slice]) -> int:
-        """Note events as sent, and return their number."""
-        before = self.count
-        for order, _, start, stop in slices:
-            if self._ranges and self._ranges[-1][0] == order and self._ranges[-1][-1] == start:
-                self._ranges[-1] = (order, self._ranges[-1][1], stop)
-            else:
-                self._ranges.append((order, start, stop))
-            self.count += stop - start
-        return self.count - before
+    @property
+    def first(self) -> Place | None:
+        """The place of the first event, None where there is none."""
+        return Place(self._ranges[0][0], self._ranges[0][1]) if self._ranges else None
+
+    def add(self, order: int, start: int, stop: int) -> None:
+        """Note events behind all others, up to position `stop - 1`."""
+        if self._ranges and self._ranges[-1][0] == order and self._ranges[-1][-1] == start:
+            self._ranges[-1] = (order, self._ranges[-1][1], stop)
+        else:
+            self._ranges.append((order, start, stop))
+        self.count += stop - start
 
     def commit(self, place: Place) -> int:
         """Forget the events up to a place, and return their number."""
@@ -131,5 +170,24 @@ class Outstanding:
             if end < stop:
                 self._ranges[0] = (order, end, stop)
                 break
-            self._ranges.popleft()
+            del self._ranges[0]
         return before - self.count
+
+    def take_before(self, place: Place | None) -> Place | None:
+        """Forget the ranges before an event that is in none of them, and return the last place; None for all ranges."""
+        last = None
+        while self._ranges and (place is None or Place(*self._ranges[0][:2]) < place):
+            order, start, stop = self._ranges.pop(0)
+            self.count -= stop - start
+            last = Place(order, stop - 1)
+        return last
+
+    def cut(self, place: Place) -> None:
+        """Forget the ranges behind an event that is in none of them."""
+        while self._ranges and Place(*self._ranges[-1][:2]) > place:
+            _, start, stop = self._ranges.pop()
+            self.count -= stop - start
+
+
+def _size(chunk: Chunk) -> int:
+    return len(chunk.data) + headers_bytes(chunk.headers)

@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
-from rioni.domain.ports import Chunk, EventTypePartition
+from rioni.domain.ports import Chunk
 from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.dead_letters import NONE, Failures
+from rioni.domain.streaming.visibility import Visibility
 
 
 class Reason(Enum):
@@ -20,6 +23,7 @@ class Reason(Enum):
     RESET = "Resetting subscription cursors"
     BLOCKED = "Consumption is blocked"
     UNAUTHORIZED = "Access denied"
+    TOKEN_EXPIRED = "Token is no longer valid"  # noqa: S105 - what a client is told
     EVENT_TYPE_DELETED = "Event type deleted"
     SUBSCRIPTION_DELETED = "Subscription deleted"
     SESSION_ENDED = "Session ended"
@@ -33,13 +37,19 @@ class Reason(Enum):
         return self in _WAITING
 
     @property
+    def orderly(self) -> bool:
+        """Whether the session still lives, and all is well."""
+        return self not in _DISORDERLY
+
+    @property
     def silent_at_low_level(self) -> bool:
         """Whether a low-level stream ends without saying why (4.5): its client asked for it."""
         return self in _WISHED
 
 
 _WISHED = {Reason.STREAM_TIMEOUT, Reason.STREAM_LIMIT, Reason.KEEP_ALIVE_LIMIT, Reason.CLIENT_GONE}
-_WAITING = _WISHED | {Reason.NO_PARTITION, Reason.RESET, Reason.BLOCKED}
+_WAITING = _WISHED | {Reason.NO_PARTITION, Reason.RESET, Reason.BLOCKED, Reason.TOKEN_EXPIRED}
+_DISORDERLY = {Reason.SUBSCRIPTION_DELETED, Reason.SESSION_ENDED, Reason.FAILURE}
 
 
 # --- in ---
@@ -63,6 +73,8 @@ class Run(NamedTuple):
     """Of the timeline that the chunks are from."""
     chunks: Sequence[Chunk]
     """Empty where nothing follows."""
+    lost: int = 0
+    """How many events of earlier timelines lay between that are gone."""
 
 
 class Fetched(NamedTuple):
@@ -77,6 +89,10 @@ class Holding(NamedTuple):
     committed: Place
     wanted: bool
     """Another stream waits for it."""
+    failures: Failures = NONE
+    """As they are when the stream gets the partition; not asked later."""
+    heartbeats: int = 0
+    """Grows whenever the client commits once more what is committed already: it is still at work."""
 
 
 class Coordinated(NamedTuple):
@@ -93,7 +109,13 @@ class End(NamedTuple):
     """Said to the client in place of the reason's own text."""
 
 
-Input = Tick | Arrived | Fetched | Coordinated | End
+class Seen(NamedTuple):
+    """The stream is to deliver other events than before."""
+
+    visibility: Visibility
+
+
+Input = Tick | Arrived | Fetched | Coordinated | Seen | End
 
 
 # --- out ---
@@ -118,6 +140,29 @@ class Send(NamedTuple):
     """For humans; empty for none."""
 
 
+class Commit(NamedTuple):
+    """Commit events that are not delivered, for the client (8.10)."""
+
+    cursors: Sequence[tuple[EventTypePartition, Place]]
+
+
+class Attempt(NamedTuple):
+    """Note, before they are sent, that events up to a place are to be committed now (8.11)."""
+
+    partition: EventTypePartition
+    place: Place
+    search_until: Place | None
+    """Begin to search, and forget all failures; None to leave these as they are."""
+
+
+class Bury(NamedTuple):
+    """Do with a dead letter what the subscription wants, then commit it for the client (8.11)."""
+
+    partition: EventTypePartition
+    event: Slice
+    """This event alone."""
+
+
 class Release(NamedTuple):
     """Hand a partition over to the stream that waits for it."""
 
@@ -130,4 +175,4 @@ class Close(NamedTuple):
     reason: Reason
 
 
-Output = Fetch | Send | Release | Close
+Output = Fetch | Send | Commit | Attempt | Bury | Release | Close

@@ -1,12 +1,13 @@
 """The parameters of a stream: defaults, and what is refused (consumption contract 4.2, 8.1, 14)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Invalid, Malformed
-from rioni.domain.ports import EventTypePartition
 
 
 BATCH_FLUSH_TIMEOUT_DEFAULT_S = 30
@@ -23,6 +24,7 @@ _NUMBERS = (
     "commit_timeout",
 )
 _INT32_MAX = 2**31 - 1
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,12 +125,14 @@ def subscription_parameters(body: Mapping[str, Any], limits: StreamLimits) -> St
     )
 
 
-def check_partitions(requested: tuple[EventTypePartition, ...], existing: Mapping[EventTypePartition, Any]) -> None:
-    """Refuse partitions that don't belong to the subscription (8.2).
+def check_partitions(requested: tuple[EventTypePartition, ...], existing: Collection[EventTypePartition]) -> None:
+    """Refuse partitions that are named twice, or don't belong to the subscription (8.2).
 
     Raises:
-        Invalid: names all of them.
+        Invalid: names all that don't belong to it.
     """
+    if len(set(requested)) < len(requested):
+        raise Invalid("Duplicated partition specified")
     if wrong := [partition for partition in requested if partition not in existing]:
         named = ", ".join(
             f"EventTypePartition{{eventType='{event_type}', partition='{partition}'}}"
@@ -142,8 +146,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _number(name: str, value: Any) -> int:
+    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
     # A bool is an int to Python, and to no client.
-    number = int(value) if isinstance(value, str) and value.strip().lstrip("+-").isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int):
         raise Malformed(f"{name} must be an integer, but is {value!r:.50}")
     if abs(number) > _INT32_MAX:
@@ -177,10 +181,7 @@ def _partitions(items: Any) -> tuple[EventTypePartition, ...]:
         return ()
     if not isinstance(items, list):
         raise Malformed("partitions must be a list")
-    partitions = tuple(_partition(item) for item in items)
-    if len(set(partitions)) < len(partitions):
-        raise Invalid("Duplicated partition specified")
-    return partitions
+    return tuple(_partition(item) for item in items)
 
 
 def _partition(item: Any) -> EventTypePartition:

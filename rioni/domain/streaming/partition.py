@@ -1,50 +1,114 @@
 """One partition that a stream reads: how far it is fetched, sent and committed, and since when."""
 
+from typing import TYPE_CHECKING
+
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
-from rioni.domain.ports import EventTypePartition
-from rioni.domain.streaming.batching import Buffer, Outstanding
+from rioni.domain.streaming.batching import Buffer, Ranges, Slice
 from rioni.domain.streaming.messages import Run
+from rioni.domain.streaming.visibility import Visibility
+
+
+if TYPE_CHECKING:
+    from rioni.domain.streaming.dead_letters import Search
 
 
 class StreamPartition:
     """A partition that the stream reads."""
 
-    def __init__(self, key: EventTypePartition, committed: Place, now_s: float) -> None:
+    __slots__ = (
+        "buffer",
+        "burial",
+        "bury_at_s",
+        "committed",
+        "committed_at_s",
+        "fetched",
+        "heartbeats",
+        "hidden",
+        "keep_alives",
+        "key",
+        "newest",
+        "outstanding",
+        "release_at_s",
+        "search",
+        "sent",
+        "sent_at_s",
+        "skipped",
+        "span_start_ms",
+    )
+
+    def __init__(self, key: EventTypePartition, committed: Place, now_s: float, heartbeats: int = 0) -> None:
         self.key = key
         self.committed = self.sent = self.fetched = committed
         self.newest: Place | None = None
         """None until it is known."""
         self.buffer = Buffer()
-        self.outstanding = Outstanding()
+        self.outstanding = Ranges()
+        """Sent and not committed."""
+        self.hidden = Ranges()
+        """Fetched, never to be sent, and not committed; of a stream that commits."""
         self.sent_at_s = now_s
         self.committed_at_s = now_s
-        """Of the last commit that advanced, or of the first event sent after everything had been committed."""
+        """Of the last commit or heartbeat, or of the first event sent after everything had been committed."""
+        self.heartbeats = heartbeats
         self.release_at_s: float | None = None
         """Being handed over: released when all is committed, at this time at the latest."""
         self.keep_alives = 0
         self.skipped = 0
         """Events lost to retention, still to be reported."""
         self.span_start_ms: int | None = None
+        self.search: Search | None = None
+        """Where the subscription wants dead letters."""
+        self.burial: Slice | None = None
+        """A dead letter that is not committed yet."""
+        self.bury_at_s = now_s
+        """When the burial is tried next."""
+
+    @property
+    def searching(self) -> bool:
+        """Whether events are sent one at a time."""
+        return self.search is not None and self.search.until is not None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether nothing can be sent before something is committed, in this partition."""
+        return self.burial is not None or (self.searching and self.outstanding.count > 0)
 
     def stop(self, release_at_s: float) -> None:
         """Stop fetching and forget what was not sent."""
         self.release_at_s = release_at_s
-        self.buffer.clear()
-        self.fetched = self.sent
+        self.drop_unsent()
 
-    def receive(self, run: Run) -> None:
-        """Take in what was fetched."""
+    def drop_unsent(self) -> None:
+        """Forget what was not sent, as if it had not been fetched."""
+        if first := self.buffer.first:
+            self.buffer.clear()
+            self.hidden.cut(first)
+            self.fetched = Place(first.order, first.position - 1)
+
+    def receive(self, run: Run, visibility: Visibility, *, commits: bool) -> int:
+        """Take in what was fetched; return how many events are hidden.
+
+        Args:
+            run: the answer to what was asked last.
+            visibility: what is to be sent of it.
+            commits: whether to note what is not.
+        """
         if not run.chunks:
             self.newest = self.fetched
-            return
+            return 0
         expected = self.fetched.position + 1 if run.order == self.fetched.order else 0
         first = run.chunks[0].first
-        if first > expected:
-            self.skipped += first - expected
+        if skipped := run.lost + max(0, first - expected):
+            self.skipped += skipped
             if not self.buffer.count:
                 self.sent = Place(run.order, first - 1)
-        self.buffer.add(run.order, run.chunks, expected)
+        hidden = self.buffer.add(run.order, run.chunks, expected, visibility)
+        if commits:
+            for start, stop in hidden:
+                self.hidden.add(run.order, start, stop)
         self.fetched = Place(run.order, run.chunks[-1].next - 1)
+        return sum(stop - start for start, stop in hidden)
 
     def commit(self, place: Place, now_s: float) -> int:
         """Take note of a committed place, which may be ahead of what was sent; return the number of events."""
@@ -52,8 +116,33 @@ class StreamPartition:
             self.sent = place
             self.fetched = max(self.fetched, place)
             self.buffer.drop(place)
-        self.committed, self.committed_at_s = place, now_s
-        return self.outstanding.commit(place)
+        self.committed = place
+        if self.search is not None:
+            self.search.commit(place)
+            if self.burial is not None and place >= self.burial.last:
+                self.burial = None
+        self.hidden.commit(place)
+        count = self.outstanding.commit(place)
+        if count:
+            # Not where only hidden events were committed: that says nothing about the client.
+            self.committed_at_s = now_s
+        return count
+
+    @property
+    def can_autocommit(self) -> bool:
+        """Whether hidden events come before everything that is still to be sent or committed by the client."""
+        first = self.hidden.first if self.hidden.count else None
+        if first is None or self.burial:
+            # With a dead letter everything before it is committed.
+            return False
+        awaited = self.outstanding.first or self.buffer.first
+        return awaited is None or first < awaited
+
+    def autocommit(self) -> Place:
+        """The last of the hidden events that come before everything that is still awaited; call it if there are."""
+        place = self.hidden.take_before(self.outstanding.first or self.buffer.first)
+        assert place is not None
+        return place
 
     def span_due(self, span_ms: int) -> int:
         """How many events make up a complete `batch_timespan`; 0 while no later event shows that it is complete."""

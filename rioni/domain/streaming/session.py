@@ -7,15 +7,18 @@ runs for each partition, what is being handed over is not sent any more, and eve
 """
 
 import sys
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
-from rioni.domain.ports import EventTypePartition
 from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.dead_letters import Search, tracking
 from rioni.domain.streaming.messages import (
     Arrived,
+    Attempt,
+    Bury,
     Close,
+    Commit,
     Coordinated,
     End,
     Fetch,
@@ -26,11 +29,14 @@ from rioni.domain.streaming.messages import (
     Reason,
     Release,
     Run,
+    Seen,
     Send,
     Tick,
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.unprocessable import Policy
 
 
 FETCH_BYTES_MAX = 2**20
@@ -38,6 +44,12 @@ EVENT_BYTES_GUESS = 1_000
 """What one event is taken for when deciding how much to fetch for a small window."""
 
 OVERFLOW = "Stream parameters are causing overflow"
+AUTOCOMMIT_EVERY_S = 5.0
+"""How often a stream commits hidden events at most, as long as it goes on (8.10)."""
+
+BURY_AGAIN_S = 5.0
+"""After so long a dead letter is buried once more that is still not committed."""
+
 IDLE_COMMIT_TIMEOUTS = 2
 """A stream without any partition ends after so many commit timeouts."""
 
@@ -46,7 +58,12 @@ class StreamMachine:
     """Decides; `step` is deterministic and touches nothing but this object."""
 
     def __init__(
-        self, parameters: StreamParameters, now_s: float, partitions: Mapping[EventTypePartition, Place] | None = None
+        self,
+        parameters: StreamParameters,
+        now_s: float,
+        partitions: Mapping[EventTypePartition, Place] | None = None,
+        visibility: Visibility | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Begin a stream.
 
@@ -54,13 +71,28 @@ class StreamMachine:
             parameters: its rules.
             now_s: monotonic time, as always here.
             partitions: for a low-level stream what it reads, and the last place read in each.
+            visibility: what it delivers.
+            policy: what becomes of events that are never committed; None where they are sent for ever.
         """
         self._parameters = parameters
         self._commits = parameters.max_uncommitted_events > 0
+        self.memory_bytes_max = parameters.memory_bytes_max
+        """How much may be buffered; can change at any time."""
+        self.aside: tuple[EventTypePartition, Place] | None = None
+        """On which partition, and at which place, to say why the stream ends when it owns none; can change too."""
+        self.hidden = 0
+        """How many events have been passed over."""
+        self.lost = 0
+        """How many events were gone before they could be read."""
+        self._visibility = visibility or Visibility()
+        self._policy = policy
+        self._tracking = ""
+        """What is still to be said about failures."""
         self._now_s = now_s
+        self._autocommit_at_s = now_s
         self._timeout_at_s = now_s + parameters.stream_timeout_s
         self._partitions: dict[EventTypePartition, StreamPartition] = {}
-        self._turns: deque[StreamPartition] = deque()
+        self._turns: list[StreamPartition] = []
         self._idle_since_s = now_s
         self._started = not self._commits
         self._sent = self._committed = self._uncommitted = 0
@@ -68,7 +100,7 @@ class StreamMachine:
         self._closing: Reason | None = None
         self._closed = False
         for key, place in (partitions or {}).items():
-            self._own(key, place)
+            self._own(key, Holding(place, wanted=False))
 
     def step(self, message: Input, now_s: float) -> list[Output]:
         """Go on: what happened, and when.
@@ -88,6 +120,7 @@ class StreamMachine:
             if self._closing:
                 self._finish()
             else:
+                self._autocommit()
                 self._fetch()
         return self._outputs
 
@@ -101,6 +134,10 @@ class StreamMachine:
                         partition.newest = place
             case Coordinated(holdings):
                 self._coordinate(holdings)
+            case Seen(visibility):
+                self._visibility = visibility
+                for partition in self._turns:
+                    partition.drop_unsent()
             case End(reason, detail):
                 self._end(reason, detail)
             case Tick():
@@ -113,34 +150,58 @@ class StreamMachine:
     # --- who owns what, and how far it is committed ---
 
     def _coordinate(self, holdings: Mapping[EventTypePartition, Holding]) -> None:
+        before = set(self._partitions)
         for key in self._partitions.keys() - holdings.keys():
             self._disown(key)
-        for key, (committed, wanted) in holdings.items():
+        for key, holding in holdings.items():
             partition = self._partitions.get(key)
-            if partition and committed < partition.committed:
+            if partition and holding.committed < partition.committed:
                 # Somebody has set the cursor back: begin anew.
                 self._disown(key)
                 partition = None
             if partition is not None:
-                self._go_on(partition, committed, wanted=wanted)
-            elif wanted:
+                self._go_on(partition, holding)
+            elif holding.wanted:
                 self._outputs.append(Release(key))
             elif not self._closing:
-                self._own(key, committed)
+                self._own(key, holding)
+        if self._policy and before != self._partitions.keys():
+            self._tracking = tracking({key: holdings[key].failures for key in self._partitions})
 
-    def _go_on(self, partition: StreamPartition, committed: Place, *, wanted: bool) -> None:
-        if committed > partition.committed:
-            count = partition.commit(committed, self._now_s)
+    def _go_on(self, partition: StreamPartition, holding: Holding) -> None:
+        if holding.heartbeats != partition.heartbeats:
+            partition.heartbeats = holding.heartbeats
+            # Whoever waits for this stream to end waits no longer for that.
+            if not self._closing:
+                partition.committed_at_s = self._now_s
+        if holding.committed > partition.committed:
+            count = partition.commit(holding.committed, self._now_s)
             self._committed += count
             self._uncommitted -= count
-        if not wanted:
+            if partition.outstanding.count:
+                self._note_attempt(partition)
+        if not holding.wanted:
             partition.release_at_s = None
         elif partition.release_at_s is None:
             partition.stop(self._now_s + self._parameters.commit_timeout_s)
 
-    def _own(self, key: EventTypePartition, place: Place) -> None:
-        partition = self._partitions[key] = StreamPartition(key, place, self._now_s)
+    def _own(self, key: EventTypePartition, holding: Holding) -> None:
+        place = holding.committed
+        partition = self._partitions[key] = StreamPartition(key, place, self._now_s, holding.heartbeats)
+        if self._policy:
+            partition.search = Search(holding.failures, place, self._policy, self._parameters.batch_limit)
         self._turns.append(partition)
+
+    def _autocommit(self) -> None:
+        if self._now_s >= self._autocommit_at_s and self._commit_hidden(self._turns):
+            self._autocommit_at_s = self._now_s + AUTOCOMMIT_EVERY_S
+
+    def _commit_hidden(self, partitions: Iterable[StreamPartition]) -> bool:
+        """Commit the hidden events that nothing awaited comes before; say whether there are any."""
+        cursors = [(partition.key, partition.autocommit()) for partition in partitions if partition.can_autocommit]
+        if cursors:
+            self._outputs.append(Commit(cursors))
+        return bool(cursors)
 
     def _disown(self, key: EventTypePartition) -> None:
         partition = self._partitions.pop(key)
@@ -154,6 +215,7 @@ class StreamMachine:
             if partition.release_at_s is not None and (
                 not partition.outstanding.count or self._now_s >= partition.release_at_s
             ):
+                self._commit_hidden([partition])
                 self._disown(partition.key)
                 self._outputs.append(Release(partition.key))
 
@@ -169,7 +231,8 @@ class StreamMachine:
         else:
             self._send_in_turn(everything=False)
             self._guard_memory()
-            if parameters.stream_limit and self._counted() >= parameters.stream_limit:
+            # What another stream got before it was committed will never be committed here.
+            if 0 < parameters.stream_limit <= self._sent and not self._uncommitted:
                 self._end(Reason.STREAM_LIMIT)
             elif self._kept_alive_enough():
                 self._end(Reason.KEEP_ALIVE_LIMIT)
@@ -180,8 +243,8 @@ class StreamMachine:
         """Let the partitions take turns, a batch each, until none has one to send."""
         idle = 0
         while idle < len(self._turns):
-            partition = self._turns[0]
-            self._turns.rotate(-1)
+            partition = self._turns.pop(0)
+            self._turns.append(partition)
             idle = 0 if self._send_batch(partition, everything=everything) else idle + 1
 
     def _send_batch(self, partition: StreamPartition, *, everything: bool) -> bool:
@@ -189,6 +252,8 @@ class StreamMachine:
         if partition.release_at_s is not None:
             return False
         parameters = self._parameters
+        if partition.search is not None and partition.searching:
+            return self._send_alone(partition, partition.search)
         queued = partition.buffer.count
         count = max(0, min(parameters.batch_limit, self._allowed()))
         if parameters.batch_timespan_s and count and (due := partition.span_due(parameters.batch_timespan_s * 1_000)):
@@ -202,6 +267,30 @@ class StreamMachine:
             self._send(partition, count)
             return count > 0
         return False
+
+    def _send_alone(self, partition: StreamPartition, search: Search) -> bool:
+        """Send one event, or bury it, where the one before is committed; say whether it was sent."""
+        first = partition.buffer.first
+        if first and search.suspect and not partition.blocked:
+            if first == search.suspect:
+                partition.burial = partition.buffer.take(1)[0]
+                partition.bury_at_s = self._now_s
+            else:
+                search.acquit()
+        if partition.burial and self._now_s >= partition.bury_at_s:
+            partition.bury_at_s = self._now_s + BURY_AGAIN_S
+            self._outputs.append(Bury(partition.key, partition.burial))
+        sends = bool(first) and not partition.blocked and self._allowed() > 0
+        if sends or self._now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
+            self._send(partition, int(sends))
+        # NOTE: so that what waits for a commit takes nobody's memory; it is fetched again after that.
+        if partition.blocked:
+            partition.drop_unsent()
+        return sends
+
+    def _note_attempt(self, partition: StreamPartition) -> None:
+        if partition.search is not None and partition.search.notes(partition.committed):
+            self._outputs.append(Attempt(partition.key, partition.sent, partition.search.noted(partition.sent)))
 
     def _send_span(self, partition: StreamPartition, count: int) -> None:
         start_ms = partition.span_start_ms
@@ -218,8 +307,11 @@ class StreamMachine:
             if self._commits:
                 if not partition.outstanding.count:
                     partition.committed_at_s = self._now_s
-                self._uncommitted += partition.outstanding.add(slices)
+                self._uncommitted += count
+                for order, _, start, stop in slices:
+                    partition.outstanding.add(order, start, stop)
             partition.sent = slices[-1].last
+            self._note_attempt(partition)
             partition.span_start_ms = None
             partition.keep_alives = 0
             self._sent += count
@@ -228,6 +320,8 @@ class StreamMachine:
         partition.sent_at_s = self._now_s
         if not self._started or partition.skipped:
             info = "; ".join(filter(None, (self._news(partition), info)))
+        if self._tracking:
+            info, self._tracking = "; ".join(filter(None, (info, self._tracking))), ""
         self._outputs.append(Send(partition.key, partition.sent, slices, info))
         return slices
 
@@ -240,7 +334,7 @@ class StreamMachine:
         return "; ".join(news)
 
     def _guard_memory(self) -> None:
-        while self._buffered_bytes() > self._parameters.memory_bytes_max and self._allowed() > 0:
+        while self._buffered_bytes() > self.memory_bytes_max and self._allowed() > 0:
             heaviest = max(self._turns, key=lambda partition: partition.buffer.bytes)
             self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self._allowed()), OVERFLOW)
 
@@ -249,10 +343,6 @@ class StreamMachine:
         parameters = self._parameters
         allowed = parameters.max_uncommitted_events - self._uncommitted if self._commits else sys.maxsize
         return min(allowed, parameters.stream_limit - self._sent) if parameters.stream_limit else allowed
-
-    def _counted(self) -> int:
-        """What `stream_limit` is compared with."""
-        return self._committed if self._commits else self._sent
 
     def _kept_alive_enough(self) -> bool:
         limit = self._parameters.stream_keep_alive_limit
@@ -270,21 +360,30 @@ class StreamMachine:
                 and partition.release_at_s is None
                 and partition.fetched == run.fetch.after
             ):
-                partition.receive(run)
+                known = partition.skipped
+                self.hidden += partition.receive(run, self._visibility, commits=self._commits)
+                self.lost += partition.skipped - known
 
     def _fetch(self) -> None:
         wished = min(self._parameters.batch_limit, self._allowed())
-        memory = self._parameters.memory_bytes_max
+        memory = self.memory_bytes_max
         if wished <= 0 or not self._turns or self._buffered_bytes() >= memory:
             return
-        bytes_max = min(FETCH_BYTES_MAX, memory // len(self._turns), self._allowed() * EVENT_BYTES_GUESS)
-        for partition in self._turns:
-            if (
-                partition.buffer.count < wished
-                and partition.release_at_s is None
-                and (partition.newest is None or partition.fetched < partition.newest)
-            ):
-                self._outputs.append(Fetch(partition.key, partition.fetched, bytes_max))
+        bytes_max = max(1, min(FETCH_BYTES_MAX, memory // len(self._turns), self._allowed() * EVENT_BYTES_GUESS))
+        wanting = [
+            partition
+            for partition in self._turns
+            if partition.buffer.count < wished
+            and partition.release_at_s is None
+            and not partition.blocked
+            and (partition.newest is None or partition.fetched < partition.newest)
+        ]
+        if wanting and self._visibility.wanted:
+            # PERF: a filter looks at every event, which takes milliseconds for a chunk: one at a time, in turn.
+            wanting, bytes_max = wanting[:1], 1
+            self._turns.remove(wanting[0])
+            self._turns.append(wanting[0])
+        self._outputs += [Fetch(partition.key, partition.fetched, bytes_max) for partition in wanting]
 
     def _buffered_bytes(self) -> int:
         return sum([partition.buffer.bytes for partition in self._turns])
@@ -295,27 +394,34 @@ class StreamMachine:
         if self._closing and reason.waits:
             return
         text = detail or reason.value.format(count=self._committed)
-        if not self._closing and text and self._turns and (self._commits or not reason.silent_at_low_level):
+        if not self._closing and text and (self._commits or not reason.silent_at_low_level):
             self._say(text)
         self._closing = reason
         for partition in self._partitions.values():
-            partition.buffer.clear()
-        self._closed = not (reason.waits and self._commits)
-        if self._closed:
-            self._outputs.append(Close(reason))
+            partition.drop_unsent()
+        if not (reason.waits and self._commits):
+            self._close(reason)
+
+    def _close(self, reason: Reason) -> None:
+        if reason.orderly:
+            self._commit_hidden(self._turns)
+        self._closed = True
+        self._outputs.append(Close(reason))
 
     def _say(self, text: str) -> None:
-        partition = self._turns[0]
-        if not self._started:
-            self._send(partition, 0)
-        self._outputs.append(Send(partition.key, partition.sent, (), text))
+        if self._turns:
+            partition = self._turns[0]
+            if not self._started:
+                self._send(partition, 0)
+            self._outputs.append(Send(partition.key, partition.sent, (), text))
+        elif self.aside:
+            self._outputs.append(Send(*self.aside, (), text))
 
     def _finish(self) -> None:
         """Close as soon as nothing is left that can be committed in time."""
         if not self._closed and all(self._now_s >= due_s for due_s in self._commit_deadlines(releasing=True)):
-            self._closed = True
             assert self._closing
-            self._outputs.append(Close(self._closing))
+            self._close(self._closing)
 
     # --- deadlines ---
 
@@ -327,10 +433,14 @@ class StreamMachine:
                 yield partition.release_at_s
             elif not self._closing:
                 yield partition.sent_at_s + self._parameters.batch_flush_timeout_s
+                if partition.burial:
+                    yield partition.bury_at_s
         if self._commits:
             yield from self._commit_deadlines(releasing=bool(self._closing))
         if not self._closing:
             yield self._timeout_at_s
+            if any(partition.can_autocommit for partition in self._turns):
+                yield self._autocommit_at_s
             if self._commits and not self._partitions:
                 yield self._idle_until_s()
 

@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
-from rioni.domain.ports import EventTypePartition
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
     Arrived,
+    Attempt,
+    Bury,
     Close,
+    Commit,
     Coordinated,
     End,
     Fetch,
@@ -21,11 +26,15 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
+from rioni.domain.unprocessable import Policy
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore
 
 
 A, B, C = (EventTypePartition("a", str(number)) for number in range(3))
+
+
+HIDING = {".": NO_HEADERS, "t": Headers(key="key"), "x": Headers(subscription_id="another")}
 
 
 def place(position: int) -> Place:
@@ -49,13 +58,20 @@ class Driver:
     batches: list[Batch] = field(default_factory=list)
     released: list[EventTypePartition] = field(default_factory=list)
     closed: Reason | None = None
+    policy: Policy | None = None
 
     def __post_init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryEventStore(self.clock)
         self.store.create_topic("a", 3)
-        self.machine = StreamMachine(self.parameters, self.now_s, self.start)
+        self.machine = StreamMachine(self.parameters, self.now_s, self.start, policy=self.policy)
         self.holdings: dict[EventTypePartition, Holding] = {}
+        self.autocommitted: list[tuple[EventTypePartition, int]] = []
+        self.attempts: list[tuple[EventTypePartition, int, int | None]] = []
+        """What was noted before it was sent: partition, last position, position up to which to search."""
+        self.buried: list[tuple[EventTypePartition, int]] = []
+        self.buries = True
+        """Whether burying succeeds."""
 
     @property
     def now_s(self) -> float:
@@ -65,6 +81,15 @@ class Driver:
         number = int(partition.partition)
         first = self.store.bounds("a")[number].newest + 1
         self.store.append("a", {number: [b"%d" % position for position in range(first, first + count)]})
+        self.arrive()
+
+    def publish_hidden(self, partition: EventTypePartition, pattern: str) -> None:
+        """Publish events of which some are hidden: `.` a visible one, `t` a tombstone, `x` for another subscription."""
+        number = int(partition.partition)
+        first = self.store.bounds("a")[number].newest + 1
+        events = [b"" if kind == "t" else b"%d" % position for position, kind in enumerate(pattern, first)]
+        headers = [HIDING[kind] for kind in pattern]
+        self.store.append("a", {number: events}, headers={number: headers})
         self.arrive()
 
     def publish_alone(self, partition: EventTypePartition, count: int) -> None:
@@ -77,16 +102,32 @@ class Driver:
         bounds = self.store.bounds("a")
         self.step(Arrived({key: place(bounds[int(key.partition)].newest) for key in (A, B, C)}))
 
-    def own(self, *partitions: EventTypePartition) -> None:
-        self.holdings |= {key: Holding(place(-1), False) for key in partitions}
+    def own(self, *partitions: EventTypePartition, failures: Failures = NONE, committed: int = -1) -> None:
+        self.holdings |= {key: Holding(place(committed), False, failures) for key in partitions}
         self.step(Coordinated(self.holdings))
 
     def commit(self, partition: EventTypePartition, position: int) -> None:
-        self.holdings[partition] = Holding(place(position), self.holdings[partition].wanted)
+        self.holdings[partition] = self.holdings[partition]._replace(committed=place(position))
+        self.step(Coordinated(self.holdings))
+
+    def beat(self, partition: EventTypePartition) -> None:
+        """Commit once more what is committed already."""
+        holding = self.holdings[partition]
+        self.holdings[partition] = holding._replace(heartbeats=holding.heartbeats + 1)
         self.step(Coordinated(self.holdings))
 
     def want(self, partition: EventTypePartition, *, wanted: bool = True) -> None:
-        self.holdings[partition] = Holding(self.holdings[partition].committed, wanted)
+        self.holdings[partition] = self.holdings[partition]._replace(wanted=wanted)
+        self.step(Coordinated(self.holdings))
+
+    def own_from(self, partition: EventTypePartition, committed: int) -> None:
+        self.own(partition, committed=committed)
+
+    def give_back(self, partition: EventTypePartition) -> None:
+        self.want(partition, wanted=False)
+
+    def lose_all(self) -> None:
+        self.holdings.clear()
         self.step(Coordinated(self.holdings))
 
     def end(self, reason: Reason, detail: str = "") -> None:
@@ -104,6 +145,7 @@ class Driver:
     def step(self, message: Input) -> None:
         outputs = self.machine.step(message, self.now_s)
         assert not (self.closed and outputs), "nothing comes after the end"
+        committed: list[tuple[EventTypePartition, Place]] = []
         while outputs:
             runs = []
             for output in outputs:
@@ -113,17 +155,50 @@ class Driver:
                         text = b",".join(part.chunk.cut(part.start, part.stop) for part in slices)
                         events = [int(event) for event in text.split(b",")] if text else []
                         assert events == [] or events[-1] == at.position
+                        assert not events or self.is_noted(partition), "noted before it is sent"
                         self.batches.append(Batch(partition, at.position, events, info))
                     case Fetch(partition, after, bytes_max):
                         assert bytes_max > 0
                         number = int(partition.partition)
                         runs.append(Run(output, 1, self.store.read("a", number, after.position + 1, bytes_max)))
+                    case Commit(cursors):
+                        committed += cursors
+                    case Attempt() | Bury():
+                        committed += self.note(output)
                     case Release(partition):
+                        self.committed(committed)
                         self.released.append(partition)
                         del self.holdings[partition]
                     case Close(reason):
                         self.closed = reason
             outputs = self.machine.step(Fetched(runs), self.now_s) if runs else []
+        if self.committed(committed):
+            self.step(Coordinated(self.holdings))
+
+    def is_noted(self, partition: EventTypePartition) -> bool:
+        noted = [last for key, last, _ in self.attempts if key == partition]
+        return self.policy is None or noted[-1] > self.holdings[partition].committed.position
+
+    def note(self, output: Attempt | Bury) -> list[tuple[EventTypePartition, Place]]:
+        """What is done about dead letters; returns what is committed with it."""
+        match output:
+            case Attempt(partition, at, until):
+                self.attempts.append((partition, at.position, until.position if until else None))
+                return []
+            case Bury(partition, event):
+                assert event.stop == event.start + 1
+                self.buried.append((partition, event.start))
+                return [(partition, event.last)] if self.buries else []
+
+    def committed(self, cursors: list[tuple[EventTypePartition, Place]]) -> bool:
+        """Do what the coordinator does with a commit of the stream."""
+        news = bool(cursors)
+        while cursors:
+            partition, at = cursors.pop(0)
+            assert at > self.holdings[partition].committed
+            self.holdings[partition] = self.holdings[partition]._replace(committed=at)
+            self.autocommitted.append((partition, at.position))
+        return news
 
     def taken(self) -> list[Batch]:
         """The batches since the last call."""
@@ -134,9 +209,9 @@ class Driver:
         return [len(batch.events) for batch in self.taken()]
 
 
-def subscription(**changes) -> Driver:
+def subscription(policy: Policy | None = None, **changes) -> Driver:
     defaults = {"stream_timeout_s": 3600, "max_uncommitted_events": 10, "commit_timeout_s": 60}
-    driver = Driver(StreamParameters(**(defaults | changes)))
+    driver = Driver(StreamParameters(**(defaults | changes)), policy=policy)
     driver.own(A)
     return driver
 

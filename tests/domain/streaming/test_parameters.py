@@ -1,29 +1,69 @@
+"""The parameters of streams, row by row: consumption contract 4.2 and 8.1, with the rulings of 14."""
+
 import pytest
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Invalid, Malformed
-from rioni.domain.ports import EventTypePartition
 from rioni.domain.streaming.parameters import (
     StreamLimits,
     check_partitions,
     low_level_parameters,
     subscription_parameters,
 )
+from tests.support.tables import rows
 
 
 LIMITS = StreamLimits(stream_timeout_default_s=3333)
 
 
-def test_defaults_of_a_low_level_stream():
-    got = low_level_parameters({}, LIMITS)
-    assert (got.batch_limit, got.stream_limit, got.batch_flush_timeout_s) == (1, 0, 30)
-    assert (got.stream_timeout_s, got.stream_keep_alive_limit, got.max_uncommitted_events) == (3333, 0, 0)
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    rows(
+        ("4.2 batch_limit", {}, "batch_limit", 1),
+        ("4.2 stream_limit", {}, "stream_limit", 0),
+        ("4.2 stream_limit 0", {"stream_limit": 0, "batch_limit": 5}, "stream_limit", 0),
+        ("4.2 batch_flush_timeout", {}, "batch_flush_timeout_s", 30),
+        ("4.2 batch_flush_timeout 0", {"batch_flush_timeout": 0}, "batch_flush_timeout_s", 30),
+        ("4.2 stream_timeout", {}, "stream_timeout_s", 3333),
+        ("4.2 stream_timeout 0", {"stream_timeout": 0}, "stream_timeout_s", 3333),
+        ("4.2 stream_timeout below 0", {"stream_timeout": -1}, "stream_timeout_s", 3333),
+        ("4.2 stream_timeout of the largest", {"stream_timeout": 4200}, "stream_timeout_s", 4200),
+        ("4.2 stream_timeout above it", {"stream_timeout": 4201}, "stream_timeout_s", 3333),
+        ("4.2 stream_keep_alive_limit", {}, "stream_keep_alive_limit", 0),
+        ("4.5 memory", {}, "memory_bytes_max", 50_000_000),
+        ("4 nothing is committed", {"max_uncommitted_events": 7}, "max_uncommitted_events", 0),
+    ),
+)
+def test_what_a_low_level_stream_gets(given, name, value):
+    assert getattr(low_level_parameters(given, LIMITS), name) == value
 
 
-def test_defaults_of_a_subscription_stream():
-    got = subscription_parameters({}, LIMITS)
-    assert (got.batch_limit, got.stream_limit, got.batch_flush_timeout_s, got.batch_timespan_s) == (1, 0, 30, 0)
-    assert (got.stream_timeout_s, got.max_uncommitted_events, got.commit_timeout_s) == (3333, 10, 60)
-    assert got.partitions == ()
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    rows(
+        ("8.1 max_uncommitted_events", {}, "max_uncommitted_events", 10),
+        ("8.1 batch_limit", {}, "batch_limit", 1),
+        ("8.1 stream_limit", {}, "stream_limit", 0),
+        ("8.1 batch_flush_timeout", {}, "batch_flush_timeout_s", 30),
+        ("8.1 batch_flush_timeout 0", {"batch_flush_timeout": 0}, "batch_flush_timeout_s", 30),
+        ("8.1 batch_timespan", {}, "batch_timespan_s", 0),
+        ("8.1 batch_timespan in a query", {"batch_timespan": "5"}, "batch_timespan_s", 5),
+        ("8.1 stream_timeout", {}, "stream_timeout_s", 3333),
+        ("8.1 stream_timeout 0", {"stream_timeout": 0}, "stream_timeout_s", 3333),
+        ("8.1 stream_timeout below 0", {"stream_timeout": -1}, "stream_timeout_s", 3333),
+        ("8.1 stream_timeout above 4200", {"stream_timeout": 4201}, "stream_timeout_s", 3333),
+        ("14-5 stream_timeout", {"stream_timeout": 2, "batch_flush_timeout": 600}, "stream_timeout_s", 2),
+        ("8.1 stream_keep_alive_limit", {}, "stream_keep_alive_limit", 0),
+        ("8.1 commit_timeout", {}, "commit_timeout_s", 60),
+        ("8.1 commit_timeout 0", {"commit_timeout": 0}, "commit_timeout_s", 60),
+        ("8.1 commit_timeout of the longest", {"commit_timeout": 60}, "commit_timeout_s", 60),
+        ("8.1 partitions", {}, "partitions", ()),
+        ("8.1 partitions []", {"partitions": []}, "partitions", ()),
+        ("8.1 partitions null", {"partitions": None}, "partitions", ()),
+    ),
+)
+def test_what_a_stream_of_a_subscription_gets(given, name, value):
+    assert getattr(subscription_parameters(given, LIMITS), name) == value
 
 
 def test_numbers_may_be_text():
@@ -39,16 +79,31 @@ def test_what_is_no_number_is_malformed(parse, value):
 
 @pytest.mark.parametrize(
     ("query", "text"),
-    [
-        ({"batch_limit": 0}, "batch_limit can't be lower than 1"),
-        ({"stream_limit": 1, "batch_limit": 2}, "stream_limit can't be lower than batch_limit"),
+    rows(
+        ("4.2 batch_limit", {"batch_limit": 0}, "batch_limit can't be lower than 1"),
+        ("4.2 batch_limit below 0", {"batch_limit": -1}, "batch_limit can't be lower than 1"),
+        ("4.2 stream_limit", {"stream_limit": 1, "batch_limit": 2}, "stream_limit can't be lower than batch_limit"),
         (
+            "4.2 stream_timeout",
             {"stream_timeout": 5, "batch_flush_timeout": 6},
             "stream_timeout can't be lower than batch_flush_timeout",
         ),
-        ({"stream_limit": -1, "stream_timeout": 1, "batch_limit": 0}, "stream_limit can't be lower than batch_limit"),
-        ({"stream_timeout": 1, "batch_limit": 0}, "stream_timeout can't be lower than batch_flush_timeout"),
-    ],
+        (
+            "4.2 a batch_flush_timeout above every stream_timeout",
+            {"batch_flush_timeout": 3334},
+            "stream_timeout can't be lower than batch_flush_timeout",
+        ),
+        (
+            "4.1-5 stream_limit first",
+            {"stream_limit": -1, "stream_timeout": 1, "batch_limit": 0},
+            "stream_limit can't be lower than batch_limit",
+        ),
+        (
+            "4.1-5 then stream_timeout",
+            {"stream_timeout": 1, "batch_limit": 0},
+            "stream_timeout can't be lower than batch_flush_timeout",
+        ),
+    ),
 )
 def test_what_a_low_level_stream_refuses(query, text):
     with pytest.raises(Invalid) as caught:
@@ -58,14 +113,13 @@ def test_what_a_low_level_stream_refuses(query, text):
 
 @pytest.mark.parametrize(
     ("body", "text"),
-    [
-        ({"batch_limit": 0}, "batch_limit can't be lower than 1"),
-        ({"stream_limit": 1, "batch_limit": 2}, "stream_limit can't be lower than batch_limit"),
-        ({"max_uncommitted_events": 0}, "max_uncommitted_events can't be lower than 1"),
-        ({"commit_timeout": 61}, "commit_timeout can not be more than 60"),
-        ({"commit_timeout": -1}, "commit_timeout can not be less than 0"),
-        ({"partitions": [{"event_type": "a", "partition": "0"}] * 2}, "Duplicated partition specified"),
-    ],
+    rows(
+        ("14-6 max_uncommitted_events", {"max_uncommitted_events": 0}, "max_uncommitted_events can't be lower than 1"),
+        ("8.1 batch_limit", {"batch_limit": 0}, "batch_limit can't be lower than 1"),
+        ("14-4 stream_limit", {"stream_limit": 1, "batch_limit": 2}, "stream_limit can't be lower than batch_limit"),
+        ("8.1 commit_timeout above 60", {"commit_timeout": 61}, "commit_timeout can not be more than 60"),
+        ("8.1 commit_timeout below 0", {"commit_timeout": -1}, "commit_timeout can not be less than 0"),
+    ),
 )
 def test_what_a_subscription_stream_refuses(body, text):
     with pytest.raises(Invalid) as caught:
@@ -79,22 +133,6 @@ def test_malformed_partitions(partitions):
         subscription_parameters({"partitions": partitions}, LIMITS)
 
 
-@pytest.mark.parametrize("value", [0, -1, 4201, None])
-def test_no_or_too_long_a_stream_timeout_is_the_random_one(value):
-    assert subscription_parameters({"stream_timeout": value}, LIMITS).stream_timeout_s == 3333
-    assert low_level_parameters({"stream_timeout": value}, LIMITS).stream_timeout_s == 3333
-
-
-def test_zero_is_the_default_of_timeouts():
-    got = subscription_parameters({"batch_flush_timeout": 0, "commit_timeout": 0}, LIMITS)
-    assert (got.batch_flush_timeout_s, got.commit_timeout_s) == (30, 60)
-
-
-def test_a_subscription_stream_may_be_shorter_than_its_flush_timeout():
-    got = subscription_parameters({"stream_timeout": 2, "batch_flush_timeout": 600}, LIMITS)
-    assert (got.stream_timeout_s, got.batch_flush_timeout_s) == (2, 600)
-
-
 def test_requested_partitions():
     body = {"partitions": [{"event_type": "a", "partition": "0"}, {"event_type": "b", "partition": "0"}]}
     got = subscription_parameters(body, LIMITS).partitions
@@ -106,3 +144,17 @@ def test_requested_partitions():
         "EventTypePartition{eventType='b', partition='0'}"
     )
     check_partitions(got[:1], {EventTypePartition("a", "0"): None})
+
+
+@pytest.mark.parametrize(
+    ("requested", "text"),
+    [
+        (["9", "9"], "Duplicated partition specified"),
+        (["0", "9"], "some partitions don't belong to subscription: EventTypePartition{eventType='a', partition='9'}"),
+    ],
+    ids=["8.2 twice", "8.2 foreign"],
+)
+def test_requested_partitions_are_different_ones_of_the_subscription(requested, text):
+    with pytest.raises(Invalid) as caught:
+        check_partitions(tuple(EventTypePartition("a", each) for each in requested), [EventTypePartition("a", "0")])
+    assert text in str(caught.value)

@@ -1,11 +1,14 @@
+"""Who reads what, with the vectors of the contract: consumption contract 9.2 and 9.4."""
+
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.ports import Assignment, EventTypePartition, Session
+from rioni.domain.coordination_ports import Assignment, EventTypePartition, Session
 from rioni.domain.streaming.rebalance import rebalance
+from tests.support.tables import rows
 
 
 def partition(number: int) -> EventTypePartition:
@@ -32,53 +35,71 @@ def direct(name: str, *numbers: int) -> Session:
     return Session(name, frozenset(map(partition, numbers)))
 
 
-@pytest.mark.parametrize(("partitions", "sessions", "quotas"), [(2, 2, [1, 1]), (3, 2, [2, 1]), (100, 3, [34, 33, 33])])
+@pytest.mark.parametrize(
+    ("partitions", "sessions", "quotas"),
+    rows(
+        ("9.2-3 vector: 2/2", 2, 2, [1, 1]),
+        ("9.2-3 vector: 3/2", 3, 2, [2, 1]),
+        ("9.2-3 vector: 100/3", 100, 3, [34, 33, 33]),
+        ("9.2 two event types, 2 and 4 partitions: at most 6 clients", 6, 6, [1] * 6),
+        ("9.2 surplus sessions get nothing", 6, 7, [1] * 6 + [0]),
+    ),
+)
 def test_free_partitions_are_shared_in_equal_numbers(partitions: int, sessions: int, quotas: list[int]):
     names = [f"s{number}" for number in range(sessions)]
     counts = Counter(shown(rebalance(owned(*[""] * partitions), auto(*names))))
     assert [counts[name] for name in names] == quotas
 
 
-def test_a_direct_request_takes_exactly_what_it_asks_for():
-    after = rebalance(owned("s1", "s1", "s2", "s2"), [*auto("s1", "s2"), direct("s3", 1, 4)])
-    assert shown(after) == ["s1>s3", "s1", "s2", "s2>s3"]
+S1, S2, S3 = auto("s1", "s2", "s3")
 
 
-def test_a_new_session_takes_one_partition_of_a_full_one():
-    after = rebalance(owned("s1", "s1", "s2", "s2"), auto("s1", "s2", "s3"))
-    assert shown(after) == ["s1", "s1", "s2", "s2>s3"]
-
-
-def test_partitions_of_the_dead_are_assigned_at_once():
-    after = rebalance(owned("s0", "s0>s1", "s0", "s1"), auto("s1", "s2"))
-    assert shown(after) == ["s2", "s1", "s2", "s1"]
-
-
-@pytest.mark.parametrize("owners", [("s1", "s2"), ("s1", "s1>s2"), ("s2", "s2", "s1"), ("s1",)])
-def test_balanced_partitions_stay(owners: tuple[str, ...]):
-    assert shown(rebalance(owned(*owners), auto("s1", "s2"))) == list(owners)
-
-
-def test_what_nobody_asks_for_is_unassigned():
-    assert shown(rebalance(owned("", "s0", ""), [direct("s1", 3)])) == ["", "", "s1"]
-
-
-def test_direct_requests_are_honoured_when_automatic_sessions_outnumber_the_rest():
-    after = rebalance(owned("s1", "s2"), [*auto("s1", "s2"), direct("s3", 1)])
-    assert shown(after) == ["s1>s3", "s2"]
-
-
-def test_a_second_move_during_a_hand_over_replaces_the_next_session():
-    after = rebalance(owned("s1>s2", "s1"), [*auto("s1"), direct("s2", 2), direct("s3", 1)])
-    assert shown(after) == ["s1>s3", "s1>s2"]
-
-
-def test_a_partition_under_way_to_a_session_that_dies_stays_where_it_is():
-    assert shown(rebalance(owned("s1>s2", "s1"), auto("s1"))) == ["s1", "s1"]
-
-
-def test_a_partition_under_way_is_given_back_before_others_move():
-    assert shown(rebalance(owned("s1>s2", "s2", "s2", "s1>s2"), auto("s1", "s2"))) == ["s1", "s2", "s2", "s1"]
+@pytest.mark.parametrize(
+    ("before", "alive", "after"),
+    rows(
+        (
+            "9.2 vector: a direct request",
+            ("s1", "s1", "s2", "s2"),
+            [S1, S2, direct("s3", 1, 4)],
+            ("s1>s3", "s1", "s2", "s2>s3"),
+        ),
+        ("9.2 vector: a new session", ("s1", "s1", "s2", "s2"), [S1, S2, S3], ("s1", "s1", "s2", "s2>s3")),
+        ("9.2 vector: a dead session", ("s0", "s0>s1", "s0", "s1"), [S1, S2], ("s2", "s1", "s2", "s1")),
+        ("9.2 vector: balanced", ("s1", "s2"), [S1, S2], ("s1", "s2")),
+        ("9.2 vector: balanced by effective owners", ("s1", "s1>s2"), [S1, S2], ("s1", "s1>s2")),
+        ("9.2 vector: only direct sessions", ("", "s0", ""), [direct("s1", 3)], ("", "", "s1")),
+        ("9.2-1 requested and already its own", ("s1", "s2"), [direct("s1", 1), S2], ("s1", "s2")),
+        ("9.2-1 two request the same: one has it", ("", ""), [direct("s1", 1), direct("s2", 1)], ("s1", "")),
+        ("9.2-1 a request for what does not exist", ("s1",), [S1, direct("s2", 9)], ("s1",)),
+        ("9.2-2 more automatic sessions than partitions", ("s1",), [S1, S2], ("s1",)),
+        ("9.2-2 the same, beside a request", ("s1", "s2"), [S1, S2, direct("s3", 1)], ("s1>s3", "s2")),
+        ("9.2-2 nobody is left", ("s1", "s1>s2"), [], ("", "")),
+        ("9.2-3 the rest goes to the first ones", ("", "", ""), [S2, S1], ("s1", "s1", "s2")),
+        ("9.2-3 unequal, but as equal as can be", ("s2", "s2", "s1"), [S1, S2], ("s2", "s2", "s1")),
+        (
+            "9.2-4 owned by a direct session that did not ask for it",
+            ("s1", "s1"),
+            [direct("s1", 1), S2],
+            ("s1", "s1>s2"),
+        ),
+        ("9.2-4 under way to a dead session", ("s1>s2", "s1"), [S1], ("s1", "s1")),
+        ("9.2-5 under way comes back first", ("s1>s2", "s2", "s2", "s1>s2"), [S1, S2], ("s1", "s2", "s2", "s1")),
+        ("9.2-5 else the last in topology order", ("s1", "s1", "s1"), [S1, S2], ("s1", "s1", "s1>s2")),
+        ("9.2-6 unassigned is assigned at once", ("s1", ""), [S1, S2], ("s1", "s2")),
+        (
+            "9.2 move: a second one replaces the next session",
+            ("s1>s2", "s1"),
+            [S1, direct("s2", 2), direct("s3", 1)],
+            ("s1>s3", "s1>s2"),
+        ),
+        ("9.2 move: back to who still has it", ("s1>s2",), [S1], ("s1",)),
+        ("9.2 two event types: then 3 and 3", ("s1",) * 6, [S1, S2], ("s1",) * 3 + ("s1>s2",) * 3),
+        ("9.4 a client dies", ("s1", "s2"), [S1], ("s1", "s1")),
+        ("9.4 a node dies during a hand-over", ("s0>s1", "s1>s0"), [S1], ("s1", "s1")),
+    ),
+)
+def test_partitions_are_moved_as_in_the_contract(before, alive, after):
+    assert shown(rebalance(owned(*before), alive)) == list(after)
 
 
 # --- properties ---

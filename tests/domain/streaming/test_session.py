@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.ports import EventTypePartition
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.streaming.messages import Coordinated, Holding, Reason
 from tests.domain.streaming.driver import A, B, Batch, C, low_level, place, subscription
 
@@ -391,6 +391,7 @@ def test_too_much_buffered_is_sent_with_a_word_about_it():
         (Reason.RESET, "Resetting subscription cursors", True),
         (Reason.BLOCKED, "Consumption is blocked", True),
         (Reason.UNAUTHORIZED, "Access denied", False),
+        (Reason.TOKEN_EXPIRED, "Token is no longer valid", True),
         (Reason.EVENT_TYPE_DELETED, "Event type deleted", False),
         (Reason.SUBSCRIPTION_DELETED, "Subscription deleted", False),
         (Reason.SESSION_ENDED, "Session ended", False),
@@ -455,3 +456,41 @@ def test_a_stream_without_partitions_ends_after_two_commit_timeouts():
     assert stream.closed is None
     stream.wait(0.1)
     assert stream.closed == Reason.NO_PARTITION
+
+
+@pytest.mark.parametrize("reason", [Reason.SESSION_ENDED, Reason.RESET, Reason.SHUTDOWN, Reason.BLOCKED])
+def test_a_stream_that_owns_nothing_says_why_it_ends_too(reason):
+    stream = subscription()
+    stream.lose_all()
+    stream.machine.aside = B, place(7)
+    stream.taken()
+    stream.end(reason)
+    assert stream.taken() == [Batch(B, 7, [], reason.value)]
+    assert stream.closed is reason
+
+
+def test_a_stream_that_never_got_a_partition_says_so():
+    stream = subscription(commit_timeout_s=10)
+    stream.lose_all()
+    stream.machine.aside = B, place(7)
+    stream.wait(20)
+    assert stream.taken()[-1] == Batch(B, 7, [], Reason.NO_PARTITION.value)
+
+
+def test_who_has_gone_is_told_nothing():
+    stream = subscription()
+    stream.lose_all()
+    stream.machine.aside = B, place(7)
+    stream.taken()
+    stream.end(Reason.CLIENT_GONE)
+    assert stream.taken() == []
+
+
+def test_a_stream_ends_at_its_limit_though_another_one_got_what_it_had_sent():
+    stream = subscription(batch_limit=1, stream_limit=2)
+    stream.publish(A, 2)
+    stream.own(B)
+    stream.want(A)
+    stream.wait(60)
+    assert stream.released == [A]
+    assert stream.closed is Reason.STREAM_LIMIT

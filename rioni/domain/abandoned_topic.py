@@ -1,0 +1,45 @@
+"""Topics that nobody needs any more, until they are gone: their stores may be out of reach when that is decided."""
+
+import msgspec
+
+from rioni.domain.events import DomainEvent
+
+
+class AbandonedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that is to be deleted."""
+
+    topic: str
+    storage_id: str
+    event_type: str
+    """Whose events it held, or would have."""
+
+
+class TopicAbandoned(DomainEvent, frozen=True, kw_only=True):
+    """Nobody needs a topic any more: its event type or timeline is gone, or never came."""
+
+    TOPIC = "topic.abandoned"
+    KEY = "topic"
+
+    topic: str
+    storage_id: str
+    event_type: str
+
+
+class TopicDeleted(DomainEvent, frozen=True, kw_only=True):
+    """A topic that was abandoned is gone, with what was in it."""
+
+    TOPIC = "topic.deleted"
+    KEY = "topic"
+
+    topic: str
+
+
+def evolve(state: AbandonedTopic | None, event: DomainEvent) -> AbandonedTopic | None:
+    """The state after an event; total."""
+    match event:
+        case TopicAbandoned(topic=topic, storage_id=storage_id, event_type=event_type):
+            return AbandonedTopic(topic=topic, storage_id=storage_id, event_type=event_type)
+        case TopicDeleted():
+            return None
+        case _:
+            return state

@@ -1,0 +1,94 @@
+"""Reading the primitive types of Avro's binary encoding, from bytes that may be hostile.
+
+Every function takes the bytes and the place where to read, and returns the value and the place behind it. Nothing is
+allocated before the bytes that it takes are known to be there.
+"""
+
+_BITS_MAX = 63
+"""The shift of the last byte that a 64-bit integer may have, in groups of seven."""
+
+
+class DatumError(ValueError):
+    """Bytes are not what their schema says; the text says what is wrong with them."""
+
+
+def read_long(data: bytes, place: int) -> tuple[int, int]:
+    """A `long`: zig-zag, seven bits in each byte.
+
+    Raises:
+        DatumError: it has more than 64 bits, or the bytes end.
+    """
+    try:
+        byte = data[place]
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more bytes follow
+            return (byte >> 1) ^ -(byte & 1), place + 1
+        value, shift = byte & 0x7F, 7
+        while True:
+            place += 1
+            byte = data[place]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004
+                break
+            shift += 7
+            if shift > _BITS_MAX:
+                raise DatumError(f"the integer that ends at byte {place} has more than 64 bits")
+    except IndexError:
+        raise ended(data) from None
+    if value >> 64:
+        raise DatumError(f"the integer that ends at byte {place} has more than 64 bits")
+    return (value >> 1) ^ -(value & 1), place + 1
+
+
+def read_bytes(data: bytes, place: int) -> tuple[bytes, int]:
+    """A `bytes`: its length, then as many bytes.
+
+    Raises:
+        DatumError: the length is negative, or the bytes end.
+    """
+    length, place = read_long(data, place)
+    end = place + length
+    if length < 0:
+        raise DatumError(f"the length that ends at byte {place} is negative: {length}")
+    if end > len(data):
+        raise ended(data)
+    return data[place:end], end
+
+
+def read_text(data: bytes, place: int) -> tuple[str, int]:
+    """A `string`.
+
+    Raises:
+        DatumError: it is not UTF-8, or as for `read_bytes`.
+    """
+    raw, end = read_bytes(data, place)
+    try:
+        return raw.decode(), end
+    except UnicodeDecodeError as ex:
+        raise DatumError(f"the string that ends at byte {end} is not UTF-8") from ex
+
+
+def read_block(data: bytes, place: int) -> tuple[int, int | None, int]:
+    """The head of a block of an array or map whose items have at least one byte each.
+
+    Returns:
+        How many items it has, none for the last block; where it ends, if it says so; where its items begin.
+
+    Raises:
+        DatumError: there are not as many bytes as items.
+    """
+    count, place = read_long(data, place)
+    end = None
+    if count < 0:
+        count = -count
+        size, place = read_long(data, place)
+        end = place + size
+        if size < 0 or end > len(data):
+            raise DatumError(f"the block at byte {place} says that it has {size} bytes")
+    if count > len(data) - place:
+        raise DatumError(f"the block at byte {place} says that it has {count} items")
+    return count, end, place
+
+
+def ended(data: bytes) -> DatumError:
+    """What to raise where bytes are missing."""
+    return DatumError(f"it ends too early, after {len(data)} bytes")

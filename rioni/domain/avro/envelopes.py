@@ -1,0 +1,146 @@
+"""The events of a binary batch as clients publish them: metadata, and a datum (registry contract 6.9).
+
+Read by hand, field by field: a library would build whatever a stranger's counts and lengths ask for.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rioni.domain.avro.batches import publishing_version
+from rioni.domain.avro.binary import DatumError, read_block, read_bytes, read_long, read_text
+from rioni.domain.errors import Malformed, TooLarge
+
+
+TEXTS_MAX = 1_000
+"""How many partition keys, or parents, an event may have."""
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the publisher says about an event; None where it says nothing."""
+
+    occurred_at: int
+    """Milliseconds since the epoch."""
+    eid: str
+    flow_id: str | None = None
+    received_at: int | None = None
+    version: str
+    published_by: str | None = None
+    event_type: str
+    partition: str | None = None
+    partition_keys: Sequence[str] | None = None
+    partition_compaction_key: str | None = None
+    parent_eids: Sequence[str] | None = None
+    span_ctx: str | None = None
+    event_owner: str | None = None
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """One event of a batch."""
+
+    metadata: Metadata
+    payload: bytes
+
+
+def read_publishing_batch(body: bytes, events_max: int) -> list[Envelope]:
+    """The events of a batch.
+
+    Args:
+        body: the request's body, decompressed.
+        events_max: how many events a batch may have.
+
+    Raises:
+        Malformed: the body is not a publishing batch; says what is wrong with it, and where.
+        TooLarge: it has too many events.
+    """
+    try:
+        version, place = publishing_version(body)
+        return _envelopes(body, place, events_max, owned=version != "0")
+    except (DatumError, Malformed) as ex:
+        raise Malformed(f"Error occurred when parsing event(s). {ex}") from ex
+
+
+def _envelopes(body: bytes, place: int, events_max: int, *, owned: bool) -> list[Envelope]:
+    envelopes: list[Envelope] = []
+    while True:
+        count, end, place = read_block(body, place)
+        if len(envelopes) + count > events_max:
+            raise TooLarge(f"Batch too large: more than {events_max} events; send fewer in one request")
+        if not count:
+            break
+        for _ in range(count):
+            metadata, place = _metadata(body, place, owned=owned)
+            payload, place = read_bytes(body, place)
+            envelopes.append(Envelope(metadata, payload))
+        if end not in (None, place):
+            raise DatumError(f"a block ends at byte {place}, not at {end} as it says")
+    if place != len(body):
+        raise DatumError(f"{len(body) - place} bytes follow after the end of the batch")
+    return envelopes
+
+
+def _metadata(body: bytes, place: int, *, owned: bool) -> tuple[Metadata, int]:
+    occurred_at, place = read_long(body, place)
+    eid, place = read_text(body, place)
+    flow_id, place = _optional_text(body, place)
+    received_at, place = _optional_long(body, place)
+    version, place = read_text(body, place)
+    published_by, place = _optional_text(body, place)
+    event_type, place = read_text(body, place)
+    partition, place = _optional_text(body, place)
+    partition_keys, place = _optional_texts(body, place)
+    partition_compaction_key, place = _optional_text(body, place)
+    parent_eids, place = _optional_texts(body, place)
+    span_ctx, place = _optional_text(body, place)
+    event_owner, place = _optional_text(body, place) if owned else (None, place)
+    metadata = Metadata(
+        occurred_at=occurred_at,
+        eid=eid,
+        flow_id=flow_id,
+        received_at=received_at,
+        version=version,
+        published_by=published_by,
+        event_type=event_type,
+        partition=partition,
+        partition_keys=partition_keys,
+        partition_compaction_key=partition_compaction_key,
+        parent_eids=parent_eids,
+        span_ctx=span_ctx,
+        event_owner=event_owner,
+    )
+    return metadata, place
+
+
+def _is_present(body: bytes, place: int) -> tuple[bool, int]:
+    branch, end = read_long(body, place)
+    if branch not in (0, 1):
+        raise DatumError(f"the union at byte {place} has no branch {branch}")
+    return branch == 1, end
+
+
+def _optional_text(body: bytes, place: int) -> tuple[str | None, int]:
+    present, place = _is_present(body, place)
+    return read_text(body, place) if present else (None, place)
+
+
+def _optional_long(body: bytes, place: int) -> tuple[int | None, int]:
+    present, place = _is_present(body, place)
+    return read_long(body, place) if present else (None, place)
+
+
+def _optional_texts(body: bytes, place: int) -> tuple[Sequence[str] | None, int]:
+    present, place = _is_present(body, place)
+    if not present:
+        return None, place
+    texts: list[str] = []
+    while True:
+        count, end, place = read_block(body, place)
+        if len(texts) + count > TEXTS_MAX:
+            raise DatumError(f"the array at byte {place} has more than {TEXTS_MAX} items")
+        if not count:
+            return texts, place
+        for _ in range(count):
+            text, place = read_text(body, place)
+            texts.append(text)
+        if end not in (None, place):
+            raise DatumError(f"a block ends at byte {place}, not at {end} as it says")

@@ -1,0 +1,8 @@
+"""Hashes of the names of clients, for reports that are read more widely than the names may be."""
+
+from hashlib import sha256
+
+
+def hashed(salt: str, name: str) -> str:
+    """The hexadecimal SHA-256 of salt and name (registry contract 10, 11)."""
+    return sha256((salt + name).encode()).hexdigest()

@@ -1,0 +1,34 @@
+"""What is stored beside an event, and never part of its JSON."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rioni.domain.authorization import Attribute
+
+
+class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the broker keeps of an event beside its JSON; stored under these names, so none may ever change."""
+
+    key: str | None = None
+    """What compaction goes by (registry contract 6.5, 6.7)."""
+    owner: Attribute | None = None
+    """Whose event it is (registry contract 6.6)."""
+    subscription_id: str | None = None
+    """The subscription that it is for alone (registry contract 6.8)."""
+    avro: bytes | None = None
+    """The datum as it was published in Avro; the event itself is always JSON."""
+
+
+NO_HEADERS = Headers()
+
+REMOVED = Headers(key="")
+"""What stands beside the place of an event that compaction has removed; no event has an empty key."""
+
+HEADERS_BYTES = 150
+"""What the headers of an event take in memory, but for Avro: an object, and a short text or three."""
+
+
+def headers_bytes(headers: Sequence[Headers] | None) -> int:
+    """About what headers take in memory, in bytes."""
+    return sum([HEADERS_BYTES + len(each.avro or b"") for each in headers]) if headers else 0

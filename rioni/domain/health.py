@@ -1,0 +1,33 @@
+"""How well something works that the broker depends on."""
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    reason: str = ""
+    """Why it does not do its work; empty where it does."""
+    detail: str = ""
+    """What else there is to say."""
+    warnings: tuple[str, ...] = ()
+    """What works, and should not stay so."""
+
+    @property
+    def status(self) -> str:
+        """One word: ok, warning or failed."""
+        return "failed" if self.reason else "warning" if self.warnings else "ok"
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """An adapter whose servers can be out of reach."""
+
+    def health(self) -> Health:
+        """Ask the servers; blocks for some seconds at most.
+
+        Raises:
+            Unavailable: they do not answer.
+        """

@@ -1,0 +1,36 @@
+"""The events that the broker itself publishes: how they are named, so that one published twice is known as one."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+
+
+class OwnEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event on its way to one of the broker's own event types."""
+
+    eid: str
+    occurred_at: str
+    """RFC 3339."""
+    flow_id: str
+    """Of the request that caused it; empty where there was none."""
+    members: Mapping[str, Any]
+    """Its content, `metadata` left out; values may be `msgspec.Raw`."""
+
+    def json(self) -> bytes:
+        """The event as JSON, with the members of the metadata that a publisher gives."""
+        metadata = {"occurred_at": self.occurred_at, "eid": self.eid}
+        if self.flow_id:
+            metadata["flow_id"] = self.flow_id
+        return msgspec.json.encode({"metadata": metadata, **self.members})
+
+
+def derived_eid(source: UUID, part: str) -> str:
+    """The eid of an event, the same for whoever reports the same again after a crash.
+
+    Args:
+        source: what the event reports on.
+        part: names it among the events that report on the same.
+    """
+    return str(uuid5(source, part))

@@ -1,0 +1,102 @@
+"""What a coordinator lets streams do: begin, and commit what they own (consumption contract 7.2, 8.2)."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from rioni.domain.coordination_ports import EventTypePartition, Session, Topology
+from rioni.domain.cursor import BEGIN
+from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
+
+
+Cursors = Sequence[tuple[EventTypePartition, str]]
+
+
+class Seats:
+    """How many streams a subscription has room for, and who has taken it."""
+
+    def __init__(self, subscription_id: str, topology: Topology) -> None:
+        """Begin with the streams that there are.
+
+        Raises:
+            SubscriptionNotFound: it is not initialised.
+        """
+        if not topology.epoch:
+            raise SubscriptionNotFound(subscription_id)
+        self._subscription_id, self._resetting = subscription_id, topology.resetting
+        self._total = len(topology.partitions)
+        sessions = topology.sessions.values()
+        self._requested = {partition for session in sessions for partition in session.requested}
+        self._automatic = sum(not session.requested for session in sessions)
+
+    def take(self, session: Session) -> None:
+        """Let a session have its seat.
+
+        Raises:
+            Conflict: no slot is free, a partition is requested by another stream, or cursors are being reset.
+        """
+        if taken := session.requested & self._requested:
+            named = ", ".join(
+                f"EventTypePartition{{eventType='{event_type}', partition='{partition}'}}"
+                for event_type, partition in sorted(taken)
+            )
+            raise Conflict(
+                f"The following partitions are already requested by other stream(s) of this subscription: {named}"
+            )
+        if not session.requested and self._automatic >= self._total - len(self._requested):
+            raise Conflict(
+                f"No free slots for streaming available for subscription {self._subscription_id}. "
+                f"Total slots: {self._total}"
+            )
+        if self._resetting:
+            raise Conflict("Resetting subscription cursors request is still in progress")
+        self._requested |= session.requested
+        self._automatic += not session.requested
+
+
+def check_commit(
+    stream_id: str, cursors: Cursors, *, lives: bool, owner: Callable[[EventTypePartition], str | None]
+) -> None:
+    """Check that a session lives and owns what it wants to commit (consumption contract 7.2, rows 10 to 12).
+
+    Args:
+        stream_id: the session.
+        cursors: what it wants to commit.
+        lives: whether it is one of the subscription's.
+        owner: of a partition: empty or None where there is nobody, or no such partition.
+
+    Raises:
+        Invalid: it may not.
+    """
+    if not lives:
+        raise Invalid(f"Session with stream id {stream_id} not found")
+    for key, offset in cursors:
+        if not (found := owner(key)):
+            raise Invalid(f"non existing partition {key.partition}")
+        if found != stream_id:
+            cursor = f"{{partition='{key.partition}', offset='{offset}', event_type='{key.event_type}'}}"
+            raise Invalid(f"Cursor {cursor} cannot be committed with stream id {stream_id}")
+
+
+class Comparison(NamedTuple):
+    """Cursors, compared with what is stored of their partitions."""
+
+    advanced: Sequence[bool]
+    """For each of them whether it is ahead of what is stored, and of those before it."""
+    ahead: Mapping[EventTypePartition, str]
+    """What is to be stored."""
+    again: Collection[EventTypePartition]
+    """What was committed already is committed again: a sign of life."""
+
+
+def compare(stored: Mapping[EventTypePartition, str], cursors: Cursors) -> Comparison:
+    """Compare cursors with what is stored of their partitions, one after the other."""
+    advanced: list[bool] = []
+    ahead: dict[EventTypePartition, str] = {}
+    again: set[EventTypePartition] = set()
+    for key, offset in cursors:
+        advanced.append(offset > ahead.get(key, stored[key]) and offset != BEGIN)
+        if advanced[-1]:
+            ahead[key] = offset
+        elif offset == stored[key]:
+            again.add(key)
+    return Comparison(advanced, ahead, again)

@@ -1,0 +1,56 @@
+"""Which events a stream delivers: the others are passed over (consumption contract 4.5, 8.10)."""
+
+from collections.abc import Sequence
+from itertools import repeat
+
+import msgspec
+
+from rioni.domain.authorization import Subject, permits
+from rioni.domain.event_filter import EventFilter
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.ports import Chunk
+
+
+class Visibility(msgspec.Struct, frozen=True, kw_only=True):
+    """What hides events from a stream; tombstones are hidden from all."""
+
+    subscription_id: str | None = None
+    """The subscription that reads, None for a low-level stream: what is for another one is hidden."""
+    reader: Subject | None = None
+    """Who must be permitted by the owner of an event; None where owners don't matter."""
+    wanted: EventFilter | None = None
+    """What the subscription filters by."""
+
+    def ranges(self, chunk: Chunk) -> Sequence[tuple[int, int]] | None:
+        """The visible events of a chunk.
+
+        PERF: without headers and without a filter nothing is hidden, and no event is looked at.
+
+        Returns:
+            Ranges of positions, the second one behind the last event, in order and none of them empty; None for all
+            events.
+        """
+        if chunk.headers is None and self.wanted is None:
+            return None
+        found: list[tuple[int, int]] = []
+        start, begin = chunk.first, 0
+        headers = chunk.headers or repeat(NO_HEADERS, len(chunk.ends))
+        for position, (end, each) in enumerate(zip(chunk.ends, headers, strict=True), chunk.first):
+            if end == begin or self._hides(each) or not self._wants(chunk.data[begin:end]):
+                if start < position:
+                    found.append((start, position))
+                start = position + 1
+            begin = end + 1
+        if start == chunk.first:
+            return None
+        if start < chunk.next:
+            found.append((start, chunk.next))
+        return found
+
+    def _wants(self, event: bytes) -> bool:
+        return self.wanted is None or self.wanted.matches(event)
+
+    def _hides(self, headers: Headers) -> bool:
+        if headers.subscription_id is not None and headers.subscription_id != self.subscription_id:
+            return True
+        return headers.owner is not None and self.reader is not None and not permits((headers.owner,), self.reader)

@@ -1,0 +1,49 @@
+"""The span context that a request carries: what its events keep of it, and what the answer repeats.
+
+Sources: registry contract 1.1 (`span_ctx`, a text map), metadata's member `span_ctx`; W3C Trace Context
+(`traceparent`, `tracestate`).
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+
+CONTEXT_BYTES_MAX = 1_024
+"""Of a context as JSON. Every event of a batch may get a copy of it."""
+
+_MAP = msgspec.json.Decoder(dict[str, str])
+_TRACE_PARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_VERSION = "00"
+"""The version of `traceparent` that ends behind its flags; later ones may say more."""
+
+
+def span_context(span_ctx: str | None, trace_parent: str | None, trace_state: str | None) -> Mapping[str, str]:
+    """The span context that a request's headers carry; what is not valid counts as absent, and so does what is huge.
+
+    Args:
+        span_ctx: a JSON object of texts. Where it names a member of W3C's itself, that one holds.
+        trace_parent: W3C's header.
+        trace_state: W3C's header; goes with `trace_parent` only.
+    """
+    context: dict[str, str] = {}
+    if trace_parent and _is_trace_parent(trace_parent):
+        context["traceparent"] = trace_parent
+        if trace_state and trace_state.isascii() and trace_state.isprintable():
+            context["tracestate"] = trace_state
+    if span_ctx:
+        context |= _text_map(span_ctx)
+    return context if len(msgspec.json.encode(context)) <= CONTEXT_BYTES_MAX else {}
+
+
+def _is_trace_parent(text: str) -> bool:
+    match = _TRACE_PARENT.fullmatch(text)
+    return match is not None and (match[1] != _VERSION or match[2] is None)
+
+
+def _text_map(text: str) -> dict[str, str]:
+    try:
+        return _MAP.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}

@@ -1,0 +1,88 @@
+"""Events that nobody ever commits: what a subscription wants to become of them (consumption contract 8.11)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"
+"""The annotation that says how often an event is sent that nobody commits."""
+POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
+"""The annotation that says what becomes of it then."""
+SKIP_EVENT, DEAD_LETTER_QUEUE = "SKIP_EVENT", "DEAD_LETTER_QUEUE"
+
+SEND_COUNT_MIN, SEND_COUNT_MAX = 2, 10
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subscription wants to become of events that its consumers never commit."""
+
+    send_count: int
+    """So many failures make an event a dead letter."""
+    keeps: bool
+    """Whether a dead letter is kept in the dead letter queue; otherwise it is only skipped."""
+
+
+def policy_of(annotations: Mapping[str, str]) -> Policy | None:
+    """What the annotations of a subscription ask for; None for nothing, or for nothing that is understood."""
+    count, policy = annotations.get(SEND_COUNT, ""), annotations.get(POLICY)
+    if policy not in {SKIP_EVENT, DEAD_LETTER_QUEUE} or not _is_send_count(count):
+        return None
+    return Policy(send_count=int(count), keeps=policy == DEAD_LETTER_QUEUE)
+
+
+def complaint(annotations: Mapping[str, str]) -> str | None:
+    """What is wrong with the two annotations; None for nothing."""
+    if (SEND_COUNT in annotations) != (POLICY in annotations):
+        missing, given = (POLICY, SEND_COUNT) if SEND_COUNT in annotations else (SEND_COUNT, POLICY)
+        return f"The annotation {given} needs {missing} beside it; give both of them or none"
+    if POLICY not in annotations:
+        return None
+    if not _is_send_count(annotations[SEND_COUNT]):
+        return f"The annotation {SEND_COUNT} must be an integer from {SEND_COUNT_MIN} to {SEND_COUNT_MAX}"
+    if annotations[POLICY] not in {SKIP_EVENT, DEAD_LETTER_QUEUE}:
+        return f"The annotation {POLICY} must be {SKIP_EVENT} or {DEAD_LETTER_QUEUE}"
+    return None
+
+
+def _is_send_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 2 and SEND_COUNT_MIN <= int(text) <= SEND_COUNT_MAX  # noqa: PLR2004
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that no consumer of a subscription has ever committed, as it is kept (registry contract 11)."""
+
+    subscription_id: str
+    event_type: str
+    partition: str
+    offset: str
+    """Of the event in its own partition."""
+    error: Mapping[str, str]
+    """`message` says why it is here."""
+    event: msgspec.Raw
+    """The event itself, byte by byte."""
+
+    @property
+    def name(self) -> str:
+        """What nothing else is called."""
+        return f"{self.subscription_id}:{self.event_type}:{self.partition}:{self.offset}"
+
+
+class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which dead letters of a subscription are meant; None for all."""
+
+    event_type: str | None = None
+    partition: str | None = None
+    from_offset: str | None = None
+    """The first one, in canonical form."""
+    to_offset: str | None = None
+    """The last one, in canonical form."""
+
+    def includes(self, letter: DeadLetter) -> bool:
+        """Whether a dead letter is meant."""
+        return (
+            self.event_type in {None, letter.event_type}
+            and self.partition in {None, letter.partition}
+            and (self.from_offset is None or letter.offset >= self.from_offset)
+            and (self.to_offset is None or letter.offset <= self.to_offset)
+        )

@@ -1,0 +1,99 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.domain.avro.batches import CONSUMPTION, PUBLISHING, batch_schema
+from rioni.domain.avro.envelopes import TEXTS_MAX, read_publishing_batch
+from rioni.domain.errors import Malformed, TooLarge
+from tests.support.avro import EID, batch, datum, envelope
+
+
+FULL = {
+    "flow_id": "flow",
+    "received_at": 5,
+    "published_by": "me",
+    "partition": "0",
+    "partition_keys": ["a", "b"],
+    "partition_compaction_key": "key",
+    "parent_eids": [EID],
+    "span_ctx": "{}",
+}
+
+
+def read(body, events_max=100):
+    return read_publishing_batch(body, events_max)
+
+
+@pytest.mark.parametrize("version", ["0", "1"])
+@pytest.mark.parametrize("metadata", [{}, FULL])
+def test_what_another_library_writes_is_read(version, metadata):
+    (found,) = read(batch(envelope(b"datum", **metadata), version=version))
+    assert found.payload == b"datum"
+    assert (found.metadata.eid, found.metadata.occurred_at) == (EID, 1_700_000_000_000)
+    for name in FULL:
+        assert getattr(found.metadata, name) == metadata.get(name)
+
+
+def test_the_owner_is_of_version_1_only():
+    assert read(batch(envelope(b"", event_owner="me")))[0].metadata.event_owner == "me"
+
+
+def test_a_batch_may_be_empty():
+    assert read(batch()) == []
+
+
+HEADER = batch_schema(PUBLISHING, "1").header
+KEYS = b"\x00" * 8 + b"\x02"
+"""Metadata up to the partition keys, which are there."""
+ONE = batch(envelope(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "has to begin with the bytes C3 01"),
+        (b"[]", "has to begin with the bytes C3 01"),
+        (b"\xc3\x01", "has to begin with the bytes C3 01"),
+        (b"\xc3\x01" + b"\x00" * 8, "no version of batch.publishing has the fingerprint 0000000000000000"),
+        (batch_schema(CONSUMPTION, "1").header, "no version of batch.publishing has the fingerprint"),
+        (HEADER, "ends too early"),
+        (HEADER + b"\x02", "items"),
+        (ONE[:-2], "ends too early"),
+        (ONE + b"\x00", "1 bytes follow after the end of the batch"),
+        (HEADER + b"\xfe" + b"\xff" * 8 + b"\x01", "items"),
+        (HEADER + b"\x01\x02" + ONE[11:], "a block ends at byte"),
+        (HEADER + b"\x02" + KEYS + b"\x01\x06\x02a\x00", "a block ends at byte"),
+        (batch(envelope(b"", partition_keys=[""] * (TEXTS_MAX + 1))), f"more than {TEXTS_MAX} items"),
+    ],
+)
+def test_what_is_no_batch_is_refused_with_the_reason(body, message):
+    with pytest.raises(Malformed, match="Error occurred when parsing event") as caught:
+        read(body)
+    assert message in str(caught.value)
+
+
+def test_more_events_than_allowed_are_refused_before_they_are_read():
+    with pytest.raises(TooLarge, match="more than 2 events"):
+        read(batch(*[envelope(b"")] * 3), events_max=2)
+    with pytest.raises(TooLarge):
+        read(HEADER + b"\x08" + b"\x00" * 10, events_max=2)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_behind_the_header_are_refused_or_read(tail):
+    for body in (tail, HEADER + tail, batch_schema(PUBLISHING, "0").header + tail):
+        try:
+            read(body)
+        except (Malformed, TooLarge):
+            continue
+
+
+@given(st.data())
+def test_a_changed_batch_is_refused_or_read(data):
+    body = bytearray(batch(envelope(datum({"order_id": "1", "amount": 2}), **FULL), envelope(b"x")))
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    for mutant in (body, body[: data.draw(st.integers(0, len(body)))]):
+        try:
+            read(bytes(mutant))
+        except (Malformed, TooLarge):
+            continue

@@ -1,0 +1,60 @@
+import pytest
+
+from rioni.domain.coordination_ports import Assignment, EventTypePartition, Session, Topology
+from rioni.domain.cursor import format_offset
+from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
+from rioni.domain.streaming.admission import Seats, check_commit, compare
+
+
+A, B, C = (EventTypePartition("a", str(number)) for number in range(3))
+OWNERS = {A: "mine", B: "theirs", C: ""}
+
+
+def at(position: int) -> str:
+    return format_offset(1, position)
+
+
+def topology(*sessions: Session, resetting: bool = False) -> Topology:
+    return Topology(1, dict.fromkeys((A, B, C), Assignment()), {each.id: each for each in sessions}, resetting)
+
+
+def test_there_are_as_many_seats_as_partitions_that_nobody_insists_on():
+    seats = Seats("s", topology(Session("direct", frozenset({A}))))
+    seats.take(Session("first"))
+    seats.take(Session("second"))
+    with pytest.raises(Conflict, match=r"^No free slots for streaming available for subscription s. Total slots: 3$"):
+        seats.take(Session("third"))
+    seats.take(Session("late", frozenset({C})))
+    with pytest.raises(Conflict, match=r"partition='0'}, EventTypePartition{eventType='a', partition='2'}$"):
+        seats.take(Session("later", frozenset({A, B, C})))
+
+
+def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
+    with pytest.raises(Conflict, match="still in progress"):
+        Seats("s", topology(resetting=True)).take(Session("first"))
+    with pytest.raises(SubscriptionNotFound):
+        Seats("s", Topology(0, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("key", "lives", "complaint"),
+    [
+        (A, False, "Session with stream id mine not found"),
+        (B, True, "Cursor {partition='1', offset='5', event_type='a'} cannot be committed with stream id mine"),
+        (C, True, "non existing partition 2"),
+        (EventTypePartition("b", "7"), True, "non existing partition 7"),
+    ],
+)
+def test_only_the_owner_commits(key, lives, complaint):
+    check_commit("mine", [(A, "5")], lives=True, owner=OWNERS.get)
+    with pytest.raises(Invalid) as caught:
+        check_commit("mine", [(A, "5"), (key, "5")], lives=lives, owner=OWNERS.get)
+    assert str(caught.value) == complaint
+
+
+def test_cursors_are_compared_one_after_the_other():
+    positions = [105, 106, 102, 96, 130, 120, 121, 100]
+    found = compare({A: at(100), B: at(7)}, [*((A, at(position)) for position in positions), (B, "BEGIN")])
+    assert found.advanced == [True, True, False, False, True, False, False, False, False]
+    assert found.ahead == {A: at(130)}
+    assert found.again == {A}

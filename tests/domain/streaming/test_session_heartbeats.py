@@ -1,0 +1,50 @@
+from rioni.domain.streaming.messages import Holding, Reason
+from tests.domain.streaming.driver import A, B, place, subscription
+
+
+def test_committing_the_same_again_gives_more_time():
+    stream = subscription(commit_timeout_s=10)
+    stream.publish(A, 1)
+    for _ in range(3):
+        stream.wait(9)
+        stream.beat(A)
+    stream.wait(9)
+    assert stream.closed is None
+    stream.wait(1)
+    assert stream.closed == Reason.COMMIT_TIMEOUT
+
+
+def test_heartbeats_of_one_partition_do_not_hide_another():
+    stream = subscription(commit_timeout_s=10)
+    stream.own(A, B)
+    stream.publish(B, 1)
+    stream.publish(A, 1)
+    stream.wait(9)
+    stream.beat(A)
+    stream.wait(1)
+    assert stream.closed == Reason.COMMIT_TIMEOUT
+
+
+def test_heartbeats_of_a_previous_owner_are_nobodys():
+    stream = subscription(commit_timeout_s=10)
+    stream.holdings[B] = Holding(place(-1), wanted=False, heartbeats=7)
+    stream.own(A)
+    stream.publish(B, 1)
+    stream.wait(9)
+    stream.commit(A, -1)
+    stream.wait(1)
+    assert stream.closed == Reason.COMMIT_TIMEOUT
+
+
+def test_heartbeats_delay_neither_a_hand_over_nor_the_end():
+    releasing, ending = subscription(commit_timeout_s=10), subscription(commit_timeout_s=10)
+    for stream in (releasing, ending):
+        stream.publish(A, 1)
+    releasing.want(A)
+    ending.end(Reason.CLIENT_GONE)
+    for stream in (releasing, ending):
+        stream.wait(9)
+        stream.beat(A)
+        stream.wait(1)
+    assert releasing.released == [A]
+    assert ending.closed == Reason.CLIENT_GONE

@@ -1,0 +1,111 @@
+"""What streams of subscriptions say to humans, string by string: consumption contract 8.3."""
+
+import pytest
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.streaming.dead_letters import Failures
+from rioni.domain.streaming.messages import Reason
+from rioni.domain.unprocessable import Policy
+from tests.domain.streaming.driver import A, B, Driver, place, subscription
+from tests.domain.streaming.script import play
+from tests.support.tables import rows
+
+
+class Retained(Driver):
+    """Reads a store that forgets."""
+
+    def lose(self, partition: EventTypePartition, lost: int, left: int) -> None:
+        self.publish_alone(partition, lost)
+        self.clock.advance(1)
+        self.publish_alone(partition, left)
+        self.store.expire("a", self.clock.now_ms())
+        self.arrive()
+
+
+def stream(policy: Policy | None = None, **parameters) -> Retained:
+    made = subscription(policy, **parameters)
+    return Retained(made.parameters, policy=policy)
+
+
+SENT = ("publish", A, 1)
+STARTED = "Stream started"
+LOST = "skipped events due to retention time passed, count: 4"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "steps", "said"),
+    rows(
+        ("8.3 Stream started", {}, [("own", A), SENT], [STARTED]),
+        ("8.3 Stream started, an empty batch", {"batch_flush_timeout_s": 5}, [("own", A), ("wait", 5)], [STARTED]),
+        ("8.3 Stream started, once", {}, [("own", A, B), SENT, ("publish", B, 1)], [STARTED, ""]),
+        ("8.3 skipped events", {}, [("own", A), ("lose", A, 4, 1)], [f"{STARTED}; {LOST}"]),
+        (
+            "8.3 skipped events of a partition that sends later",
+            {},
+            [("own", A, B), SENT, ("lose", B, 4, 1)],
+            [STARTED, LOST],
+        ),
+        (
+            "8.3 Stream timeout reached",
+            {"stream_timeout_s": 9},
+            [("own", A), SENT, ("wait", 9)],
+            [STARTED, "Stream timeout reached"],
+        ),
+        (
+            "8.3 Commit timeout reached",
+            {"commit_timeout_s": 9},
+            [("own", A), SENT, ("wait", 9)],
+            [STARTED, "Commit timeout reached"],
+        ),
+        (
+            "8.3 Stream limit in events reached: N",
+            {"stream_limit": 2},
+            [("own", A), ("publish", A, 2), ("commit", A, 1)],
+            [STARTED, "", "Stream limit in events reached: 2"],
+        ),
+        (
+            "8.3 Resetting subscription cursors",
+            {},
+            [("own", A), SENT, ("end", Reason.RESET)],
+            [STARTED, "Resetting subscription cursors"],
+        ),
+        (
+            "8.3 Consumption is blocked",
+            {},
+            [("own", A), SENT, ("end", Reason.BLOCKED)],
+            [STARTED, "Consumption is blocked"],
+        ),
+        (
+            "8.3 Stream parameters are causing overflow",
+            {"batch_limit": 100, "max_uncommitted_events": 1_000, "memory_bytes_max": 10},
+            [("own", A), ("publish", A, 9)],
+            [f"{STARTED}; Stream parameters are causing overflow"],
+        ),
+        ("8.3 no partition, nothing is written", {}, [("end", Reason.RESET)], []),
+        (
+            "8.3 the last batch belongs to one of its partitions",
+            {},
+            [("own", A, B), SENT, ("end", Reason.BLOCKED)],
+            [STARTED, "Consumption is blocked"],
+        ),
+    ),
+)
+def test_information_is_given_word_by_word(parameters, steps, said):
+    played = play(stream(**parameters), steps)
+    assert [batch.info for batch in played.batches] == said
+    assert all(batch.partition in played.holdings for batch in played.batches)
+    # 8.9: the stored offset stays where it is until the client commits.
+    assert not played.autocommitted
+    assert played.machine.lost == (4 if LOST in "".join(said) else 0)
+
+
+def test_dead_letter_tracking_is_said_with_the_next_batch_after_a_change_of_partitions():
+    """Consumption contract 8.3, last row."""
+    played = stream(Policy(send_count=3, keeps=False))
+    played.own(A, failures=Failures(2, failed=place(7), search_until=place(9)))
+    played.publish(A, 1)
+    (batch,) = played.taken()
+    assert batch.info == (
+        "Stream started; Auto DLQ failed commits tracking: "
+        "{a:0 failedCommitsCount=2 lastDeadLetterOffset=001-0001-000000000000000009}"
+    )

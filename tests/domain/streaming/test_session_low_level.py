@@ -1,0 +1,117 @@
+"""The flush loop of a low-level stream, row by row: consumption contract 4.5."""
+
+import pytest
+
+from rioni.domain.streaming.messages import Reason
+from tests.domain.streaming.driver import A, B, low_level
+from tests.domain.streaming.script import play, told
+from tests.support.tables import rows
+
+
+@pytest.mark.parametrize(
+    ("parameters", "steps", "batches"),
+    rows(
+        (
+            "4.5 a full buffer",
+            {"batch_limit": 2},
+            [("publish", A, 5)],
+            [("0", 1, [0, 1]), ("0", 3, [2, 3])],
+        ),
+        (
+            "4.5 batch_flush_timeout",
+            {"batch_limit": 9, "batch_flush_timeout_s": 5},
+            [("publish", A, 2), ("wait", 4.9), ("publish", B, 1), ("wait", 0.1)],
+            [("0", 1, [0, 1]), ("1", 0, [0])],
+        ),
+        (
+            "4.5 an empty buffer: a keep-alive",
+            {"batch_flush_timeout_s": 5},
+            [("publish", A, 1), ("wait", 4), ("publish", B, 1), ("wait", 1)],
+            [("0", 0, [0]), ("1", 0, [0]), ("0", 0, [])],
+        ),
+        (
+            "4.5 each flush begins the time anew",
+            {"batch_flush_timeout_s": 5},
+            [("wait", 3), ("publish", A, 1), ("wait", 4)],
+            [("0", 0, [0]), ("1", -1, [])],
+        ),
+        (
+            "4.5 too much in memory: the heaviest partition",
+            {"batch_limit": 100, "memory_bytes_max": 60},
+            [("publish_alone", A, 10), ("publish_alone", B, 30), ("arrive",), ("publish", B, 10)],
+            [("1", 29, list(range(30)))],
+        ),
+        (
+            "4.5 too much in memory: never more than batch_limit",
+            {"batch_limit": 20, "memory_bytes_max": 20},
+            [("publish", A, 19), ("publish", A, 19)],
+            [("0", 18, list(range(19))), ("0", 37, list(range(19, 38)))],
+        ),
+        (
+            "4.5 stream_limit counts all partitions and is exact",
+            {"batch_limit": 2, "stream_limit": 3},
+            [("publish_alone", A, 2), ("publish_alone", B, 2), ("arrive",)],
+            [("0", 1, [0, 1]), ("1", 0, [0])],
+        ),
+        (
+            "4.5 stream_timeout: the rest is flushed",
+            {"batch_limit": 9, "stream_timeout_s": 20},
+            [("publish", A, 2), ("publish", B, 1), ("wait", 20)],
+            [("0", 1, [0, 1]), ("1", 0, [0])],
+        ),
+        (
+            "4.5 tombstones and tagged events leave no trace",
+            {"batch_limit": 2, "batch_flush_timeout_s": 5},
+            [("publish_hidden", A, "t.x"), ("publish_hidden", B, "xt"), ("wait", 5)],
+            [("0", 1, [1]), ("1", -1, [])],
+        ),
+        (
+            "4.5 the cursor passes them with a later event",
+            {},
+            [("publish_hidden", A, ".xt"), ("publish_hidden", A, ".")],
+            [("0", 0, [0]), ("0", 3, [3])],
+        ),
+    ),
+)
+def test_what_is_flushed_and_when(parameters, steps, batches):
+    assert told(play(low_level(A, B, **parameters), steps)) == batches
+
+
+@pytest.mark.parametrize(
+    ("parameters", "steps", "closed"),
+    rows(
+        ("4.5 age", {"stream_timeout_s": 30}, [("wait", 30)], Reason.STREAM_TIMEOUT),
+        ("4.5 not before", {"stream_timeout_s": 30}, [("wait", 29.9)], None),
+        ("4.5 stream_limit", {"stream_limit": 2}, [("publish", A, 1), ("publish", B, 1)], Reason.STREAM_LIMIT),
+        (
+            "4.5 keep-alives on all partitions",
+            {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
+            [("wait", 10)],
+            Reason.KEEP_ALIVE_LIMIT,
+        ),
+        (
+            "4.5 keep-alives on one of them",
+            {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
+            [("wait", 5), ("publish", A, 1), ("wait", 5)],
+            None,
+        ),
+        (
+            "4.5 an event sets the counter to 0",
+            {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
+            [("wait", 5), ("publish", A, 1), ("publish", B, 1), ("wait", 10)],
+            Reason.KEEP_ALIVE_LIMIT,
+        ),
+        ("4.5 no keep-alive limit", {"batch_flush_timeout_s": 5}, [("wait", 3_599)], None),
+        ("4.5 blacklist", {}, [("end", Reason.BLOCKED)], Reason.BLOCKED),
+        ("4.5 write failure", {}, [("end", Reason.CLIENT_GONE)], Reason.CLIENT_GONE),
+        ("4.7 readers changed", {}, [("end", Reason.UNAUTHORIZED)], Reason.UNAUTHORIZED),
+        ("4.7 event type deleted", {}, [("end", Reason.EVENT_TYPE_DELETED)], Reason.EVENT_TYPE_DELETED),
+        ("4.7 node shutdown", {}, [("end", Reason.SHUTDOWN)], Reason.SHUTDOWN),
+    ),
+)
+def test_when_it_ends_and_that_it_says_why_unless_its_client_has_asked_for_it(parameters, steps, closed):
+    stream = play(low_level(A, B, **parameters), steps)
+    assert stream.closed is closed
+    said = [batch.info for batch in stream.taken() if batch.info]
+    wished = closed in (None, Reason.STREAM_TIMEOUT, Reason.STREAM_LIMIT, Reason.KEEP_ALIVE_LIMIT, Reason.CLIENT_GONE)
+    assert said == ([] if wished else [closed.value])

@@ -1,0 +1,132 @@
+"""When a stream of a subscription sends, and what commits and losses do to it: consumption contract 8.4 to 8.6, 8.9."""
+
+import pytest
+
+from rioni.domain.streaming.messages import Reason
+from tests.domain.streaming.driver import A, B, subscription
+from tests.domain.streaming.script import play, told
+from tests.support.tables import rows
+
+
+@pytest.mark.parametrize(
+    ("parameters", "steps", "batches"),
+    rows(
+        ("8.5-1 batch_timespan", {"batch_limit": 9, "batch_timespan_s": 5},
+         [("publish", A, 2), ("wait", 6), ("publish", A, 1)], [("0", 1, [0, 1])]),
+        ("8.5-2 n queued", {"batch_limit": 2}, [("publish", A, 5)], [("0", 1, [0, 1]), ("0", 3, [2, 3])]),
+        ("8.5-2 n is what the window leaves", {"batch_limit": 4, "max_uncommitted_events": 6},
+         [("publish", A, 20)], [("0", 3, [0, 1, 2, 3]), ("0", 5, [4, 5])]),
+        ("8.5-2 n is what stream_limit leaves", {"batch_limit": 4, "stream_limit": 6},
+         [("publish", A, 20)], [("0", 3, [0, 1, 2, 3]), ("0", 5, [4, 5])]),
+        ("8.5-3 flush timeout", {"batch_limit": 4, "batch_flush_timeout_s": 5},
+         [("publish", A, 2), ("wait", 5)], [("0", 1, [0, 1])]),
+        ("8.5-3 nothing queued: a keep-alive", {"batch_flush_timeout_s": 5},
+         [("publish", A, 1), ("wait", 10)], [("0", 0, [0]), ("0", 0, []), ("0", 0, [])]),
+        ("8.5-3 not more than the window", {"batch_limit": 4, "batch_flush_timeout_s": 5, "max_uncommitted_events": 1},
+         [("publish", A, 3), ("wait", 5)], [("0", 0, [0]), ("0", 0, [])]),
+        ("8.5-4 stream timeout", {"batch_limit": 4, "stream_timeout_s": 9},
+         [("publish", A, 2), ("wait", 9)], [("0", 1, [0, 1]), ("0", 1, [])]),
+        ("8.5-4 stream timeout, nothing queued", {"stream_timeout_s": 9},
+         [("publish", A, 1), ("commit", A, 0), ("wait", 9)], [("0", 0, [0]), ("0", 0, [])]),
+        ("8.5 otherwise nothing", {"batch_limit": 4, "batch_flush_timeout_s": 5},
+         [("publish", A, 3), ("wait", 4.9)], []),
+        ("8.5 every send begins the flush time anew", {"batch_flush_timeout_s": 5},
+         [("wait", 4), ("publish", A, 1), ("wait", 4.9)], [("0", 0, [0])]),
+        ("8.5 after an advancing commit", {"max_uncommitted_events": 2},
+         [("publish", A, 4), ("commit", A, 0)], [("0", 0, [0]), ("0", 1, [1]), ("0", 2, [2])]),
+        ("8.5 a stream-wide window, partitions in turn", {"max_uncommitted_events": 3},
+         [("own", B), ("publish_alone", A, 9), ("publish_alone", B, 9), ("arrive",)],
+         [("0", 0, [0]), ("1", 0, [0]), ("0", 1, [1])]),
+        ("8.5 hidden events don't count", {"batch_limit": 3, "max_uncommitted_events": 3},
+         [("publish_hidden", A, "x.t.x.")], [("0", 5, [1, 3, 5])]),
+        ("8.5 the memory guard keeps to the window",
+         {"batch_limit": 9, "max_uncommitted_events": 4, "memory_bytes_max": 8},
+         [("publish", A, 9)], [("0", 3, [0, 1, 2, 3])]),
+        ("8.6 at least one event", {"batch_limit": 9, "batch_timespan_s": 1},
+         [("publish", A, 1), ("wait", 7), ("publish", A, 1), ("wait", 7), ("publish", A, 1)],
+         [("0", 0, [0]), ("0", 1, [1]), ("0", 2, [2])]),
+        ("8.6 the window is a hard bound", {"batch_limit": 9, "max_uncommitted_events": 2, "batch_timespan_s": 5},
+         [("publish", A, 4), ("wait", 6), ("publish", A, 1)], [("0", 1, [0, 1])]),
+        ("8.4 ahead of what was sent", {"max_uncommitted_events": 1},
+         [("publish", A, 6), ("commit", A, 3)], [("0", 0, [0]), ("0", 4, [4])]),
+        ("8.4 ahead of everything", {}, [("commit", A, 2), ("publish", A, 4)], [("0", 3, [3])]),
+        ("8.4 a part of what was sent", {"max_uncommitted_events": 3},
+         [("publish", A, 9), ("commit", A, 1)], [("0", at, [at]) for at in range(5)]),
+        ("8.4 the same again", {"max_uncommitted_events": 1},
+         [("publish", A, 3), ("commit", A, 0), ("commit", A, 0)], [("0", 0, [0]), ("0", 1, [1])]),
+        ("8.4 set back", {}, [("publish", A, 2), ("commit", A, 1), ("commit", A, -1)],
+         [("0", 0, [0]), ("0", 1, [1]), ("0", 0, [0]), ("0", 1, [1])]),
+        ("9.3 a new owner begins behind what is committed", {},
+         [("publish_alone", B, 4), ("own_from", B, 1)], [("1", 2, [2]), ("1", 3, [3])]),
+        ("9.3 given back before it was released", {"max_uncommitted_events": 1},
+         [("publish", A, 3), ("want", A), ("give_back", A), ("commit", A, 0)], [("0", 0, [0]), ("0", 1, [1])]),
+    ),
+)  # fmt: skip
+def test_what_is_sent_and_when(parameters, steps, batches):
+    assert told(play(subscription(**parameters), steps)) == batches
+
+
+@pytest.mark.parametrize(
+    ("parameters", "steps", "closed"),
+    rows(
+        ("8.7 commit timeout", {"commit_timeout_s": 9}, [("publish", A, 1), ("wait", 9)], Reason.COMMIT_TIMEOUT),
+        ("8.7 not before", {"commit_timeout_s": 9}, [("publish", A, 1), ("wait", 8.9)], None),
+        ("8.7 nothing sent, no time-out", {"commit_timeout_s": 9}, [("wait", 900)], None),
+        ("8.7 everything committed, no time-out", {"commit_timeout_s": 9},
+         [("publish", A, 1), ("commit", A, 0), ("wait", 900)], None),
+        ("8.7 the time begins with what is sent after all was committed", {"commit_timeout_s": 9},
+         [("publish", A, 1), ("commit", A, 0), ("wait", 8), ("publish", A, 1), ("wait", 8)], None),
+        ("8.7 a commit that advances begins it anew", {"commit_timeout_s": 9},
+         [("publish", A, 2), ("wait", 8), ("commit", A, 0), ("wait", 8)], None),
+        ("8.7 other partitions don't", {"commit_timeout_s": 9},
+         [("own", B), ("publish", A, 1), ("publish", B, 2), ("wait", 8), ("commit", B, 0), ("wait", 1)],
+         Reason.COMMIT_TIMEOUT),
+        ("8.7 all outstanding committed while closing", {"stream_timeout_s": 9},
+         [("publish", A, 2), ("wait", 9), ("commit", A, 1)], Reason.STREAM_TIMEOUT),
+        ("8.7 a part of it", {"stream_timeout_s": 9}, [("publish", A, 2), ("wait", 9), ("commit", A, 0)], None),
+        ("8.7 closing waits for the rest of the commit timeout", {"stream_timeout_s": 9, "commit_timeout_s": 20},
+         [("wait", 4), ("publish", A, 1), ("wait", 19.9)], None),
+        ("8.7 and no longer", {"stream_timeout_s": 9, "commit_timeout_s": 20},
+         [("wait", 4), ("publish", A, 1), ("wait", 20)], Reason.STREAM_TIMEOUT),
+        ("8.8 stream_limit is sent, but not committed", {"stream_limit": 1}, [("publish", A, 2)], None),
+        ("8.8 stream_limit is committed", {"stream_limit": 1}, [("publish", A, 2), ("commit", A, 0)],
+         Reason.STREAM_LIMIT),
+        ("8.8 stream_limit is never committed", {"stream_limit": 1, "commit_timeout_s": 9},
+         [("publish", A, 2), ("wait", 9)], Reason.COMMIT_TIMEOUT),
+        ("8.8 keep-alive limit on all partitions", {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
+         [("own", B), ("wait", 10)], Reason.KEEP_ALIVE_LIMIT),
+        ("8.8 keep-alive limit on one of them", {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5},
+         [("own", B), ("wait", 5), ("publish", A, 1), ("wait", 5)], None),
+        ("8.8 keep-alive limit while the window is closed",
+         {"stream_keep_alive_limit": 2, "batch_flush_timeout_s": 5, "max_uncommitted_events": 1},
+         [("publish", A, 2), ("wait", 10), ("commit", A, 0)], Reason.KEEP_ALIVE_LIMIT),
+        ("8.8 no partition for two commit timeouts", {"commit_timeout_s": 9}, [("lose_all",), ("wait", 18)],
+         Reason.NO_PARTITION),
+        ("8.8 no partition for a shorter time", {"commit_timeout_s": 9},
+         [("lose_all",), ("wait", 17), ("own", A), ("wait", 17)], None),
+        ("8.8 a released partition is not committed in time: the stream goes on", {"commit_timeout_s": 9},
+         [("own", B), ("publish", A, 1), ("want", A), ("wait", 9)], None),
+    ),
+)  # fmt: skip
+def test_when_it_ends(parameters, steps, closed):
+    assert play(subscription(**parameters), steps).closed is closed
+
+
+@pytest.mark.parametrize(
+    ("steps", "released"),
+    rows(
+        ("8.7 closing: nothing outstanding", [("publish", B, 1), ("end", Reason.RESET), ("want", A)], [A]),
+        ("8.7 closing: committed", [("publish", A, 1), ("publish", B, 1), ("end", Reason.RESET), ("want", A),
+                                    ("commit", A, 0)], [A]),
+        ("8.7 closing: outstanding", [("publish", A, 1), ("end", Reason.RESET), ("want", A)], []),
+        ("9.3 nothing outstanding", [("want", A)], [A]),
+        ("9.3 outstanding", [("publish", A, 2), ("commit", A, 0), ("want", A)], []),
+        ("9.3 committed", [("publish", A, 2), ("want", A), ("commit", A, 1)], [A]),
+        ("9.3 what is queued is not sent any more", [("publish", A, 20), ("want", A), ("commit", A, 9)], [A]),
+        ("9.3 the commit timeout has passed", [("publish", A, 1), ("want", A), ("wait", 60)], [A]),
+    ),
+)  # fmt: skip
+def test_when_a_partition_is_handed_over(steps, released):
+    stream = subscription()
+    stream.own(B)
+    assert play(stream, steps).released == released

@@ -1,28 +1,29 @@
 """The internal log: the port `EventLog` on the recorder."""
 
 import contextlib
-import sqlite3
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
-from urllib.parse import quote
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Select, func, select
 
-from rioni.domain.errors import ConcurrentChange
+from rioni.domain.errors import CommitUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.ports import LogEntry, LogHead
-from rioni.storage.log_tables import HEAD, LOG
+from rioni.storage.log_end import PostgresqlEnd, SqliteEnd
+from rioni.storage.log_tables import LOG
 from rioni.storage.mapper import LogMapper
 from rioni.storage.recorder import append, lock_head, stored_entry
-from rioni.storage.sql import reading, translated, writing
+from rioni.storage.sql import reading, translated, turn, writing
 
 
 ENTRIES_PER_READ = 1_000
 
-_HEAD = select(HEAD.c.position, HEAD.c.hash)
+RETURN_WAIT_S = 10.0
+"""How long a server that went away in the middle of a commit may stay away before the client is told."""
+RETURN_LOOK_EVERY_S = 0.1
 
 
 class SqlEventLog:
@@ -31,12 +32,16 @@ class SqlEventLog:
     Args:
         engine: from `rioni.storage.sql.create_engine`, migrated.
         topics: for each topic that may stand in the log its class.
+        return_wait_s: how long a server that goes away in the middle of a commit may stay away.
     """
 
-    def __init__(self, engine: Engine, topics: Mapping[str, type[DomainEvent]]) -> None:
+    def __init__(
+        self, engine: Engine, topics: Mapping[str, type[DomainEvent]], *, return_wait_s: float = RETURN_WAIT_S
+    ) -> None:
         self.engine = engine
+        self._return_wait_s = return_wait_s
         self._mapper = LogMapper(topics)
-        self._head = _SqliteHead(engine) if engine.dialect.name == "sqlite" else _PostgresqlHead(engine)
+        self._end = SqliteEnd(engine) if engine.dialect.name == "sqlite" else PostgresqlEnd(engine)
 
     def head(self) -> LogHead:
         """The end of the log.
@@ -44,7 +49,23 @@ class SqlEventLog:
         Raises:
             Unavailable: the database can't be reached.
         """
-        return self._head.read()
+        return self._end.read()
+
+    def position(self) -> int:
+        """The last position, as far as anybody has been told of it; raises as `head`."""
+        return self._end.position()
+
+    def heard(self) -> int:
+        """The last position that this process was told of; raises as `head`."""
+        return self._end.heard()
+
+    def follow(self, on_news: Callable[[], object]) -> None:
+        """Let the database tell this process of new entries, so that `position` need not ask.
+
+        Args:
+            on_news: called after each change of another process. SQLite has no way to tell: others do.
+        """
+        self._end.follow(on_news)
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
         """At most `limit` entries behind a position, in order.
@@ -56,25 +77,60 @@ class SqlEventLog:
         with reading(self.engine) as connection:
             return _entries(connection, _behind(after).limit(limit), self._mapper)
 
-    def stream_entries(self, stream: UUID, after_version: int = 0) -> Sequence[LogEntry]:
-        """The entries of one stream behind a version, in order; raises as `entries`."""
-        query = select(LOG).where(LOG.c.stream == str(stream), LOG.c.version > after_version).order_by(LOG.c.version)
-        with reading(self.engine) as connection:
-            return _entries(connection, query, self._mapper)
-
     @contextlib.contextmanager
     def transaction(self) -> Iterator["SqlLogTransaction"]:
         """Lock the head, commit at the end of the block, roll back if it raises.
 
+        When it has ended, no process answers anybody from what the log held before.
+
         Raises:
+            NothingWritten: it got in the way of another transaction.
+            CommitUnknown: the server went away when it was told to commit; see `recorded`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
         """
         with writing(self.engine) as connection:
-            yield SqlLogTransaction(connection, self._mapper)
+            transaction = SqlLogTransaction(connection, self._mapper)
+            before = transaction.head
+            yield transaction
+            grown = transaction.head != before
+            if grown:
+                self._end.announce(connection, transaction.head.position)
+        if grown:
+            self._end.spread(transaction.head.position)
+
+    def recorded(self, command_id: str, after: int) -> bool:
+        """Whether a command whose commit was not answered has been recorded.
+
+        Whoever was committing holds the head until it is over, one way or the other: that is waited for, and for the
+        server to come back.
+
+        Args:
+            command_id: of the command.
+            after: the end of the log when it began.
+
+        Raises:
+            CommitUnknown: the server did not come back in time.
+        """
+        deadline = time.monotonic() + self._return_wait_s
+        query = select(func.max(LOG.c.position)).where(LOG.c.command_id == command_id, LOG.c.position > after)
+        while True:
+            try:
+                with translated(), turn(self.engine), self.engine.connect() as connection:
+                    lock_head(connection)
+                    position = connection.scalar(query)
+            except Unavailable as ex:
+                if time.monotonic() > deadline:
+                    raise CommitUnknown from ex
+                time.sleep(RETURN_LOOK_EVERY_S)
+            else:
+                break
+        if position is not None:
+            self._end.spread(position)
+        return position is not None
 
     def close(self) -> None:
         """Close the connections; nobody may be using one."""
-        self._head.close()
+        self._end.close()
         self.engine.dispose()
 
 
@@ -128,53 +184,3 @@ def _behind(position: int) -> Select[Any]:
 
 def _entries(connection: Connection, query: Select[Any], mapper: LogMapper) -> list[LogEntry]:
     return [mapper.to_domain_event(stored_entry(row)) for row in connection.execute(query)]
-
-
-class _SqliteHead:
-    """Reads the head past SQLAlchemy.
-
-    PERF: every request asks, on the hub; 6 µs instead of 120.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._path = engine.url.database or ""
-        # As many as there are threads that ask at once: in a shared one, a thread would see the state of the database
-        # that another one has begun to read.
-        self._free: deque[sqlite3.Connection] = deque()
-
-    def read(self) -> LogHead:
-        with translated():
-            try:
-                connection = self._free.pop()
-            except IndexError:
-                connection = self._open()
-            try:
-                position, last = connection.execute("SELECT position, hash FROM head").fetchone()
-            except sqlite3.Error:
-                connection.close()
-                raise
-        self._free.append(connection)
-        return LogHead(position, last)
-
-    def close(self) -> None:
-        while self._free:
-            self._free.pop().close()
-
-    def _open(self) -> sqlite3.Connection:
-        uri = f"file:{quote(self._path)}?mode=rw"
-        return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-
-
-class _PostgresqlHead:
-    """Reads the head in a statement of its own: no round trip to begin and none to end a transaction."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-
-    def read(self) -> LogHead:
-        with translated(), self._engine.connect() as connection:
-            position, last = connection.execute(_HEAD).one()
-        return LogHead(position, last)
-
-    def close(self) -> None:
-        """Nothing is held: the connections are the engine's."""

@@ -6,13 +6,13 @@ from uuid import UUID
 import msgspec
 from eventsourcing.persistence import StoredEvent
 
-from rioni.domain.errors import RioniError
+from rioni.domain.errors import Unavailable
 from rioni.domain.events import DomainEvent
 from rioni.domain.ports import LogEntry
 from rioni.storage.recorder import StoredEntry
 
 
-class UnreadableEntry(RioniError):
+class UnreadableEntry(Unavailable):
     """An entry of the log is not one that this version of the broker can read.
 
     Args:

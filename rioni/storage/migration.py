@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
-from sqlalchemy import Engine, func, inspect, select, text
+from sqlalchemy import Connection, Engine, func, inspect, select, text
 
 from rioni.domain.errors import Unavailable
 from rioni.storage.sql import reading, writing
 
 
-LATEST = "0002"
+LATEST = "0004"
 """The revision that this version of the broker works with; a test compares it with the scripts."""
+
+WAIT_S = 600
+"""How long a node waits for the one that migrates, and that one for the others to let go of the tables."""
 
 _LOCK = 0x52696F6E69
 SCRIPTS = Path(__file__).parent / "migrations"
@@ -22,13 +25,9 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
         Unavailable: the database is newer than this version of the broker, or can't be reached.
     """
     found = current(engine)
+    _refuse_newer(found)
     if found == revision:
         return
-    if found is not None and found > LATEST:
-        raise Unavailable(
-            f"The database was written by a newer version of Rioni (schema {found}, known here: {LATEST}). Use that "
-            "version."
-        )
     # PERF: importing alembic takes as long as the rest of starting, and most starts have nothing to migrate.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
@@ -38,7 +37,11 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             # SQLite's transaction excludes others by itself. The number is ours, and means nothing.
+            connection.execute(text(f"SET LOCAL lock_timeout = '{WAIT_S}s'"))
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        # Another node may have come before, of a newer version even.
+        _refuse_newer(_revision(connection))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 
@@ -46,6 +49,18 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
 def current(engine: Engine) -> str | None:
     """The revision of a database, None for an empty one."""
     with reading(engine) as connection:
-        if "alembic_version" not in inspect(connection).get_table_names():
-            return None
-        return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+        return _revision(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    if "alembic_version" not in inspect(connection).get_table_names():
+        return None
+    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+
+
+def _refuse_newer(found: str | None) -> None:
+    if found is not None and found > LATEST:
+        raise Unavailable(
+            f"The database was written by a newer version of Rioni (schema {found}, known here: {LATEST}). Use that "
+            "version."
+        )

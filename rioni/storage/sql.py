@@ -10,34 +10,48 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from sqlalchemy import Connection, Engine, event, exc, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
-from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.errors import CommitUnknown, NothingWritten, RioniError, Unavailable
+from rioni.storage.places import PAUSE_MAX_S, PAUSE_MIN_S, Places
+from rioni.storage.pool import FreeConnections
 
 
 LOCK_WAIT_S = 30.0
-"""How long a writer waits for the one before it."""
+"""How long a writer waits for the one before it, and who needs a connection for one that is free."""
+CONNECTIONS_MAX = 10
+"""Of one engine to PostgreSQL: about as many as there are threads that block."""
 
 CONNECT_WAIT_S = 10
 IDLE_TRANSACTION_S = 60
 """PostgreSQL ends a transaction whose client is silent for so long: a worker that hangs must not stop the others."""
+STATEMENT_S = 60
+"""PostgreSQL ends a statement that takes so long; those of migrations may take longer."""
 
 WRITES = "rioni_writes"
 _WAIT = "rioni_lock_wait_s"
+_TURN = "rioni_turn"
+
+_SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+"""After how many seconds of silence a server is asked for a sign of life, and when it counts as gone."""
 
 _WAL_BYTES_MAX = 64 * 2**20
 """What a long reader, or a rebuild, has let the write-ahead log grow beyond is given back to the disk."""
 
 _UNDEFINED_TABLE = "42P01"
+_NOTHING_WRITTEN = {"40001", "40P01"}
+"""PostgreSQL has undone a transaction that got in the way of another: a serialization failure, a deadlock."""
 _LOOK = "The database's file can't be used: {}. Look at the disk and the permissions."
 _RESTORE = "The database's file is damaged: {}. Stop the broker and restore a backup."
+_BUSY = (
+    "Another process has been writing to the database all the time. Try again later; if it stays so, look for a "
+    "process that hangs."
+)
+_AWAY = "The database can't be reached now. Try again later."
 _LOCKED = "The database stays locked by another process. Try again later."
 _SQLITE_ADVICE = {
     sqlite3.SQLITE_FULL: "The disk of the database is full; nothing was written. Free space, then try again.",
@@ -51,20 +65,18 @@ _SQLITE_ADVICE = {
     sqlite3.SQLITE_NOTADB: _RESTORE,
 }
 
-_LOCK_RETRY_MIN_S = 0.0005
-_LOCK_RETRY_MAX_S = 0.01
-
 
 class DriverMissing(RioniError):
     """The driver of the database is not installed."""
 
 
-def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S) -> Engine:
+def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S, connections_max: int = CONNECTIONS_MAX) -> Engine:
     """Make an engine; nothing is opened yet. A forked process must make its own.
 
     Args:
         url: `sqlite:///path` or `postgresql://...`.
-        lock_wait_s: how long a writer waits for the one before it.
+        lock_wait_s: how long a writer waits for the one before it, and who needs a connection for a free one.
+        connections_max: how many connections to PostgreSQL may be open at once.
 
     Raises:
         DriverMissing: PostgreSQL's driver is an extra.
@@ -80,14 +92,14 @@ def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S) -> Engine:
     if kind == "sqlite" and parsed.database and parsed.database != ":memory:":
         return _sqlite_engine(parsed, lock_wait_s)
     if kind == "postgresql":
-        return _postgresql_engine(parsed, lock_wait_s)
+        return _postgresql_engine(parsed, lock_wait_s, connections_max)
     raise Unavailable(f"The database must be an SQLite file or PostgreSQL, not {parsed.render_as_string()}.")
 
 
 def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:
     engine = sqlalchemy_engine(
         url,
-        poolclass=_FreeConnections,
+        poolclass=FreeConnections,
         connect_args={"check_same_thread": False},
         execution_options={_WAIT: lock_wait_s},
     )
@@ -96,66 +108,26 @@ def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:
     return engine
 
 
-def _postgresql_engine(url: URL, lock_wait_s: float) -> Engine:
+def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> Engine:
     settings = {
         "lock_timeout": int(lock_wait_s * 1000),
+        "statement_timeout": STATEMENT_S * 1000,
         "idle_in_transaction_session_timeout": IDLE_TRANSACTION_S * 1000,
     }
     options = [*(f"-c {name}={value}" for name, value in settings.items()), *url.normalized_query.get("options", ())]
     try:
         return sqlalchemy_engine(
             url.set(drivername="postgresql+psycopg"),
-            pool_pre_ping=True,
+            poolclass=FreeConnections,
+            pool_size=connections_max,
             pool_timeout=lock_wait_s,
-            connect_args={"connect_timeout": CONNECT_WAIT_S, "options": " ".join(options)},
+            # After a restart of the server every connection turns out to be dead when it is next taken.
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_WAIT_S, "options": " ".join(options), **_SILENCE},
+            execution_options={_WAIT: lock_wait_s, _TURN: Places()},
         )
     except ImportError as ex:
         raise DriverMissing("PostgreSQL needs a driver: pip install 'rioni[cluster]'") from ex
-
-
-class _FreeConnections(Pool):
-    """Keeps the connections that nobody uses, as many as were ever used at once, and makes another where none is free.
-
-    SQLAlchemy's own pools don't fit: `QueuePool` waits on locks of `threading`, which under gevent belong to the hub
-    while SQLite runs in native threads; `SingletonThreadPool` counts greenlets as threads; `NullPool` opens the file
-    each time, and whenever the last connection goes SQLite copies its whole write-ahead log. Here nobody ever waits:
-    `append` and `pop` of a deque are atomic, and the number of threads bounds the number of connections.
-    PERF: a query costs 0.12 ms, with NullPool 0.3 ms.
-    """
-
-    _free: deque[ConnectionPoolEntry]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._free = deque()
-
-    def _do_get(self) -> ConnectionPoolEntry:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return self._create_connection()
-
-    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
-        self._free.append(record)
-
-    def recreate(self) -> "_FreeConnections":
-        return _FreeConnections(
-            self._creator,
-            recycle=self._recycle,
-            echo=self.echo,
-            logging_name=self._orig_logging_name,
-            reset_on_return=self._reset_on_return,
-            pre_ping=self._pre_ping,
-            _dispatch=self.dispatch,
-            dialect=self._dialect,
-        )
-
-    def dispose(self) -> None:
-        while self._free:
-            self._free.pop().close()
-
-    def status(self) -> str:
-        return f"{len(self._free)} free connections"
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -177,7 +149,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as ex:
             if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                 raise
-            time.sleep(_LOCK_RETRY_MIN_S)
+            time.sleep(PAUSE_MIN_S)
         else:
             return
 
@@ -193,15 +165,23 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that writes, committed at the end of the block; on SQLite nobody else writes meanwhile.
 
     Raises:
+        NothingWritten: it got in the way of another transaction.
+        CommitUnknown: the server went away when it was told to commit.
         Unavailable: the database can't be reached, is full, or stays locked.
     """
     with (
         translated(),
         turn(engine),
         engine.connect().execution_options(**{WRITES: True}) as connection,
-        connection.begin(),
+        connection.begin() as transaction,
     ):
         yield connection
+        try:
+            transaction.commit()
+        except exc.DBAPIError as ex:
+            if ex.connection_invalidated:
+                raise CommitUnknown from ex
+            raise
 
 
 @contextlib.contextmanager
@@ -219,11 +199,22 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def turn(engine: Engine) -> Iterator[None]:
-    """Wait until no other thread or process writes to the SQLite file."""
+    """Wait until no other thread writes and, to an SQLite file, no other process either.
+
+    PostgreSQL's writers wait for each other there. But those of one process would wait with all of its connections, and
+    whoever has the lock may need a second one.
+    """
+    options = engine.get_execution_options()
     if engine.dialect.name != "sqlite":
-        yield
+        places: Places = options[_TURN]
+        if not places.take(options[_WAIT]):
+            raise Unavailable(_BUSY)
+        try:
+            yield
+        finally:
+            places.give_back()
         return
-    deadline = time.monotonic() + engine.get_execution_options()[_WAIT]
+    deadline = time.monotonic() + options[_WAIT]
     path = f"{engine.url.database}-lock"
     try:
         # A file description of its own each time, so that the lock excludes threads of this process too.
@@ -240,18 +231,15 @@ def turn(engine: Engine) -> Iterator[None]:
 
 
 def _lock(fd: int, deadline: float) -> None:
-    pause_s = _LOCK_RETRY_MIN_S
+    pause_s = PAUSE_MIN_S
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise Unavailable(
-                    "Another process has been writing to the database all the time. Try again later; if it stays so, "
-                    "look for a process that hangs."
-                ) from None
+                raise Unavailable(_BUSY) from None
             time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LOCK_RETRY_MAX_S)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
         else:
             return
 
@@ -261,6 +249,7 @@ def translated() -> Iterator[None]:
     """Let no error of a driver out but those that are our own mistakes.
 
     Raises:
+        NothingWritten: the transaction got in the way of another.
         Unavailable: the database can't do its work now.
     """
     try:
@@ -268,9 +257,15 @@ def translated() -> Iterator[None]:
     except exc.TimeoutError as ex:
         raise Unavailable("All connections to the database are in use. Try again later.") from ex
     except (exc.DBAPIError, sqlite3.Error) as ex:
+        if getattr(getattr(ex, "orig", None), "sqlstate", "") in _NOTHING_WRITTEN:
+            raise NothingWritten from ex
         if (advice := _advice(ex)) is None:
             raise
-        raise Unavailable(advice) from ex
+        unavailable = Unavailable(advice)
+        if advice is _AWAY:
+            # It names hosts and roles, which are the operator's business.
+            unavailable.add_note(str(ex.orig if isinstance(ex, exc.DBAPIError) else ex).strip())
+        raise unavailable from ex
 
 
 def _advice(ex: exc.DBAPIError | sqlite3.Error) -> str | None:
@@ -283,6 +278,8 @@ def _advice(ex: exc.DBAPIError | sqlite3.Error) -> str | None:
         return _SQLITE_ADVICE[code].format(cause)
     if code == sqlite3.SQLITE_ERROR:
         return None
+    if isinstance(ex, exc.DBAPIError) and (ex.statement is None or ex.connection_invalidated):
+        return _AWAY
     if isinstance(ex, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
         return f"The database can't be used now: {str(cause).strip()}. Try again later."
     return None

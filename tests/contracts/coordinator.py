@@ -5,40 +5,15 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.domain.cursor import format_offset
-from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound, Unavailable
-from rioni.domain.ports import Assignment, Coordinator, EventTypePartition, Signals
+from rioni.domain.coordination_ports import Assignment, Coordinator, EventTypePartition
+from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
+from rioni.domain.ports import Signals
+from tests.contracts.commits import CommitContract
+from tests.contracts.coordination import A0, A1, A2, ALL, BEFORE, ENOUGH_S, name, offset
+from tests.contracts.failures import FailureContract
 
 
-ENOUGH_S = 20
-A0, A1, A2, A3 = (EventTypePartition("a", str(number)) for number in range(4))
-
-
-def offset(position: int) -> str:
-    return format_offset(1, position)
-
-
-BEFORE = offset(-1)
-ALL = dict.fromkeys((A0, A1, A2, A3), BEFORE)
-
-
-def name() -> str:
-    return str(uuid4())
-
-
-class CoordinatorContract:
-    @pytest.fixture
-    def subscription(self, coordinator: Coordinator) -> str:
-        subscription = name()
-        coordinator.initialise(subscription, ALL)
-        return subscription
-
-    @pytest.fixture
-    def stream(self, coordinator: Coordinator, subscription: str) -> str:
-        stream = name()
-        coordinator.join(subscription, stream)
-        return stream
-
+class CoordinatorContract(CommitContract, FailureContract):
     # --- initialisation ---
 
     def test_before_initialisation_there_is_nothing(self, coordinator: Coordinator):
@@ -57,6 +32,37 @@ class CoordinatorContract:
         for each in (coordinator, other):
             each.initialise(subscription, {A0: offset(5)})
             assert each.cursors(subscription) == ALL
+
+    def test_added_partitions_come_last_and_are_shared_too(self, coordinator, other, subscription, stream):
+        new = EventTypePartition("a", "4")
+        for each in (other, coordinator):
+            each.extend(subscription, {A0: offset(7), new: offset(2)})
+        for each in (coordinator, other):
+            assert list(each.cursors(subscription).items()) == [*ALL.items(), (new, offset(2))]
+            assert list(each.topology(subscription).partitions)[-1] == new
+        assert coordinator.topology(subscription).partitions[new] == Assignment(stream)
+
+    def test_only_what_is_initialised_can_be_extended(self, coordinator):
+        with pytest.raises(SubscriptionNotFound):
+            coordinator.extend(name(), ALL)
+
+    def test_a_process_lives_until_it_closes_and_never_again(self, coordinator, other):
+        worker = other.worker
+        assert worker != coordinator.worker
+        assert coordinator.lives(worker)
+        assert coordinator.lives(coordinator.worker)
+        assert not coordinator.lives("nobody")
+        other.close()
+        assert not coordinator.lives(worker)
+
+    def test_what_a_stream_owns_is_held_until_its_process_closes(self, coordinator, other, subscription, stream):
+        second = name()
+        other.join(subscription, second)
+        assert coordinator.holds(stream)
+        assert other.holds(second)
+        other.close()
+        assert not other.holds(second)
+        assert coordinator.holds(stream)
 
     # --- sessions ---
 
@@ -77,6 +83,19 @@ class CoordinatorContract:
         assert coordinator.topology(subscription).partitions[A0] == Assignment(stream)
         coordinator.release(subscription, stream, A1)
         assert other.topology(subscription).partitions[A1] == Assignment(second)
+
+    def test_several_partitions_move_at_once(self, coordinator, other, subscription, stream):
+        second = str(uuid4())
+        other.join(subscription, second)
+        before = coordinator.topology(subscription)
+        moving = [key for key, assignment in before.partitions.items() if assignment.next_session == second]
+        staying = [key for key, assignment in before.partitions.items() if not assignment.next_session]
+        assert len(moving) > 1
+        coordinator.release(subscription, stream, *moving, *staying)
+        after = coordinator.topology(subscription)
+        assert after.epoch == before.epoch + 1
+        owned = dict.fromkeys(staying, stream) | dict.fromkeys(moving, second)
+        assert {key: assignment.session for key, assignment in after.partitions.items()} == owned
 
     def test_leaving_gives_everything_to_the_others_at_once(self, coordinator, other, subscription, stream):
         second = name()
@@ -142,143 +161,36 @@ class CoordinatorContract:
         assert sum(outcomes) == 1
         assert len(outcomes) == 8
 
-    # --- cursors ---
-
-    def test_what_is_committed_is_seen_by_all(self, coordinator, other, subscription, stream):
-        assert other.commit(subscription, stream, [(A0, offset(4)), (A1, offset(0))]) == [True, True]
-        for each in (coordinator, other):
-            assert each.cursors(subscription) == ALL | {A0: offset(4), A1: offset(0)}
-
-    def test_cursors_only_advance(self, coordinator, subscription, stream):
-        coordinator.commit(subscription, stream, [(A0, offset(100))])
-        positions = [105, 106, 102, 96, 130, 120, 121]
-        got = coordinator.commit(subscription, stream, [(A0, offset(position)) for position in positions])
-        assert got == [True, True, False, False, True, False, False]
-        assert coordinator.commit(subscription, stream, [(A0, offset(130))]) == [False]
-        assert coordinator.cursors(subscription)[A0] == offset(130)
-
-    def test_a_later_timeline_is_ahead(self, coordinator, subscription, stream):
-        coordinator.commit(subscription, stream, [(A0, offset(100))])
-        assert coordinator.commit(subscription, stream, [(A0, format_offset(2, -1))]) == [True]
-        assert coordinator.commit(subscription, stream, [(A0, offset(200))]) == [False]
-
-    def test_before_the_first_event_is_outdated_on_a_fresh_subscription(self, coordinator, subscription, stream):
-        assert coordinator.commit(subscription, stream, [(A0, BEFORE), (A1, "BEGIN")]) == [False, False]
-
-    @pytest.mark.parametrize("key", [EventTypePartition("a", "9"), EventTypePartition("b", "0")])
-    def test_unknown_partitions_are_refused_and_nothing_is_written(self, coordinator, subscription, stream, key):
-        with pytest.raises(Invalid) as caught:
-            coordinator.commit(subscription, stream, [(A0, offset(1)), (key, offset(1))])
-        assert str(caught.value) == f"non existing partition {key.partition}"
-        assert coordinator.cursors(subscription) == ALL
-
-    def test_partitions_of_nobody_are_refused(self, coordinator, subscription):
-        stream = name()
-        coordinator.join(subscription, stream, [A0])
-        with pytest.raises(Invalid, match=r"^non existing partition 1$"):
-            coordinator.commit(subscription, stream, [(A1, offset(1))])
-
-    def test_partitions_of_others_are_refused(self, coordinator, other, subscription, stream):
-        second = name()
-        other.join(subscription, second)
-        assert coordinator.topology(subscription).partitions[A3] == Assignment(stream, second)
-        with pytest.raises(Invalid, match="cannot be committed with stream id " + second):
-            other.commit(subscription, second, [(A3, offset(1))])
-        assert coordinator.commit(subscription, stream, [(A3, offset(1))]) == [True]
-        coordinator.release(subscription, stream, A3)
-        with pytest.raises(Invalid, match="cannot be committed with stream id " + stream):
-            coordinator.commit(subscription, stream, [(A3, offset(2))])
-        assert coordinator.commit(subscription, second, [(A3, offset(2))]) == [True]
-
-    def test_a_session_that_has_ended_cannot_commit(self, coordinator, subscription, stream):
-        coordinator.leave(subscription, stream)
-        with pytest.raises(Invalid) as caught:
-            coordinator.commit(subscription, stream, [(A0, offset(1))])
-        assert str(caught.value) == f"Session with stream id {stream} not found"
-
-    def test_a_session_of_another_subscription_cannot_commit(self, coordinator, stream):
-        another = name()
-        coordinator.initialise(another, ALL)
-        with pytest.raises(Invalid, match="not found"):
-            coordinator.commit(another, stream, [(A0, offset(1))])
-
-    def test_concurrent_commits_keep_the_greatest(self, coordinator, other, subscription, stream):
-        results: list[bool] = []
-
-        def commit(each: Coordinator, positions: range) -> None:
-            for position in positions:
-                results.extend(each.commit(subscription, stream, [(A0, offset(position))]))
-
-        threads = [
-            threading.Thread(target=commit, args=(each, range(start, 40, 4)))
-            for start, each in enumerate([coordinator, other] * 2)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert coordinator.cursors(subscription)[A0] == other.cursors(subscription)[A0] == offset(39)
-        assert len(results) == 40
-
     # --- waking up ---
 
-    def test_every_change_wakes_the_watchers(self, other, signals: Signals, subscription):
+    def test_every_change_wakes_whom_it_concerns(self, other, signals: Signals, subscription):
         stream, second = name(), name()
-        watch = signals.watch([f"subscription:{subscription}"])
+        watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
         for change in (
             lambda: other.join(subscription, stream),
             lambda: other.join(subscription, second, [A0]),
             lambda: other.commit(subscription, stream, [(A0, offset(1))]),
+            lambda: other.commit(subscription, stream, [(A0, offset(1))]),
             lambda: other.release(subscription, stream, A0),
             lambda: other.leave(subscription, stream),
-            lambda: other.leave(subscription, second),
+        ):
+            change()
+            assert watch.wait(ENOUGH_S)
+        watch.close()
+
+    def test_what_concerns_all_wakes_all(self, other, signals: Signals, subscription):
+        stream = name()
+        other.join(subscription, stream)
+        watch = signals.watch([f"subscription:{subscription}"])
+        for change in (
+            lambda: other.extend(subscription, {EventTypePartition("a", "4"): BEFORE}),
+            lambda: other.leave(subscription, stream),
             lambda: other.reset(subscription, {A0: offset(0)}, 0),
             lambda: other.forget(subscription),
         ):
             change()
             assert watch.wait(ENOUGH_S)
         watch.close()
-
-    # --- reset ---
-
-    def test_a_reset_sets_cursors_backwards_and_leaves_others(self, coordinator, other, subscription, stream):
-        coordinator.commit(subscription, stream, [(A0, offset(9)), (A1, offset(9))])
-        coordinator.leave(subscription, stream)
-        other.reset(subscription, {A0: offset(4)}, ENOUGH_S)
-        assert coordinator.cursors(subscription) == ALL | {A0: offset(4), A1: offset(9)}
-        assert not coordinator.topology(subscription).resetting
-
-    def test_a_reset_waits_until_all_streams_have_ended(self, coordinator, other, signals, subscription, stream):
-        watch = signals.watch([f"subscription:{subscription}"])
-        thread = threading.Thread(target=other.reset, args=(subscription, {A0: offset(4)}, ENOUGH_S))
-        thread.start()
-        while not coordinator.topology(subscription).resetting:
-            assert watch.wait(ENOUGH_S)
-        with pytest.raises(Conflict) as caught:
-            coordinator.join(subscription, name())
-        assert str(caught.value) == "Resetting subscription cursors request is still in progress"
-        with pytest.raises(Conflict) as caught:
-            coordinator.reset(subscription, {A0: offset(4)}, ENOUGH_S)
-        assert str(caught.value) == "Cursors reset is already in progress for provided subscription"
-        assert coordinator.commit(subscription, stream, [(A0, offset(7))]) == [True]
-        assert coordinator.cursors(subscription)[A0] == offset(7)
-        coordinator.leave(subscription, stream)
-        thread.join(ENOUGH_S)
-        assert coordinator.cursors(subscription)[A0] == offset(4)
-        coordinator.join(subscription, name())
-        watch.close()
-
-    @pytest.mark.usefixtures("stream")
-    def test_a_reset_gives_up_and_changes_nothing(self, coordinator, subscription):
-        with pytest.raises(Unavailable, match=r"^Timeout resetting cursors$"):
-            coordinator.reset(subscription, {A0: offset(4)}, 0)
-        assert coordinator.cursors(subscription) == ALL
-        assert not coordinator.topology(subscription).resetting
-        coordinator.join(subscription, name())
-
-    def test_a_reset_of_nothing_ends_no_stream(self, coordinator, subscription, stream):
-        coordinator.reset(subscription, {}, 0)
-        assert set(coordinator.topology(subscription).sessions) == {stream}
 
     # --- ends ---
 
@@ -288,10 +200,19 @@ class CoordinatorContract:
         coordinator.forget(subscription)
         for each in (coordinator, other):
             assert each.cursors(subscription) == {}
+            assert each.heartbeats(subscription) == {}
             assert each.topology(subscription).epoch == 0
             assert each.topology(subscription).partitions == {}
         with pytest.raises(Invalid):
             coordinator.commit(subscription, stream, [(A0, offset(1))])
+
+    def test_all_that_is_initialised_is_known_until_it_is_forgotten(self, coordinator, other, subscription):
+        second = name()
+        other.initialise(second, ALL)
+        assert {subscription, second} <= {*coordinator.initialised()}
+        other.forget(subscription)
+        assert second in coordinator.initialised()
+        assert subscription not in coordinator.initialised()
 
     def test_closing_ends_the_sessions_of_this_process_alone(self, coordinator, other, subscription, stream):
         second = name()

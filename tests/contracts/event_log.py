@@ -11,7 +11,8 @@ import pytest
 from rioni.domain.chain import GENESIS
 from rioni.domain.errors import ConcurrentChange
 from rioni.domain.events import DomainEvent, Origin, stream_id
-from rioni.domain.ports import EventLog, LogEntry, LogHead
+from rioni.domain.log_ports import EventLog
+from rioni.domain.ports import LogEntry, LogHead
 
 
 class Noted(DomainEvent, frozen=True, kw_only=True):
@@ -79,6 +80,13 @@ class EventLogContract:
             note(log, "a", "the same", version=version)
             hashes.add(log.head().hash)
         assert len(hashes) == 4
+
+    def test_whoever_asks_after_a_transaction_knows_its_last_position(self, log: EventLog, other_log: EventLog):
+        assert log.position() == other_log.position() == 0
+        for version in range(5):
+            (entry,) = note(log if version % 2 else other_log, "a", version=version)
+            assert log.position() == other_log.position() == entry.position
+            assert log.heard() == other_log.heard() == entry.position
 
     # --- appending ---
 
@@ -181,6 +189,24 @@ class EventLogContract:
                 end = transaction.head
             assert waiting.result(20) == end
         assert [entry.event.key for entry in read_all(log)] == ["a", "b"]
+
+    # --- commits that were not answered ---
+
+    def test_a_command_is_recorded_behind_the_position_at_which_it_began(self, log: EventLog, other_log: EventLog):
+        assert not other_log.recorded(ORIGIN.command_id, 0)
+        note(log, "a", "1", "2")
+        assert other_log.recorded(ORIGIN.command_id, 0)
+        assert other_log.recorded(ORIGIN.command_id, 1)
+        assert not other_log.recorded(ORIGIN.command_id, 2)
+        assert not other_log.recorded("84a7c2a5-5e0b-4d0a-b9ac-3f1c4f9e9d52", 0)
+
+    def test_whether_a_command_is_recorded_is_said_when_its_transaction_has_ended(self, log, other_log):
+        with ThreadPoolExecutor(1) as executor:
+            with log.transaction() as transaction:
+                asked = executor.submit(other_log.recorded, ORIGIN.command_id, 0)
+                transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
+                assert not asked.done()
+            assert asked.result(20)
 
     # --- reading ---
 

@@ -24,6 +24,24 @@ class SignalsContract:
             assert watch.wait(ENOUGH_S)
         watch.close()
 
+    def test_whoever_is_woken_finds_another_generation(self, signals: Signals, other: Signals):
+        watch = signals.watch(["a", "b"])
+        before = {key: signals.generation(key) for key in ("a", "b")}
+        other.notify("a")
+        assert watch.wait(ENOUGH_S)
+        assert signals.generation("a") != before["a"]
+        assert signals.generation("b") == before["b"]
+        watch.close()
+
+    def test_a_generation_never_comes_back_while_its_key_is_watched(self, signals: Signals):
+        watch = signals.watch(["a"])
+        seen = {signals.generation("a")}
+        for key in ("a", "b") * 10:
+            signals.notify(key)
+            seen.add(signals.generation("a"))
+        assert len(seen) == 11
+        watch.close()
+
     def test_other_keys_wake_nobody(self, signals: Signals, other: Signals):
         watch, witness = signals.watch(["a"]), signals.watch(["b"])
         other.notify("b")

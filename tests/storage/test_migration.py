@@ -17,7 +17,9 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports import LogHead
 from rioni.projections.tables import READ_MODELS
 from rioni.storage import migration
+from rioni.storage.activity import ACTIVITY_TABLES
 from rioni.storage.event_log import SqlEventLog
+from rioni.storage.kafka.names import NAME_TABLES
 from rioni.storage.log_tables import LOG_TABLES
 from rioni.storage.migration import LATEST, SCRIPTS, current, upgrade
 from rioni.storage.sql import create_engine, writing
@@ -34,7 +36,9 @@ def fresh(empty_url: str) -> Iterator[Engine]:
 def test_the_migrated_schema_is_the_one_that_the_code_speaks_of(engine: Engine):
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, (LOG_TABLES, READ_MODELS)) == []
+        shared = [ACTIVITY_TABLES, NAME_TABLES] if engine.dialect.name == "postgresql" else []
+        tables = (LOG_TABLES, READ_MODELS, *shared)
+        assert compare_metadata(context, tables) == []
 
 
 def test_the_latest_revision_is_the_last_script():
@@ -107,6 +111,25 @@ def test_nodes_that_start_at_once_migrate_once(empty_url: str):
 
     with ThreadPoolExecutor(nodes) as executor:
         assert list(executor.map(begin, range(nodes))) == [LATEST] * nodes
+
+
+@pytest.mark.postgres
+def test_a_node_that_has_waited_for_a_newer_one_is_refused(postgres_url):
+    newer = create_engine(postgres_url())
+    upgrade(newer, "0001")
+    older = create_engine(newer.url.render_as_string(hide_password=False))
+    waits = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    with ThreadPoolExecutor(1) as executor, newer.begin() as connection:
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({migration._LOCK})"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        waiting = executor.submit(upgrade, older)
+        while not connection.scalar(waits):
+            assert not waiting.done()
+        connection.commit()
+        with pytest.raises(Unavailable, match=r"newer.*9999"):
+            waiting.result(20)
+    for engine in (newer, older):
+        engine.dispose()
 
 
 def test_any_folder_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,29 +2,32 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from rioni.domain.errors import Unavailable
-from rioni.domain.ports import Chunk, Clock, Offload
+from rioni.domain.errors import KeyReused, NotFound, OutcomeUnknown, PartlyStored, TopicClosed, Unavailable
+from rioni.domain.ports import Appended, Chunk, Claim, Clock, Offload
+from rioni.storage.embedded import claims
 from rioni.storage.embedded.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
+from rioni.storage.embedded.closed_topics import is_closed
+from rioni.storage.embedded.compaction import note_keys
 from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.group_commit import GroupCommit, Job
+from rioni.storage.embedded.ids import AllHeaders, AllIds, Batches, Identified, Ids
 from rioni.storage.embedded.partitions import Partition, check, not_found
+from rioni.storage.group_commit import GroupCommit, Job
 
-
-APPEND_TIMEOUT_S = 30.0
 
 # PERF: every call of sqlite3 hands over the interpreter's lock, so rows go in by the dozen, in statements that stay
 # prepared.
 _ROWS_PER_INSERT = (32, 8, 1)
-_INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
+_INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
 
 # One row, and so one call, for all partitions of a group.
 _SELECT_TARGETS = """
     SELECT json_group_array(json_array(p.topic, p.number, p.id, p.oldest, p.next, p.recorded_at_ms, p.checksum))
     FROM json_each(?) AS w
     JOIN partitions AS p ON p.topic = json_extract(w.value, '$[0]') AND p.number = json_extract(w.value, '$[1]')
+    WHERE NOT EXISTS (SELECT 1 FROM closed_topics AS c WHERE c.topic = p.topic)
 """
 _UPDATE_TARGETS = """
     UPDATE partitions SET
@@ -46,11 +49,21 @@ class _Target:
 class _Batch(Job):
     """The call of `append` that waits, and its answer."""
 
-    def __init__(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> None:
-        self.topic = topic
-        self.pieces = {number: split(events) for number, events in batches.items()}
-        self.firsts: dict[int, int] = {}
-        super().__init__(sum(len(piece.data) for pieces in self.pieces.values() for piece in pieces))
+    def __init__(
+        self,
+        topic: str,
+        batches: Batches,
+        headers: AllHeaders | None = None,
+        ids: AllIds | None = None,
+        claim: Claim | None = None,
+    ) -> None:
+        self.topic, self.claim = topic, claim
+        headers = headers or {}
+        self.pieces = {number: split(events, headers.get(number)) for number, events in batches.items()}
+        self.identified = Identified(batches, headers, ids) if ids else None
+        self.count = sum([len(events) for events in batches.values()])
+        self.appended = Appended()
+        super().__init__(sum([piece.size for pieces in self.pieces.values() for piece in pieces]))
 
 
 Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
@@ -60,16 +73,23 @@ Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
 class Appender:
     """Appends batches in groups: one transaction, and one wait for the disk, for all that wait."""
 
-    def __init__(self, database: EventsDatabase, clock: Clock, offload: Offload, publish: Publish) -> None:
-        self._database, self._clock, self._publish = database, clock, publish
+    def __init__(
+        self, database: EventsDatabase, clock: Clock, offload: Offload, publish: Publish, timeout_s: float
+    ) -> None:
+        self._database, self._clock, self._publish, self._timeout_s = database, clock, publish, timeout_s
         self._commits = GroupCommit[_Batch](self._write, offload)
 
-    def append(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> Mapping[int, int]:
-        """Append events durably and return the first positions; see the port `EventStore`."""
+    def append(
+        self, topic: str, batches: Batches, headers: AllHeaders | None, ids: AllIds | None, claim: Claim | None
+    ) -> Appended:
+        """Append events durably and return their places; see the port `EventStore`."""
         assert all(batches.values()), "a batch without events has no first position"
-        batch = _Batch(topic, batches)
-        self._commits.submit(batch, APPEND_TIMEOUT_S)
-        return batch.firsts
+        batch = _Batch(topic, batches, headers, ids, claim)
+        try:
+            self._commits.submit(batch, self._timeout_s)
+        except OutcomeUnknown as ex:
+            raise PartlyStored(dict.fromkeys(batches, "timed out")) from ex
+        return batch.appended
 
     def close(self) -> None:
         """Refuse further batches and wait until the pending ones are written."""
@@ -99,10 +119,14 @@ class Appender:
         written: list[tuple[int, Chunk]] = []
         with self._database.writing() as connection:
             targets = self._targets(connection, group)
-            for batch in group:
-                _allocate(batch, targets)
-            changes = []
             now_ms = self._clock.now_ms()
+            ids = Ids(connection, now_ms, [batch.identified for batch in group if batch.identified])
+            for batch in _without_repeated(connection, group, now_ms):
+                _allocate(batch, targets, ids)
+                if isinstance(batch.error, NotFound) and is_closed(connection, batch.topic):
+                    batch.error = TopicClosed(batch.topic)
+            ids.store()
+            changes = []
             for (topic, number), target in targets.items():
                 if not target.pieces:
                     continue
@@ -111,6 +135,7 @@ class Appender:
                 after = target.before._replace(next=target.next, recorded_at_ms=recorded_at_ms)
                 changes.append((after.id, after.next, recorded_at_ms, after.checksum(topic, number)))
                 written += ((after.id, chunk) for chunk in join(target.pieces, target.before.next, recorded_at_ms))
+            note_keys(connection, written)
             _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
             connection.execute(_UPDATE_TARGETS, (json.dumps(changes),))
         return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
@@ -121,8 +146,30 @@ class Appender:
         return {(topic, number): _Target(check(topic, number, row)) for topic, number, *row in json.loads(found)}
 
 
-def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target]) -> None:
+def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], now_ms: int) -> Iterator[_Batch]:
+    """Yield the batches that are to be stored, and note the names of those that then have no error."""
+    claimed = [batch.claim for batch in group if batch.claim is not None]
+    if not claimed:
+        yield from group
+        return
+    known, new = claims.digests(connection, claimed), []
+    for batch in group:
+        if batch.claim is None or batch.claim.id not in known:
+            yield batch
+            if batch.claim is not None and batch.error is None:
+                known[batch.claim.id] = batch.claim.digest
+                new.append(batch.claim)
+        elif batch.claim.digest == known[batch.claim.id]:
+            batch.appended.left_out = batch.count
+        else:
+            batch.error = KeyReused()
+    claims.add(connection, new, now_ms)
+
+
+def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Ids) -> None:
     """Give a batch its positions, or its error."""
+    # It may come here again, alone, where the transaction of its group has failed.
+    batch.appended, batch.error = Appended(), None
     for number, pieces in batch.pieces.items():
         target = targets.get((batch.topic, number))
         if target is None:
@@ -131,9 +178,14 @@ def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target]) -> None
         if target.next + sum(len(piece.lengths) for piece in pieces) > POSITION_MAX:
             batch.error = Unavailable(f"Partition {number} of topic {batch.topic} is full. Begin a new timeline.")
             return
-    for number, pieces in batch.pieces.items():
+    left: Mapping[int, list[Piece]] = batch.pieces
+    if batch.identified:
+        left = ids.claim(batch.identified, batch.pieces)
+        kept = sum(len(piece.lengths) for pieces in left.values() for piece in pieces)
+        batch.appended.left_out = batch.count - kept
+    for number, pieces in left.items():
         target = targets[batch.topic, number]
-        batch.firsts[number] = target.next
+        batch.appended[number] = target.next
         target.pieces += pieces
         target.next += sum(len(piece.lengths) for piece in pieces)
 

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from typing import NamedTuple
 
+import msgspec
+
 from rioni.domain.errors import Unavailable
+from rioni.domain.headers import NO_HEADERS, Headers, headers_bytes
 from rioni.domain.ports import Chunk
 
 
@@ -24,8 +27,11 @@ years. A partition that is full goes on in a new timeline."""
 
 _CHECKED = struct.Struct("<qqI")
 
-Row = tuple[int, int, int, int, bytes, bytes]
-CHUNK_COLUMNS = "key, recorded_at_ms, count, checksum, ends, data"
+_encode_headers = msgspec.msgpack.Encoder().encode
+_decode_headers = msgspec.msgpack.Decoder(list[Headers]).decode
+
+Row = tuple[int, int, int, int, bytes, bytes, bytes]
+CHUNK_COLUMNS = "key, recorded_at_ms, count, checksum, ends, data, headers"
 
 
 class Damage(NamedTuple):
@@ -58,6 +64,13 @@ class Piece(NamedTuple):
     """The events' JSON, joined by commas."""
     lengths: list[int]
     """Of each event, in bytes, and its comma."""
+    headers: Sequence[Headers] | None = None
+    """For each event what is stored beside it; None where none has anything."""
+
+    @property
+    def size(self) -> int:
+        """About what it takes, in bytes."""
+        return len(self.data) + headers_bytes(self.headers)
 
 
 def chunk_key(partition_id: int, position: int) -> int:
@@ -65,19 +78,35 @@ def chunk_key(partition_id: int, position: int) -> int:
     return partition_id << POSITION_BITS | position
 
 
-def split(events: Sequence[bytes]) -> list[Piece]:
-    """Cut a batch into pieces."""
+def split(events: Sequence[bytes], headers: Sequence[Headers] | None = None) -> list[Piece]:
+    """Cut a batch into pieces.
+
+    Args:
+        events: the batch.
+        headers: for each event what is stored beside it.
+    """
     lengths = [len(event) + 1 for event in events]
     if sum(lengths) <= CHUNK_BYTES:
-        return [Piece(b",".join(events), lengths)]
+        return [_piece(events, lengths, headers, 0, len(events))]
     pieces, begin, size = [], 0, 0
     for index, length in enumerate(lengths):
         if size and size + length > CHUNK_BYTES:
-            pieces.append(Piece(b",".join(events[begin:index]), lengths[begin:index]))
+            pieces.append(_piece(events, lengths, headers, begin, index))
             begin, size = index, 0
         size += length
-    pieces.append(Piece(b",".join(events[begin:]), lengths[begin:]))
+    pieces.append(_piece(events, lengths, headers, begin, len(events)))
     return pieces
+
+
+def _piece(
+    events: Sequence[bytes], lengths: list[int], headers: Sequence[Headers] | None, begin: int, end: int
+) -> Piece:
+    if headers is None:
+        return Piece(b",".join(events[begin:end]), lengths[begin:end])
+    some = headers[begin:end]
+    return Piece(
+        b",".join(events[begin:end]), lengths[begin:end], some if any(each != NO_HEADERS for each in some) else None
+    )
 
 
 def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[Chunk]:
@@ -88,38 +117,35 @@ def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[C
         first: the position of the first event.
         recorded_at_ms: the time of all of them.
     """
-    data: list[bytes] = []
-    lengths: list[int] = []
+    joined: list[Piece] = []
     size = 0
     for piece in pieces:
-        if data and size + len(piece.data) > CHUNK_BYTES:
-            yield _chunk(data, lengths, first, recorded_at_ms)
-            first += len(lengths)
-            data, lengths, size = [], [], 0
-        data.append(piece.data)
-        lengths += piece.lengths
+        if joined and size + len(piece.data) > CHUNK_BYTES:
+            yield (chunk := _chunk(joined, first, recorded_at_ms))
+            first = chunk.next
+            joined, size = [], 0
+        joined.append(piece)
         size += len(piece.data) + 1
-    yield _chunk(data, lengths, first, recorded_at_ms)
+    yield _chunk(joined, first, recorded_at_ms)
 
 
-def _chunk(data: list[bytes], lengths: list[int], first: int, recorded_at_ms: int) -> Chunk:
+def _chunk(pieces: Sequence[Piece], first: int, recorded_at_ms: int) -> Chunk:
+    lengths = pieces[0].lengths if len(pieces) == 1 else [each for piece in pieces for each in piece.lengths]
     # The end of an event is the sum of the lengths up to it, less its own comma.
     ends = array("I", islice(accumulate(lengths, initial=-1), 1, None))
-    return Chunk(first, recorded_at_ms, b",".join(data), ends)
+    headers = None
+    if any(piece.headers for piece in pieces):
+        headers = [each for piece in pieces for each in piece.headers or [NO_HEADERS] * len(piece.lengths)]
+    return Chunk(first, recorded_at_ms, b",".join([piece.data for piece in pieces]), ends, headers)
 
 
 def encode(partition_id: int, chunk: Chunk) -> Row:
     """The row of a chunk."""
     assert isinstance(chunk.ends, array)
     key, ends = chunk_key(partition_id, chunk.first), _little_endian(chunk.ends).tobytes()
-    return (
-        key,
-        chunk.recorded_at_ms,
-        len(chunk.ends),
-        _checksum(key, chunk.recorded_at_ms, ends, chunk.data),
-        ends,
-        chunk.data,
-    )
+    headers = _encode_headers(chunk.headers) if chunk.headers else b""
+    checksum = _checksum(key, chunk.recorded_at_ms, ends, chunk.data, headers)
+    return key, chunk.recorded_at_ms, len(chunk.ends), checksum, ends, chunk.data, headers
 
 
 def decode(row: Row) -> Chunk:
@@ -128,20 +154,22 @@ def decode(row: Row) -> Chunk:
     Raises:
         ValueError: the row is not what was written.
     """
-    key, recorded_at_ms, count, checksum, ends_data, data = row
+    key, recorded_at_ms, count, checksum, ends_data, data, headers_data = row
     try:
-        if checksum != _checksum(key, recorded_at_ms, ends_data, data) or count * 4 != len(ends_data):
+        if checksum != _checksum(key, recorded_at_ms, ends_data, data, headers_data) or count * 4 != len(ends_data):
             raise ValueError("the checksum is wrong")
     except (TypeError, struct.error) as ex:
         raise ValueError("a column has the wrong type") from ex
     ends = array("I")
     ends.frombytes(ends_data)
-    return Chunk(key & POSITION_MAX, recorded_at_ms, data, _little_endian(ends))
+    headers = _decode_headers(headers_data) if headers_data else None
+    return Chunk(key & POSITION_MAX, recorded_at_ms, data, _little_endian(ends), headers)
 
 
-def _checksum(key: int, recorded_at_ms: int, ends: bytes, data: bytes) -> int:
+def _checksum(key: int, recorded_at_ms: int, ends: bytes, data: bytes, headers: bytes) -> int:
     head = zlib.crc32(_CHECKED.pack(key, recorded_at_ms, len(ends) // 4))
-    return zlib.crc32(data, zlib.crc32(ends, head))
+    checksum = zlib.crc32(data, zlib.crc32(ends, head))
+    return zlib.crc32(headers, checksum) if headers else checksum
 
 
 def _little_endian(ends: "array[int]") -> "array[int]":

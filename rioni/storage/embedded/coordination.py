@@ -3,20 +3,20 @@
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
-from rioni.domain.cursor import BEGIN
-from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound, Unavailable
-from rioni.domain.ports import Clock, EventTypePartition, Offload, Session, Signals, Topology, Watch
+from rioni.domain.coordination_ports import EventTypePartition, Session, Topology, Trouble
+from rioni.domain.errors import Conflict, RioniError, Unavailable
+from rioni.domain.ports import Clock, Offload, Signals, Watch, direct
 from rioni.storage.embedded import coordination_database as tables
+from rioni.storage.embedded.coordination_changes import Advance, Changes
 from rioni.storage.embedded.coordination_database import CoordinationDatabase
-from rioni.storage.embedded.events import direct
-from rioni.storage.embedded.group_commit import GroupCommit, Job
 from rioni.storage.embedded.workers import Workers
+from rioni.storage.group_commit import GroupCommit, Job
 
 
-COMMIT_TIMEOUT_S = 30.0
-"""A commit that the disk has not taken by then is answered 503."""
+CHANGE_TIMEOUT_S = 30.0
+"""A change that the disk has not taken by then is answered 503."""
 
 REAP_EVERY_S = 0.5
 """How often at most a process looks for dead ones, apart from when a stream begins."""
@@ -31,13 +31,37 @@ T = TypeVar("T")
 Cursors = Mapping[EventTypePartition, str]
 
 
-class _Commit(Job):
-    """Cursors that wait to be written, and what became of each."""
+class _Change(Job, Generic[T]):
+    """A change that waits for the next transaction, and what came of it."""
 
-    def __init__(self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]) -> None:
-        super().__init__(size=len(cursors))
-        self.subscription_id, self.stream_id, self.cursors = subscription_id, stream_id, cursors
-        self.advanced: Sequence[bool] = ()
+    result: T
+
+    def __init__(self, apply: Callable[[Changes], T]) -> None:
+        super().__init__(size=0)
+        self._apply = apply
+
+    def run(self, changes: Changes) -> None:
+        """Be part of a transaction, or be refused."""
+        try:
+            self.result = self._apply(changes)
+        except RioniError as ex:
+            self.error = ex
+
+
+class _Standing(NamedTuple):
+    """The cursors of a subscription, in one of their states."""
+
+    revision: int
+    cursors: Cursors
+    heartbeats: Mapping[EventTypePartition, int]
+
+    def after(self, advance: Advance) -> "_Standing":
+        """As they are with the next one."""
+        beats = {key: self.heartbeats[key] + count for key, count in advance.beats.items()}
+        return _Standing(advance.revision, {**self.cursors, **advance.offsets}, {**self.heartbeats, **beats})
+
+
+NO_STANDING = _Standing(0, {}, {})
 
 
 class EmbeddedCoordinator:
@@ -57,9 +81,9 @@ class EmbeddedCoordinator:
         """
         self._clock, self._signals, self._offload = clock, signals, offload
         self._database = CoordinationDatabase(path)
-        self._commits: GroupCommit[_Commit] = GroupCommit(self._write_commits, offload)
+        self._changes: GroupCommit[_Change[Any]] = GroupCommit(self._write_changes, offload)
         self._topologies: dict[str, Topology] = {}
-        self._cursors: dict[str, tuple[int, Cursors]] = {}
+        self._standings: dict[str, _Standing] = {}
         self._reaped_at_s = clock.monotonic()
         with self._database.writing() as connection:
             # NOTE: in a transaction, so that nobody takes the new file, which is not locked at first, for a dead one's.
@@ -74,21 +98,26 @@ class EmbeddedCoordinator:
         if not self.cursors(subscription_id) and self._transact(tables.add_subscription, subscription_id, cursors):
             self._changed(subscription_id)
 
+    def extend(self, subscription_id: str, cursors: Cursors) -> None:
+        """Add partitions and rebalance; see the port."""
+        if not cursors.keys() <= self.cursors(subscription_id).keys() and self._transact(
+            tables.add_partitions, subscription_id, cursors
+        ):
+            self._changed(subscription_id)
+
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
         """Begin a session and rebalance; see the port."""
         self._reap()
-        self._transact(self._admit, subscription_id, Session(stream_id, frozenset(requested)))
-        self._changed(subscription_id)
+        session = Session(stream_id, frozenset(requested))
+        self._change(lambda changes: changes.join(subscription_id, session))
 
     def leave(self, subscription_id: str, stream_id: str) -> None:
         """End a session at once and rebalance; see the port."""
-        if self._transact(tables.remove_session, subscription_id, stream_id):
-            self._changed(subscription_id)
+        self._change(lambda changes: changes.leave(subscription_id, stream_id))
 
-    def release(self, subscription_id: str, stream_id: str, partition: EventTypePartition) -> None:
-        """Hand a partition over; see the port."""
-        if self._transact(tables.hand_over, subscription_id, stream_id, partition):
-            self._changed(subscription_id)
+    def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
+        """Hand partitions over, all in one transaction; see the port."""
+        self._change(lambda changes: changes.release(subscription_id, stream_id, partitions))
 
     def topology(self, subscription_id: str) -> Topology:
         """Who reads what; see the port. PERF: about 10 us where nothing has changed."""
@@ -103,61 +132,53 @@ class EmbeddedCoordinator:
                 self._topologies[subscription_id] = known
         return known
 
-    def _admit(self, connection: sqlite3.Connection, subscription_id: str, session: Session) -> None:
-        topology = tables.load_topology(connection, subscription_id)
-        if not topology.epoch:
-            raise SubscriptionNotFound(subscription_id)
-        others = topology.sessions.values()
-        taken = {partition for other in others for partition in other.requested}
-        if session.requested & taken:
-            named = ", ".join(
-                f"EventTypePartition{{eventType='{event_type}', partition='{partition}'}}"
-                for event_type, partition in sorted(session.requested & taken)
-            )
-            raise Conflict(
-                f"The following partitions are already requested by other stream(s) of this subscription: {named}"
-            )
-        automatic = sum(not other.requested for other in others)
-        if not session.requested and automatic >= len(topology.partitions) - len(taken):
-            raise Conflict(
-                f"No free slots for streaming available for subscription {subscription_id}. "
-                f"Total slots: {len(topology.partitions)}"
-            )
-        if topology.resetting:
-            raise Conflict("Resetting subscription cursors request is still in progress")
-        tables.add_session(connection, subscription_id, self._workers.own, session)
-
     # --- cursors ---
 
     def cursors(self, subscription_id: str) -> Cursors:
         """The committed offsets; see the port. PERF: about 5 us where nothing has changed."""
+        return self._standing(subscription_id).cursors
+
+    def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
+        """How often what was committed was committed again; see the port."""
+        return self._standing(subscription_id).heartbeats
+
+    def _standing(self, subscription_id: str) -> _Standing:
         rows = self._database.fetch("SELECT revision FROM subscriptions WHERE id = ?", (subscription_id,))
         if not rows:
-            return {}
-        ((revision,),) = rows
-        known = self._cursors.get(subscription_id)
-        if known is None or known[0] != revision:
-            # What is read now may be newer than the revision: then it is read once more next time.
-            known = revision, self._read(tables.load_cursors, subscription_id)
-            if len(self._cursors) >= CACHE_ENTRIES_MAX:
-                self._cursors.clear()
-            self._cursors[subscription_id] = known
-        return known[1]
+            return NO_STANDING
+        known = self._standings.get(subscription_id)
+        if known is None or [(known.revision,)] != rows:
+            known = self._read(_load_standing, subscription_id)
+            if len(self._standings) >= CACHE_ENTRIES_MAX:
+                self._standings.clear()
+            self._standings[subscription_id] = known
+        return known
 
     def commit(
         self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
     ) -> Sequence[bool]:
-        """Commit offsets durably; see the port. What comes while the disk is busy shares the next transaction."""
-        commit = _Commit(subscription_id, stream_id, cursors)
-        self._commits.submit(commit, COMMIT_TIMEOUT_S)
-        if any(commit.advanced):
-            self._changed(subscription_id)
-        return commit.advanced
+        """Commit offsets durably; see the port."""
+        return self._change(lambda changes: changes.commit(subscription_id, stream_id, cursors))
 
-    def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> None:
+    def attempt(
+        self,
+        subscription_id: str,
+        stream_id: str,
+        partition: EventTypePartition,
+        offset: str,
+        search_until: str | None = None,
+    ) -> None:
+        """Note what is about to be sent; see the port."""
+        self._change(lambda changes: changes.attempt(subscription_id, stream_id, partition, offset, search_until))
+
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+        """The partitions that have failed, or are being searched; see the port."""
+        return self._read(tables.load_troubles, subscription_id)
+
+    def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
         """Let all streams end, then set offsets; see the port."""
         if not cursors:
-            return
+            return {}
         self._reap()
         watch = self._signals.watch([f"subscription:{subscription_id}"])
         try:
@@ -167,18 +188,23 @@ class EmbeddedCoordinator:
             try:
                 ended = self._await_end(subscription_id, watch, timeout_s)
             finally:
-                self._transact(_end_reset, subscription_id, cursors if ended else {})
+                previous = self._transact(_end_reset, subscription_id, cursors if ended else {})
                 self._changed(subscription_id)
         finally:
             watch.close()
         if not ended:
             raise Unavailable("Timeout resetting cursors")
+        return previous
+
+    def initialised(self) -> Collection[str]:
+        """The ids of all subscriptions that are; see the port."""
+        return [subscription_id for (subscription_id,) in self._database.fetch("SELECT id FROM subscriptions", ())]
 
     def forget(self, subscription_id: str) -> None:
         """Remove sessions, assignments and cursors; see the port."""
         self._transact(tables.remove_subscription, subscription_id)
         self._topologies.pop(subscription_id, None)
-        self._cursors.pop(subscription_id, None)
+        self._standings.pop(subscription_id, None)
         self._changed(subscription_id)
 
     def _begin_reset(self, connection: sqlite3.Connection, subscription_id: str) -> None:
@@ -197,16 +223,20 @@ class EmbeddedCoordinator:
             watch.wait(min(left_s, RESET_POLL_S))
         return True
 
-    def _write_commits(self, commits: Sequence[_Commit]) -> Callable[[], None]:
-        with self._database.writing() as connection:
-            for commit in commits:
-                try:
-                    commit.advanced = _commit(connection, commit)
-                except Invalid as ex:
-                    commit.error = ex
-        return _nothing
-
     # --- processes ---
+
+    def holds(self, stream_id: str) -> bool:  # noqa: ARG002 - this holds for all
+        """Whether no other process can have taken over; see the port. They do so only when this one has died."""
+        return not self._workers.left
+
+    @property
+    def worker(self) -> str:
+        """The name of this process; see the port."""
+        return self._workers.own
+
+    def lives(self, worker: str) -> bool:
+        """Whether a process lives; see the port."""
+        return not (self._workers.left and worker == self.worker) and self._workers.alive(worker)
 
     def reap(self) -> None:
         """End the sessions of dead processes; see the port."""
@@ -217,7 +247,7 @@ class EmbeddedCoordinator:
         """End all sessions of this process and let go of all files; see the port."""
         if self._workers.left:
             return
-        self._commits.close()
+        self._changes.close()
         for subscription in self._transact(tables.remove_workers, [self._workers.own]):
             self._changed(subscription)
         self._workers.leave()
@@ -244,6 +274,30 @@ class EmbeddedCoordinator:
     def _changed(self, subscription_id: str) -> None:
         self._signals.notify(f"subscription:{subscription_id}")
 
+    def _change(self, apply: Callable[[Changes], T]) -> T:
+        """Have something changed; what comes while the disk is busy shares the next transaction."""
+        change = _Change(apply)
+        self._changes.submit(change, CHANGE_TIMEOUT_S)
+        return change.result
+
+    def _write_changes(self, waiting: Sequence[_Change[Any]]) -> Callable[[], None]:
+        with self._database.writing() as connection:
+            changes = Changes(connection, self._workers.own)
+            for change in waiting:
+                change.run(changes)
+            changes.finish()
+
+        def tell() -> None:
+            for subscription_id, advance in changes.advances.items():
+                # PERF: what was just written need not be read.
+                known = self._standings.get(subscription_id)
+                if known is not None and known.revision + 1 == advance.revision:
+                    self._standings[subscription_id] = known.after(advance)
+            if changes.keys:
+                self._signals.notify(*changes.keys)
+
+        return tell
+
     def _transact(
         self, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
@@ -262,42 +316,17 @@ class EmbeddedCoordinator:
                 connection.execute("COMMIT")
 
 
-def _end_reset(connection: sqlite3.Connection, subscription_id: str, cursors: Cursors) -> None:
+def _end_reset(connection: sqlite3.Connection, subscription_id: str, cursors: Cursors) -> Cursors:
+    stored = tables.load_cursors(connection, subscription_id)
     connection.execute("DELETE FROM resets WHERE subscription = ?", (subscription_id,))
-    tables.set_cursors(connection, subscription_id, cursors.items())
+    tables.reset_cursors(connection, subscription_id, cursors.items())
     tables.bump(connection, subscription_id)
+    return {key: stored[key] for key in cursors if key in stored}
 
 
-def _commit(connection: sqlite3.Connection, commit: _Commit) -> list[bool]:
-    """Check everything, then write what is ahead (consumption contract 7.2, rows 10 to 12)."""
-    stream_id, subscription_id = commit.stream_id, commit.subscription_id
-    session = connection.execute(
-        "SELECT 1 FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id)
-    ).fetchone()
-    if session is None:
-        raise Invalid(f"Session with stream id {stream_id} not found")
-    stored: dict[EventTypePartition, str] = {}
-    for key, offset in commit.cursors:
-        row = connection.execute(
-            "SELECT session, offset FROM partitions WHERE subscription = ? AND event_type = ? AND partition = ?",
-            (subscription_id, *key),
-        ).fetchone()
-        if row is None or not row[0]:
-            raise Invalid(f"non existing partition {key.partition}")
-        if row[0] != stream_id:
-            cursor = f"{{partition='{key.partition}', offset='{offset}', event_type='{key.event_type}'}}"
-            raise Invalid(f"Cursor {cursor} cannot be committed with stream id {stream_id}")
-        stored[key] = row[1]
-    advanced: list[bool] = []
-    ahead: dict[EventTypePartition, str] = {}
-    for key, offset in commit.cursors:
-        advanced.append(offset > ahead.get(key, stored[key]) and offset != BEGIN)
-        if advanced[-1]:
-            ahead[key] = offset
-    if ahead:
-        tables.set_cursors(connection, subscription_id, ahead.items())
-    return advanced
-
-
-def _nothing() -> None:
-    """Nothing is left to do after commits are written."""
+def _load_standing(connection: sqlite3.Connection, subscription_id: str) -> _Standing:
+    return _Standing(
+        tables.load_revision(connection, subscription_id),
+        tables.load_cursors(connection, subscription_id),
+        tables.load_heartbeats(connection, subscription_id),
+    )

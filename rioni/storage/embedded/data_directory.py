@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from rioni.domain.errors import RioniError
+from rioni.domain.storage_entry import DEFAULT_STORAGE
 
 
 FORMAT = "rioni data directory, format 1\n"
@@ -63,8 +64,12 @@ class DataDirectory:
 
     @property
     def events(self) -> Path:
-        """The database of the published events."""
-        return self.path / "events.db"
+        """The database of the events that are published to the default storage."""
+        return self.events_in(DEFAULT_STORAGE)
+
+    def events_in(self, storage_id: str) -> Path:
+        """The database of the events that are published to a storage."""
+        return self.path / ("events.db" if storage_id == DEFAULT_STORAGE else f"events-{storage_id}.db")
 
     @property
     def registry(self) -> Path:
@@ -75,6 +80,31 @@ class DataDirectory:
     def coordination(self) -> Path:
         """The database of sessions and committed cursors."""
         return self.path / "coordination.db"
+
+    @property
+    def activity(self) -> Path:
+        """The database of what clients were seen to do."""
+        return self.path / "activity.db"
+
+    @property
+    def names(self) -> Path:
+        """The database of the names under which batches and events were stored in Kafka."""
+        return self.path / "names.db"
+
+    @property
+    def slots(self) -> Path:
+        """The database of what clients hold: streams, so that they have only so many."""
+        return self.path / "slots.db"
+
+    @property
+    def leadership(self) -> Path:
+        """The file whose lock chooses one of the worker processes."""
+        return self.path / "leadership"
+
+    @property
+    def spools(self) -> Path:
+        """The directory of what was measured and is not published yet."""
+        return self.path / "spools"
 
     @property
     def signals(self) -> Path:

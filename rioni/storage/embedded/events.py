@@ -4,19 +4,23 @@ A topic is the set of its partitions; a partition is a contiguous range of the t
 may have the store open at once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 from rioni.domain.errors import NotFound
-from rioni.domain.ports import Bounds, Chunk, Clock, Offload, Signals
+from rioni.domain.headers import Headers
+from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Offload, Signals, direct
+from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.embedded import claims
+from rioni.storage.embedded import ids as known_ids
 from rioni.storage.embedded.appender import Appender
-from rioni.storage.embedded.chunk_cache import ChunkCache
 from rioni.storage.embedded.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode
+from rioni.storage.embedded.closed_topics import close, reopen
+from rioni.storage.embedded.compaction import compact
 from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.partitions import Partition, create, find, find_all
-from rioni.storage.embedded.retention import delete, expire, first_since
+from rioni.storage.embedded.partitions import Partition, create, extend, find, find_all, names
+from rioni.storage.embedded.retention import delete, expire, first_since, recorded_at_ms
 from rioni.storage.embedded.verification import verify
 
 
@@ -25,15 +29,6 @@ _SELECT_CHUNKS = f"""
     SELECT {CHUNK_COLUMNS} FROM chunks
     WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key
 """  # noqa: S608 - constants
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The offload where blocking stops nobody else: a direct call."""
-    return function(*args, **kwargs)
 
 
 class EmbeddedEventStore:
@@ -47,6 +42,7 @@ class EmbeddedEventStore:
         signals: Signals,
         offload: Offload = direct,
         cache_bytes_max: int = 64 * 2**20,
+        append_timeout_s: float = 30.0,
     ) -> None:
         """Open the store, creating it where it doesn't exist; blocks on the disk.
 
@@ -56,6 +52,7 @@ class EmbeddedEventStore:
             signals: told `topic:<topic>` after every append.
             offload: where the disk is waited for.
             cache_bytes_max: of chunks kept in memory.
+            append_timeout_s: how long an append waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
@@ -63,7 +60,7 @@ class EmbeddedEventStore:
         self._signals, self._offload = signals, offload
         self._database = EventsDatabase(path)
         self._cache = ChunkCache(cache_bytes_max)
-        self._appender = Appender(self._database, clock, offload, self._publish)
+        self._appender = Appender(self._database, clock, offload, self._publish, append_timeout_s)
 
     # --- topics ---
 
@@ -76,17 +73,55 @@ class EmbeddedEventStore:
         """
         self._offload(create, self._database, topic, partitions)
 
+    def extend_topic(self, topic: str, partitions: int) -> None:
+        """Add partitions up to a number; see the port."""
+        self._offload(extend, self._database, topic, partitions)
+
+    def close_topic(self, topic: str) -> Sequence[Bounds]:
+        """Refuse all further appends; see the port."""
+        partitions = self._offload(close, self._database, topic)
+        return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
+
+    def reopen_topic(self, topic: str) -> None:
+        """Let events be appended again; see the port."""
+        self._offload(reopen, self._database, topic)
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
         for partition_id in self._offload(delete, self._database, topic):
             self._cache.drop(partition_id)
         self._signals.notify(f"topic:{topic}")
 
+    def topics(self) -> Collection[str]:
+        """The names of all topics; see the port `TopicNames`."""
+        return self._offload(names, self._database)
+
     # --- appending ---
 
-    def append(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> Mapping[int, int]:
+    def append(
+        self,
+        topic: str,
+        batches: Mapping[int, Sequence[bytes]],
+        *,
+        headers: Mapping[int, Sequence[Headers]] | None = None,
+        ids: Mapping[int, Sequence[str]] | None = None,
+        claim: Claim | None = None,
+    ) -> Appended:
         """Append events durably; see the port."""
-        return self._appender.append(topic, batches)
+        return self._appender.append(topic, batches, headers, ids, claim)
+
+    def claimed(self, claim_id: str) -> str | None:
+        """The digest of the batch that is stored under a name; see the port."""
+        return claims.digest_of(self._database, claim_id)
+
+    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+        """Those of some ids that an event is stored under; see the port."""
+        return self._offload(known_ids.known, self._database, ids)
+
+    def forget_ids(self, before_ms: int) -> None:
+        """Forget the ids and names of what was stored before this time; see the port."""
+        self._offload(claims.forget, self._database, before_ms)
+        self._offload(known_ids.forget, self._database, before_ms)
 
     # --- reading ---
 
@@ -124,15 +159,30 @@ class EmbeddedEventStore:
             raise NotFound(f"topic {topic} does not exist")
         return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
 
+    def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:  # noqa: ARG002 - of the port
+        """The last position of every partition; see the port. As quick, and as right, as `bounds`."""
+        return [bounds.newest for bounds in self.bounds(topic)]
+
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """The position of the first chunk stored at this time or later; behind the newest where there is none."""
         return self._offload(first_since, self._database, find(self._database, topic, partition), recorded_at_ms)
+
+    def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
+        """When the event at a position was stored, or the next one that is left; None behind the newest."""
+        return self._offload(recorded_at_ms, self._database, find(self._database, topic, partition), first)
 
     # --- retention ---
 
     def expire(self, topic: str, before_ms: int) -> int:
         """Remove the chunks stored before this time and return the number of events removed."""
         return self._offload(expire, self._database, topic, before_ms)
+
+    def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:  # noqa: ARG002 - of the port
+        """Remove what was superseded before this time and return the number of events; see the port."""
+        removed = self._offload(compact, self._database, topic, before_ms)
+        for partition_id in removed:
+            self._cache.drop(partition_id)
+        return sum(removed.values())
 
     def verify(self) -> Sequence[Damage]:
         """Read everything and name all damage; takes as long as the disk needs, others go on meanwhile."""

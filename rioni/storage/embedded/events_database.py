@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rioni.storage.embedded.chunks import Damage, DamagedEvents
 from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
 
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 4
 
 SCHEMA = """
 CREATE TABLE partitions (
@@ -38,9 +38,65 @@ CREATE TABLE chunks (
     count INTEGER NOT NULL,
     checksum INTEGER NOT NULL,             -- CRC-32 of everything else
     ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
-    data BLOB NOT NULL                     -- the events' JSON, joined by commas
+    data BLOB NOT NULL,                    -- the events' JSON, joined by commas
+    headers BLOB NOT NULL DEFAULT x''      -- for each event what is stored beside it, MessagePack; empty for nothing
 );
+CREATE TABLE ids (                         -- of events that must not be stored twice
+    hash BLOB PRIMARY KEY,                 -- BLAKE2b of the id, 16 bytes
+    recorded_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX ids_by_time ON ids (recorded_at_ms);
+CREATE TABLE claims (
+    id TEXT PRIMARY KEY,                   -- the name that a publisher gave to a batch
+    digest TEXT NOT NULL,                  -- of that batch
+    recorded_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX claims_by_time ON claims (recorded_at_ms);
+CREATE TABLE closed_topics (
+    topic TEXT PRIMARY KEY                 -- nothing may be appended to it any more
+) WITHOUT ROWID;
 """
+
+COMPACTION = """
+CREATE TABLE keys (                        -- of compacted event types
+    partition_id INTEGER NOT NULL,
+    hash BLOB NOT NULL,                    -- BLAKE2b of the key, 16 bytes
+    position INTEGER NOT NULL,             -- of the last event with this key
+    recorded_at_ms INTEGER NOT NULL,       -- of that event
+    PRIMARY KEY (partition_id, hash)
+) WITHOUT ROWID;
+CREATE INDEX keys_by_position ON keys (partition_id, position);
+CREATE TABLE superseded (                  -- what the next compaction removes
+    partition_id INTEGER NOT NULL,
+    recorded_at_ms INTEGER NOT NULL,       -- since when
+    position INTEGER NOT NULL,
+    PRIMARY KEY (partition_id, recorded_at_ms, position)
+) WITHOUT ROWID;
+CREATE TRIGGER superseding AFTER UPDATE ON keys WHEN old.position < new.position BEGIN
+    INSERT INTO superseded SELECT old.partition_id, new.recorded_at_ms, old.position
+    WHERE NOT EXISTS (                     -- a deletion is there already
+        SELECT 1 FROM superseded
+        WHERE (partition_id, recorded_at_ms, position) = (old.partition_id, new.recorded_at_ms, old.position)
+    );
+END;
+"""
+
+SCHEMA += COMPACTION
+
+UPGRADES = {
+    1: """
+    ALTER TABLE chunks ADD COLUMN headers BLOB NOT NULL DEFAULT x'';
+    CREATE TABLE ids (hash BLOB PRIMARY KEY, recorded_at_ms INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX ids_by_time ON ids (recorded_at_ms);
+    CREATE TABLE IF NOT EXISTS claims (
+        id TEXT PRIMARY KEY, digest TEXT NOT NULL, recorded_at_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS claims_by_time ON claims (recorded_at_ms);
+    """,
+    2: "CREATE TABLE closed_topics (topic TEXT PRIMARY KEY) WITHOUT ROWID;",
+    3: COMPACTION,
+}
+"""What makes of each older version the next one; no row is touched, so that it is a matter of milliseconds."""
 
 PAGE_BYTES = 8192
 """PERF: 10-25 % faster than 4 KiB pages when appending; longer ones waste space with small batches."""
@@ -66,6 +122,7 @@ class EventsDatabase:
 
     schema = SCHEMA
     schema_version = SCHEMA_VERSION
+    upgrades: Mapping[int, str] = UPGRADES
 
     def __init__(self, path: Path) -> None:
         """Open the file, creating it where it doesn't exist; blocks on the disk.
@@ -114,7 +171,7 @@ class EventsDatabase:
                     self._writer.execute("ROLLBACK")
                 raise
 
-    def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+    def fetch(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         """All rows of a query.
 
         PERF: about 5 us for a row by its key, so that is asked on the hub; larger results belong into the offload.
@@ -196,6 +253,8 @@ class EventsDatabase:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(f"BEGIN; {self.schema} PRAGMA user_version = {self.schema_version}; COMMIT;")
             fsync_directory(self._path.parent)
+        elif steps := [self.upgrades[older] for older in range(version, self.schema_version)]:
+            connection.executescript(f"BEGIN; {''.join(steps)} PRAGMA user_version = {self.schema_version}; COMMIT;")
 
     def _fail(self) -> None:
         """Give up the connection that writes.

@@ -1,8 +1,9 @@
 """Where the partitions of the event store begin and end: checksummed, so that no damage hides events."""
 
+import sqlite3
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, NotFound, Unavailable
@@ -72,6 +73,11 @@ def find_all(database: EventsDatabase, topic: str) -> list[Partition]:
     return [check(topic, number, row) for number, row in enumerate(rows)]
 
 
+def names(database: EventsDatabase) -> set[str]:
+    """The names of all topics; blocks on the disk."""
+    return {topic for (topic,) in database.fetch("SELECT DISTINCT topic FROM partitions")}
+
+
 def create(database: EventsDatabase, topic: str, partitions: int) -> None:
     """Create a topic, unless it exists with the same number of partitions; blocks on the disk.
 
@@ -83,12 +89,30 @@ def create(database: EventsDatabase, topic: str, partitions: int) -> None:
         (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
         if existing not in {0, partitions}:
             raise Conflict(f"topic {topic} exists with {existing} partitions")
-        for number in range(partitions - existing):
-            (last_id,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
-            partition = Partition((last_id or 0) + 1, 0, 0, 0)
-            if partition.id > PARTITION_ID_MAX:
-                raise Unavailable(f"The event store has had {PARTITION_ID_MAX} partitions. Begin a new data directory.")
-            connection.execute(_INSERT, (topic, number, *partition, partition.checksum(topic, number)))
+        _insert(connection, topic, range(existing, partitions))
+
+
+def extend(database: EventsDatabase, topic: str, partitions: int) -> None:
+    """Add partitions up to a number; blocks on the disk.
+
+    Raises:
+        NotFound: there is no such topic.
+        Unavailable: the store can't write, or has had too many partitions.
+    """
+    with database.writing() as connection:
+        (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
+        if not existing:
+            raise NotFound(f"topic {topic} does not exist")
+        _insert(connection, topic, range(existing, partitions))
+
+
+def _insert(connection: sqlite3.Connection, topic: str, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        (last_id,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
+        partition = Partition((last_id or 0) + 1, 0, 0, 0)
+        if partition.id > PARTITION_ID_MAX:
+            raise Unavailable(f"The event store has had {PARTITION_ID_MAX} partitions. Begin a new data directory.")
+        connection.execute(_INSERT, (topic, number, *partition, partition.checksum(topic, number)))
 
 
 def not_found(topic: str, number: int) -> NotFound:

@@ -3,6 +3,7 @@
 import contextlib
 
 from rioni.storage.embedded.chunks import POSITION_MAX, DamagedEvents, chunk_key
+from rioni.storage.embedded.compaction import forget
 from rioni.storage.embedded.events_database import EventsDatabase
 from rioni.storage.embedded.partitions import SELECT_PARTITION, Partition, check, find_all
 
@@ -11,6 +12,11 @@ REMOVED_CHUNKS = 64
 """How many chunks one transaction removes: about 4 MiB at most, some milliseconds."""
 
 _SELECT_COVERING = "SELECT key, recorded_at_ms, count FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+# As events are read: from the chunk that holds a position on, or where that is gone from the next one.
+_SELECT_TIME = """
+    SELECT recorded_at_ms FROM chunks
+    WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key LIMIT 1
+"""
 _SELECT_CUT = "SELECT key FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
 _DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
 
@@ -31,6 +37,16 @@ def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: 
         else:
             low = (key & POSITION_MAX) + count
     return low
+
+
+def recorded_at_ms(database: EventsDatabase, partition: Partition, first: int) -> int | None:
+    """When the event at a position was stored, or the next one that is left; None behind the newest. Blocks."""
+    first = max(first, partition.oldest)
+    if first >= partition.next:
+        return None
+    oldest, begin, end = (chunk_key(partition.id, each) for each in (partition.oldest, first, partition.next))
+    rows = database.fetch(_SELECT_TIME, (oldest, begin, begin, end))
+    return int(rows[0][0]) if rows else None
 
 
 def expire(database: EventsDatabase, topic: str, before_ms: int) -> int:
@@ -54,7 +70,9 @@ def delete(database: EventsDatabase, topic: str) -> list[int]:
         ]
         for partition_id in ids:
             connection.execute(_DELETE_CHUNKS, (chunk_key(partition_id, 0), chunk_key(partition_id + 1, 0)))
+            forget(connection, partition_id)
         connection.execute("DELETE FROM partitions WHERE topic = ?", (topic,))
+        connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))
     return ids
 
 

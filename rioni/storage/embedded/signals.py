@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
+from rioni.storage.places import Places
 
 
 SUFFIX = ".socket"
@@ -23,8 +24,8 @@ KEYS_PER_DATAGRAM = 50
 """Keys are names of some hundred characters at most, so that a datagram always has room for these."""
 
 RETRY_S = 0.005
-"""The kernel queues only 10 datagrams for a socket by default. What finds the queue full is sent again after this time,
-all keys together, and then ever more rarely: the process may be stopped."""
+"""The kernel queues only 10 datagrams for a socket by default. What finds the queue full the listener sends again after
+this time, all keys together, and then ever more rarely: the process may be stopped."""
 
 RETRY_DOUBLINGS_MAX = 6
 
@@ -32,7 +33,9 @@ RETRY_DOUBLINGS_MAX = 6
 class EmbeddedWatch:
     """Waits for notifications about some keys; the port `Watch`."""
 
-    def __init__(self, signals: "EmbeddedSignals", keys: frozenset[str]) -> None:
+    __slots__ = ("_signals", "_woken", "keys")
+
+    def __init__(self, signals: "EmbeddedSignals", keys: tuple[str, ...]) -> None:
         self._signals = signals
         self._woken = threading.Event()
         self.keys = keys
@@ -63,15 +66,19 @@ class EmbeddedSignals:
             directory: an existing directory for the sockets, of any length.
         """
         self._directory = directory
-        self._lock = threading.Lock()
+        self._lock = Places()
         self._process = _Process(directory)
 
-    def notify(self, key: str) -> None:
-        """Wake everyone who watches the key. Never blocks, never raises."""
+    def notify(self, *keys: str) -> None:
+        """Wake everyone who watches one of the keys. Never blocks, never raises."""
         with contextlib.suppress(OSError):
             process = self._here()
-            process.dispatch([key])
-            process.send(key)
+            process.dispatch(keys)
+            process.send(keys)
+
+    def notify_here(self, *keys: str) -> None:
+        """Wake those of this process alone: the others hear of it by themselves. Never blocks."""
+        self._here().dispatch(keys)
 
     def watch(self, keys: Iterable[str]) -> EmbeddedWatch:
         """Begin to watch; what is notified from now on is not missed.
@@ -79,7 +86,7 @@ class EmbeddedSignals:
         Raises:
             Unavailable: the socket can't be opened.
         """
-        watch = EmbeddedWatch(self, frozenset(keys))
+        watch = EmbeddedWatch(self, tuple(keys))
         try:
             process = self._here()
             with self._lock:
@@ -90,6 +97,10 @@ class EmbeddedSignals:
             ) from ex
         process.add(watch)
         return watch
+
+    def generation(self, key: str) -> int:
+        """A number that changes with each notification of a watched key, before anyone is woken."""
+        return self._process.generations.get(key, 0)
 
     def forget(self, watch: EmbeddedWatch) -> None:
         """Stop waking a watch."""
@@ -103,7 +114,7 @@ class EmbeddedSignals:
     def _here(self) -> "_Process":
         if self._process.pid != os.getpid():
             # Forked: locks may have been copied while held, the threads are gone, the sockets are the parent's.
-            self._lock = threading.Lock()
+            self._lock = Places()
             self._process.abandon()
             self._process = _Process(self._directory)
         return self._process
@@ -121,10 +132,11 @@ class _Process:
         self._receiver: socket.socket | None = None
         self._listener: threading.Thread | None = None
         self._watches: dict[str, set[EmbeddedWatch]] = {}
-        self._lock = threading.Lock()
+        self.generations: dict[str, int] = {}
+        self._dispatched = 0
+        self._lock = Places()
         self._backlog: dict[str, set[str]] = {}
         self._retries = 0
-        self._retry: threading.Timer | None = None
         self._closed = False
 
     def add(self, watch: EmbeddedWatch) -> None:
@@ -139,31 +151,37 @@ class _Process:
                 watches.discard(watch)
                 if not watches:
                     self._watches.pop(key, None)
+                    self.generations.pop(key, None)
 
     def dispatch(self, keys: Iterable[str]) -> None:
         with self._lock:
-            woken = {watch for key in keys for watch in self._watches.get(key, ())}
+            self._dispatched += 1
+            watched = [key for key in keys if key in self._watches]
+            self.generations.update(dict.fromkeys(watched, self._dispatched))
+            woken = {watch for key in watched for watch in self._watches[key]}
         for watch in woken:
             watch.wake()
 
     # --- sending ---
 
-    def send(self, key: str) -> None:
+    def send(self, keys: Iterable[str]) -> None:
         """Send to every other process, without blocking."""
         with self._lock:
             # PERF: about 5 us; to remember the names would need a way to learn of new processes.
             for peer in os.listdir(self._directory_fd) if not self._closed else ():  # noqa: PTH208 - by descriptor
                 if peer != self._name and peer.endswith(SUFFIX):
-                    self._send(peer, {key} | self._backlog.pop(peer, set()))
-            self._retry_later()
+                    self._send(peer, self._backlog.pop(peer, set()).union(keys))
+            if self._backlog and not self._retries:
+                self._listen()
+                self._wake_listener()
 
     def _send(self, peer: str, keys: set[str]) -> None:
-        some = list(itertools.islice(keys, KEYS_PER_DATAGRAM))
         try:
-            self._sender.sendto("\n".join(some).encode(), self._address(peer))
-            self._retries = 0
-            if rest := keys.difference(some):
-                self._backlog[peer] = rest
+            while keys:
+                some = list(itertools.islice(keys, KEYS_PER_DATAGRAM))
+                self._sender.sendto("\n".join(some).encode(), self._address(peer))
+                self._retries = 0
+                keys = keys.difference(some)
         except BlockingIOError:
             self._backlog[peer] = keys
         except ConnectionRefusedError:
@@ -173,20 +191,20 @@ class _Process:
         except OSError:
             pass  # the peer has just closed, or the system is short of buffers: the notification is lost, as any may be
 
-    def _retry_later(self) -> None:
-        if self._backlog and not self._retry and not self._closed:
-            self._retry = threading.Timer(RETRY_S * 2 ** min(self._retries, RETRY_DOUBLINGS_MAX), self._send_backlog)
-            self._retry.daemon = True
-            self._retry.start()
-
     def _send_backlog(self) -> None:
         with self._lock:
-            self._retry = None
+            if not self._backlog:
+                return
             backlog, self._backlog = self._backlog, {}
             self._retries += 1
             for peer, keys in backlog.items():
                 self._send(peer, keys)
-            self._retry_later()
+
+    def _wake_listener(self) -> None:
+        # A full queue wakes it as well as an empty datagram does.
+        if self._receiver is not None:
+            with contextlib.suppress(OSError):
+                self._sender.sendto(b"", self._address(self._name))
 
     def _address(self, name: str) -> str:
         # The address of a Unix socket may have 107 bytes; this form is short however long the path of the directory is.
@@ -196,6 +214,10 @@ class _Process:
 
     def listen(self) -> None:
         """Open the socket and start the listener, unless that has happened."""
+        with self._lock:
+            self._listen()
+
+    def _listen(self) -> None:
         if self._receiver is None:
             self._receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._receiver.bind(self._address(self._name))
@@ -206,7 +228,11 @@ class _Process:
 
     def _receive(self, receiver: socket.socket) -> None:
         while not self._closed:
-            self.dispatch(receiver.recv(DATAGRAM_BYTES_MAX).decode(errors="replace").split("\n"))
+            pause_s = RETRY_S * 2 ** min(self._retries, RETRY_DOUBLINGS_MAX)
+            receiver.settimeout(pause_s if self._backlog else None)
+            with contextlib.suppress(TimeoutError):
+                self.dispatch(receiver.recv(DATAGRAM_BYTES_MAX).decode(errors="replace").split("\n"))
+            self._send_backlog()
 
     # --- ending ---
 
@@ -214,13 +240,8 @@ class _Process:
         if self._closed:
             return
         self._closed = True
-        if retry := self._retry:
-            retry.cancel()
-            retry.join()
         if self._receiver and self._listener:
-            # A full queue wakes the listener as well as an empty datagram does.
-            with contextlib.suppress(OSError):
-                self._sender.sendto(b"", self._address(self._name))
+            self._wake_listener()
             self._listener.join()
             self._receiver.close()
             os.unlink(self._name, dir_fd=self._directory_fd)

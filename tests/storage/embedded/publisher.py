@@ -1,7 +1,7 @@
 """A process that publishes and prints what was acknowledged, and the check of what a store must then hold.
 
 Run as `python -m tests.storage.embedded.publisher <data directory> <run> <publishers> <batches>`; 0 batches mean no
-end. Every batch goes to two partitions.
+end. Every batch goes to two partitions; odd publishers give their batches names.
 """
 
 import itertools
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from rioni.domain.ports import Claim
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -49,6 +50,30 @@ def batch(run: str, publisher: int, number: int, partition: int) -> list[bytes]:
         json.dumps({"of": [run, publisher, number, index, partition], "padding": padding}).encode()
         for index in range(count)
     ]
+
+
+def partitions_of(publisher: int) -> tuple[int, int]:
+    return publisher % PARTITIONS, (publisher + 1) % PARTITIONS
+
+
+def append(store: EmbeddedEventStore, run: str, publisher: int, number: int) -> dict[int, int]:
+    batches = {each: batch(run, publisher, number, each) for each in partitions_of(publisher)}
+    claim = Claim(f"{run}-{publisher}-{number}", "digest") if publisher % 2 else None
+    return store.append(TOPIC, batches, claim=claim)
+
+
+def send_again(
+    store: EmbeddedEventStore, run: str, publishers: int, acknowledged: Iterable[Acknowledged]
+) -> list[Acknowledged]:
+    """What publishers do that have given names: send the last batch again, and the one whose answer may be lost."""
+    found = []
+    for publisher in range(1, publishers, 2):
+        last = max((each.number for each in acknowledged if each.publisher == publisher), default=-1)
+        if last >= 0:
+            assert append(store, run, publisher, last) == {}, "stored again"
+        firsts = append(store, run, publisher, last + 1)
+        found += [Acknowledged(run, publisher, last + 1, partition, first) for partition, first in firsts.items()]
+    return found
 
 
 def parse(lines: Iterable[str]) -> list[Acknowledged]:
@@ -99,8 +124,7 @@ def main(path: Path, run: str, publishers: int, batches: int) -> None:
 
     def publish(publisher: int) -> None:
         for number in range(batches) if batches else itertools.count():
-            partitions = (publisher % PARTITIONS, (publisher + 1) % PARTITIONS)
-            firsts = store.append(TOPIC, {each: batch(run, publisher, number, each) for each in partitions})
+            firsts = append(store, run, publisher, number)
             # One write for each answer, so that a killed process has said all or nothing of it.
             lines = (f"{run} {publisher} {number} {partition} {first}\n" for partition, first in firsts.items())
             os.write(1, "".join(lines).encode())

@@ -1,53 +1,39 @@
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from rioni.domain.coordination_ports import Assignment, Trouble
 from rioni.domain.errors import Conflict
-from rioni.domain.ports import Assignment
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.signals import EmbeddedSignals
-from tests.contracts.coordinator import A0, ALL, ENOUGH_S, CoordinatorContract, offset
+from tests.contracts.coordination import A0, ALL, ENOUGH_S, offset
+from tests.contracts.coordinator import CoordinatorContract
 from tests.support.clock import ManualClock
 
 
 ROOT = Path(__file__).parents[3]
 
-WORKER = """
-import sys
-from pathlib import Path
-from rioni.domain.ports import EventTypePartition
-from rioni.domain.cursor import format_offset
-from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
-from rioni.storage.embedded.signals import EmbeddedSignals
-
-data, subscription, stream, commits = sys.argv[1:]
-signals = EmbeddedSignals(Path(data, "signals"))
-coordinator = EmbeddedCoordinator(Path(data, "coordination.db"), clock=SystemClock(), signals=signals)
-coordinator.join(subscription, stream)
-print("joined", flush=True)
-key = EventTypePartition("a", "0")
-for position in range(int(commits)):
-    try:
-        coordinator.commit(subscription, stream, [(key, format_offset(1, position))])
-    except Exception as error:
-        print(error, flush=True)
-        break
-    print(position, flush=True)
-sys.stdin.read()
-"""
-
 
 def start(directory: DataDirectory, subscription: str, stream: str, commits: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORKER, str(directory.path), subscription, stream, str(commits)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.storage.embedded.committer",
+        str(directory.path),
+        subscription,
+        stream,
+        str(commits),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "joined\n"
     return process
@@ -163,6 +149,42 @@ def test_sessions_do_not_survive_a_restart_and_cursors_do(directory: DataDirecto
     first._database.close()
 
 
+VERSION_1 = """
+CREATE TABLE subscriptions (id TEXT PRIMARY KEY, epoch INTEGER NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE partitions (
+    subscription TEXT NOT NULL, place INTEGER NOT NULL, event_type TEXT NOT NULL, partition TEXT NOT NULL,
+    session TEXT NOT NULL DEFAULT '', next_session TEXT NOT NULL DEFAULT '', offset TEXT NOT NULL,
+    PRIMARY KEY (subscription, event_type, partition)
+) WITHOUT ROWID;
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, subscription TEXT NOT NULL, worker TEXT NOT NULL, requested TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sessions_of_subscriptions ON sessions (subscription);
+CREATE INDEX sessions_of_workers ON sessions (worker);
+CREATE TABLE resets (subscription TEXT PRIMARY KEY, worker TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO subscriptions VALUES ('s', 7, 9);
+INSERT INTO partitions VALUES ('s', 0, 'a', '0', 'gone', '', '001-0001-000000000000000007');
+INSERT INTO sessions VALUES ('gone', 's', 'dead', '[]');
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_version_1_keeps_its_cursors_and_learns_to_count(tmp_path: Path, signals, clock):
+    path = tmp_path / "coordination.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_1)
+    coordinator = EmbeddedCoordinator(path, clock=clock, signals=signals)
+    assert coordinator.cursors("s") == {A0: offset(7)}
+    assert coordinator.topology("s").sessions == {}
+    coordinator.join("s", "stream")
+    assert coordinator.commit("s", "stream", [(A0, offset(7))]) == [False]
+    assert coordinator.heartbeats("s") == {A0: 1}
+    coordinator.attempt("s", "stream", A0, offset(8))
+    coordinator.leave("s", "stream")
+    assert coordinator.troubles("s") == {A0: Trouble(1, offset(8), "")}
+    coordinator.close()
+
+
 def test_commits_that_wait_share_a_transaction(directory: DataDirectory, signals, clock):
     held: list[int] = []
 
@@ -175,6 +197,7 @@ def test_commits_that_wait_share_a_transaction(directory: DataDirectory, signals
     subscription, stream = str(uuid4()), str(uuid4())
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, stream)
+    held.clear()
     with coordinator._database.writing():  # the disk is busy
         threads = [
             threading.Thread(target=coordinator.commit, args=(subscription, stream, [(A0, offset(position))]))
@@ -182,7 +205,7 @@ def test_commits_that_wait_share_a_transaction(directory: DataDirectory, signals
         ]
         for thread in threads:
             thread.start()
-        while len(coordinator._commits._pending) + sum(held) < 20:
+        while len(coordinator._changes._pending) + sum(held) < 20:
             pass
     for thread in threads:
         thread.join()

@@ -1,6 +1,9 @@
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryEr
 
 
 ROOT = Path(__file__).parents[3]
+NOBODY = 65_534
 
 HOLD = """
 import sys
@@ -61,11 +65,23 @@ def test_a_file_is_refused(tmp_path: Path):
             DataDirectory(path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_unwritable_directory_is_refused(tmp_path: Path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(DataDirectoryError, match="can't be written"):
-        DataDirectory(tmp_path / "data")
+def test_an_unwritable_directory_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        with not_as_root(), pytest.raises(DataDirectoryError, match="can't be written"):
+            DataDirectory(Path(folder) / "data")
+
+
+@contextlib.contextmanager
+def not_as_root() -> Iterator[None]:
+    """Have no more rights than others; root may write everywhere."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 def test_what_the_system_refuses_is_explained():

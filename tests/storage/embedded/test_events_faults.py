@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.headers import NO_HEADERS, Headers
 from rioni.storage.embedded.appender import _Batch
 from rioni.storage.embedded.chunks import DamagedEvents
 from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError
 from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events_database import SCHEMA_VERSION
 from rioni.storage.embedded.partitions import Partition
-from tests.contracts.event_store import events, read_all
+from tests.contracts.event_store import events, read_all, read_headers
 from tests.storage.embedded import publisher
 from tests.support.clock import ManualClock
 
@@ -27,7 +29,7 @@ BATCH = events(*(f"{number:0500}" for number in range(10)))
 class Silence:
     """Signals that nobody receives."""
 
-    def notify(self, key: str) -> None:
+    def notify(self, *keys: str) -> None:
         pass
 
 
@@ -148,8 +150,11 @@ def test_no_flipped_bit_is_served(tmp_path: Path):
     for number in range(12):
         # Tiny chunks, chunks of several to a page, and chunks of many pages.
         size = (1, 300, 9000)[number % 3]
-        store.append("topic", {number % 2: events(*(f"{number}-{index}".ljust(size, "x") for index in range(3)))})
+        batch = events(*(f"{number}-{index}".ljust(size, "x") for index in range(3)))
+        beside = [Headers(key="k" * size), NO_HEADERS, Headers(subscription_id="s")] if number > 8 else [NO_HEADERS] * 3
+        store.append("topic", {number % 2: batch}, headers={number % 2: beside})
     expected = [read_all(store, "topic", partition) for partition in range(2)]
+    expected_headers = [read_headers(store, "topic", partition) for partition in range(2)]
     store.close()
     data = good.read_bytes()
     chance = random.Random(20_240_229)
@@ -167,6 +172,7 @@ def test_no_flipped_bit_is_served(tmp_path: Path):
                 assert [bounds.newest for bounds in store.bounds("topic")] == [17, 17]
                 found = [read_all(store, "topic", partition) for partition in range(2)]
                 assert found == expected, offset
+                assert [read_headers(store, "topic", partition) for partition in range(2)] == expected_headers, offset
         except RioniError:
             detected += 1
         for path in tmp_path.glob("bad.db*"):
@@ -192,6 +198,27 @@ def test_damage_is_reported_with_its_place_and_the_rest_can_be_read(tmp_path: Pa
     assert read_all(store, "topic", 1) == BATCH * 3
     assert [damage[:3] for damage in store.verify()][:1] == [("topic", 0, 10)]
     assert store.append("topic", {0: BATCH}) == {0: 30}
+    store.close()
+
+
+def test_damaged_headers_are_reported_with_their_place(tmp_path: Path):
+    path = tmp_path / "events.db"
+    store = open_store(path)
+    store.create_topic("topic", 1)
+    for key in "abc":
+        store.append("topic", {0: BATCH[:2]}, headers={0: [Headers(key=key), Headers(subscription_id=key)]})
+    store.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE chunks SET headers = x'' WHERE key = 2 + (1 << 43)")
+        connection.execute(
+            "UPDATE chunks SET headers = cast(replace(headers, 'c', 'a') AS BLOB) WHERE key = 4 + (1 << 43)"
+        )
+    store = open_store(path)
+    assert store.read("topic", 0, 0, 1)[0].headers == [Headers(key="a"), Headers(subscription_id="a")]
+    for position in (2, 4):
+        with pytest.raises(DamagedEvents):
+            store.read("topic", 0, position, 1)
+    assert {damage.position for damage in store.verify()} >= {2, 4}
     store.close()
 
 
@@ -245,7 +272,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path):
     path = tmp_path / "events.db"
     open_store(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     with pytest.raises(DataDirectoryError, match="newer version"):
         open_store(path)
 

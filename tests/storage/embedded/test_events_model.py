@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rioni.domain.errors import NotFound
+from rioni.domain.headers import NO_HEADERS, Headers
 from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
-from tests.contracts.event_store import read_all
+from tests.contracts.event_store import read_all, read_headers
 from tests.support.clock import ManualClock
 
 
@@ -19,6 +20,8 @@ EVENTS = st.lists(
     st.binary(min_size=1, max_size=300).map(lambda data: b'"%s"' % data.hex().encode()), min_size=1, max_size=8
 )
 STORES = st.integers(0, 1)
+IDS = st.integers(0, 30).map(str)
+HEADERS = st.builds(Headers, key=st.none() | st.just("key"), avro=st.none() | st.binary(max_size=5))
 
 
 class ModelPartition:
@@ -26,6 +29,7 @@ class ModelPartition:
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
+        self.headers: list[Headers] = []
         self.times: list[int] = []
         self.oldest = 0
 
@@ -39,6 +43,7 @@ class EventStoreMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.signals = EmbeddedSignals(Path(self.directory.name))
         self.topics: dict[str, list[ModelPartition]] = {}
+        self.ids: dict[str, int] = {}
         self.stores: list[EmbeddedEventStore] = []
 
     def open(self, number: int) -> EmbeddedEventStore:
@@ -76,8 +81,46 @@ class EventStoreMachine(RuleBasedStateMachine):
         assert firsts == {each: len(partitions[each].events) for each in batches}
         for each, events in batches.items():
             partitions[each].events += events
+            partitions[each].headers += [NO_HEADERS] * len(events)
             at_ms = max([self.clock.now_ms(), *partitions[each].times[-1:]])
             partitions[each].times += [at_ms] * len(events)
+
+    @rule(number=STORES, topic=TOPICS, data=st.data())
+    def append_with_headers_and_ids(self, number: int, topic: str, data: st.DataObject):
+        wanted = st.lists(st.tuples(IDS, HEADERS), min_size=1, max_size=5)
+        batches = data.draw(st.dictionaries(NUMBERS, wanted, min_size=1, max_size=2))
+        events = {
+            each: [b'"%s"' % name.encode() if headers.key is None else b"" for name, headers in batch]
+            for each, batch in batches.items()
+        }
+        call = {
+            "headers": {each: [headers for _, headers in batch] for each, batch in batches.items()},
+            "ids": {each: [name for name, _ in batch] for each, batch in batches.items()},
+        }
+        partitions = self.topics.get(topic, [])
+        if any(partition >= len(partitions) for partition in batches):
+            with pytest.raises(NotFound):
+                self.stores[number].append(topic, events, **call)
+            return
+        firsts = {}
+        for each, batch in batches.items():
+            partition = partitions[each]
+            at_ms = max([self.clock.now_ms(), *partition.times[-1:]])
+            for (name, headers), event in zip(batch, events[each], strict=True):
+                if name not in self.ids:
+                    firsts.setdefault(each, len(partition.events))
+                    self.ids[name] = self.clock.now_ms()
+                    partition.events.append(event)
+                    partition.headers.append(headers)
+                    partition.times.append(at_ms)
+        assert self.stores[number].append(topic, events, **call) == firsts
+
+    @rule(number=STORES, age_ms=st.integers(-50, 200))
+    def forget_ids(self, number: int, age_ms: int):
+        before_ms = self.clock.now_ms() - age_ms
+        kept = {name: at_ms for name, at_ms in self.ids.items() if at_ms >= before_ms}
+        self.stores[number].forget_ids(before_ms)
+        self.ids = kept
 
     @rule(ms=st.integers(-20, 100))
     def advance(self, ms: int):
@@ -105,6 +148,7 @@ class EventStoreMachine(RuleBasedStateMachine):
         first = data.draw(st.integers(0, len(partition.events) + 1))
         found = read_all(self.stores[number], topic, each, first, bytes_max)
         assert found == partition.events[max(first, partition.oldest) :]
+        assert read_headers(self.stores[number], topic, each, partition.oldest) == partition.headers[partition.oldest :]
 
     @precondition(lambda self: self.topics)
     @rule(number=STORES, data=st.data(), age_ms=st.integers(-50, 200))

@@ -1,10 +1,11 @@
 """The chunks of events that this process has written or read lately: many streams read the same tail."""
 
-import threading
+import sys
 from bisect import bisect_right
 from collections import OrderedDict
 
 from rioni.domain.ports import Chunk
+from rioni.storage.places import Places
 
 
 CHUNK_OVERHEAD_BYTES = 600
@@ -20,7 +21,7 @@ class ChunkCache:
         self._bytes = 0
         self._chunks: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
         self._firsts: dict[int, list[int]] = {}
-        self._lock = threading.Lock()
+        self._lock = Places()
 
     def add(self, partition_id: int, chunk: Chunk) -> None:
         """Keep a chunk, and forget others where there is no room."""
@@ -63,6 +64,11 @@ class ChunkCache:
                 index += 1
         return found
 
+    def holds(self, partition_id: int, chunk: Chunk) -> bool:
+        """Whether everything that a chunk has is here, in whatever chunks."""
+        run = self.run(partition_id, chunk.first, chunk.next, sys.maxsize)
+        return bool(run) and run[-1].next >= chunk.next
+
     def drop(self, partition_id: int) -> None:
         """Forget a partition."""
         with self._lock:
@@ -79,4 +85,4 @@ class ChunkCache:
 
 
 def _size(chunk: Chunk) -> int:
-    return len(chunk.data) + 4 * len(chunk.ends) + CHUNK_OVERHEAD_BYTES
+    return chunk.size + CHUNK_OVERHEAD_BYTES

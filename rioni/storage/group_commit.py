@@ -1,11 +1,11 @@
-"""Lets many callers share one write to the disk: who comes while one is under way waits for the next."""
+"""Lets many callers share one durable write: who comes while one is under way waits for the next."""
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports import Offload
 
 
@@ -55,7 +55,8 @@ class GroupCommit(Generic[J]):
         """Wait until the job is written.
 
         Raises:
-            Unavailable: too much is waiting, the time is over, or the store is closed.
+            Unavailable: too much is waiting, the time is over, or the store is closed; nothing is written.
+            OutcomeUnknown: the time is over in the middle of writing.
             Exception: the job's own error.
         """
         with self._lock:
@@ -65,7 +66,7 @@ class GroupCommit(Generic[J]):
                 )
             if self._pending and self._pending_bytes + job.size > PENDING_BYTES_MAX:
                 raise Unavailable(
-                    "More events wait for the disk than it can take. Publish again later, and more slowly."
+                    "More waits to be stored than the disk or Kafka can take. Publish again later, and more slowly."
                 )
             self._pending.append(job)
             self._pending_bytes += job.size
@@ -90,10 +91,10 @@ class GroupCommit(Generic[J]):
             if job in self._pending:
                 self._pending.remove(job)
                 self._pending_bytes -= job.size
-                raise Unavailable("The disk was busy for too long; nothing was written. Publish again later.")
+                raise Unavailable("The disk or Kafka was busy for too long; nothing was written. Publish again later.")
         if not job.settled.is_set():
-            raise Unavailable(
-                "The disk does not answer; the events may have been written or not. Look at the disk, then publish "
+            raise OutcomeUnknown(
+                "The disk or Kafka does not answer; the events may have been written or not. Look at it, then publish "
                 "again."
             )
 

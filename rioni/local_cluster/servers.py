@@ -1,0 +1,249 @@
+"""Starts, pauses and kills servers as processes of their own, each in a folder, all on the loopback address."""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from uuid import uuid4
+
+from rioni.domain.errors import Unavailable
+
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60
+LOOK_EVERY_S = 0.05
+LOG_CHARACTERS = 2_000
+
+_PR_SET_PDEATHSIG = 1
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on at the moment."""
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Server:
+    """One server process."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Describe a server; `start` starts it.
+
+        Args:
+            name: for messages.
+            command: starts it in the foreground.
+            folder: where it writes, and where its output goes; exists.
+            ready: whether it answers.
+            environment: variables beside those of this process.
+        """
+        self.name, self.folder = name, folder
+        self._command, self._ready, self._environment = command, ready, environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs, or is paused."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process, which ends with the one that has started it; `wait` waits until it answers."""
+        with (self.folder / "output.txt").open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self.folder,
+                env={**os.environ, **self._environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - it only makes a system call
+            )
+
+    def wait(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the server answers.
+
+        Raises:
+            Unavailable: it has ended, or does not answer in time; the text has the end of its output.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._ready():
+            if not self.alive or time.monotonic() > deadline:
+                output = (self.folder / "output.txt").read_text(errors="replace")[-LOG_CHARACTERS:]
+                raise Unavailable(f"{self.name} did not start:\n{output}")
+            time.sleep(LOOK_EVERY_S)
+
+    def pause(self) -> None:
+        """Let the process stand still, as a machine that is out of reach does."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process without any chance to tidy up."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        if self.alive:
+            assert self._process is not None
+            os.killpg(self._process.pid, number)
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+# --- ZooKeeper ---
+
+
+def zookeeper(class_path: str, folder: Path, number: int, ports: Mapping[int, tuple[int, int, int]]) -> Server:
+    """A server of an ensemble.
+
+    Args:
+        class_path: with ZooKeeper's jars.
+        folder: empty, or from an earlier run.
+        number: of this server.
+        ports: for each server of the ensemble the ports for clients, for its followers and for elections.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    client_port = ports[number][0]
+    settings = {
+        "dataDir": folder / "data",
+        "clientPortAddress": HOST,
+        "clientPort": client_port,
+        "tickTime": 500,
+        "initLimit": 20,
+        "syncLimit": 4,
+        "minSessionTimeout": 1_000,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr",
+    }
+    if len(ports) > 1:
+        settings |= {f"server.{n}": f"{HOST}:{peer}:{election}" for n, (_, peer, election) in ports.items()}
+    (folder / "data").mkdir(exist_ok=True)
+    (folder / "data" / "myid").write_text(f"{number}\n")
+    _write(folder / "zoo.cfg", settings)
+    command = [*_java(class_path, 128), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg")]
+    return Server(f"ZooKeeper {number}", command, folder, lambda: b"Mode:" in _ask(client_port, b"srvr"))
+
+
+def _ask(port: int, question: bytes) -> bytes:
+    try:
+        with socket.create_connection((HOST, port), timeout=1) as connection:
+            connection.sendall(question)
+            return connection.recv(4_096)
+    except OSError:
+        return b""
+
+
+# --- Kafka ---
+
+
+def kafka(
+    class_path: str,
+    folder: Path,
+    number: int,
+    ports: Mapping[int, tuple[int, int]],
+    cluster_id: str,
+    further: Mapping[str, object] = MappingProxyType({}),
+) -> Server:
+    """A broker that is a controller too (KRaft).
+
+    Args:
+        class_path: with Kafka's jars.
+        folder: empty, or from an earlier run.
+        number: of this broker.
+        ports: for each broker of the cluster the ports for clients and for controllers.
+        cluster_id: the same for all brokers.
+        further: settings of the broker, which go before those that it has by default.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    client_port, controller_port = ports[number]
+    copies = min(3, len(ports))
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": number,
+        "controller.quorum.voters": ",".join(f"{n}@{HOST}:{controller}" for n, (_, controller) in ports.items()),
+        "listeners": f"CLIENT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": folder / "data",
+        "default.replication.factor": copies,
+        "min.insync.replicas": max(1, copies - 1),
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": max(1, copies - 1),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+        "log.retention.check.interval.ms": 1_000,
+        "log.cleaner.dedupe.buffer.size": 4 * 2**20,
+        "log.cleaner.threads": 1,
+        "log.cleaner.backoff.ms": 200,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "broker.session.timeout.ms": 3_000,
+        "broker.heartbeat.interval.ms": 500,
+    }
+    _write(folder / "server.properties", {**settings, **further})
+    if not (folder / "data" / "meta.properties").exists():
+        _format(class_path, folder, cluster_id)
+    command = [*_java(class_path, 256), "kafka.Kafka", str(folder / "server.properties")]
+    return Server(f"Kafka {number}", command, folder, lambda: _listens(client_port))
+
+
+def new_cluster_id() -> str:
+    """An id for a Kafka cluster."""
+    return uuid4().hex[:22]
+
+
+def _format(class_path: str, folder: Path, cluster_id: str) -> None:
+    command = [*_java(class_path, 128), "kafka.tools.StorageTool", "format"]
+    properties = str(folder / "server.properties")
+    done = subprocess.run(
+        [*command, "-t", cluster_id, "-c", properties], capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode:
+        raise Unavailable(f"Kafka's folder could not be prepared:\n{done.stdout}{done.stderr}")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+# --- both ---
+
+
+def _java(class_path: str, heap_mb: int) -> list[str]:
+    java = shutil.which("java")
+    assert java is not None, "looked for before"
+    # Small machines, short lives: a small heap, the plain collector, and no second compiler.
+    machine = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [java, *machine, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
+
+
+def _write(path: Path, settings: Mapping[str, object]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -1,0 +1,72 @@
+"""What clients were seen to do, in an SQLite file of its own."""
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from rioni.domain.activity import Seen, Sighting
+from rioni.storage.embedded.events_database import EventsDatabase
+
+
+class _Database(EventsDatabase):
+    """One process's connections; who writes when is decided as for the published events."""
+
+    schema_version = 1
+    upgrades: Mapping[int, str] = {}
+    schema = """
+    CREATE TABLE sightings (
+        deed TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        client TEXT NOT NULL,
+        first_ms INTEGER NOT NULL,
+        last_ms INTEGER NOT NULL,
+        amount INTEGER NOT NULL,
+        PRIMARY KEY (deed, resource, client)
+    ) WITHOUT ROWID;
+    CREATE INDEX sightings_by_time ON sightings (last_ms);
+    """
+
+    def _open(self) -> sqlite3.Connection:
+        connection = super()._open()
+        # PERF: a sync every second would hold up those of the events; here it is enough to survive the process.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+
+class EmbeddedActivity:
+    """The port `Activity` on SQLite. A forked process must open its own."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, creating it where it doesn't exist; blocks.
+
+        Raises:
+            RioniError: the file can't be used; the text says why.
+        """
+        self._database = _Database(path)
+
+    def add(self, sightings: Mapping[Sighting, Seen]) -> None:
+        """Add to what is known; see the port."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT INTO sightings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms), "
+                "amount = amount + excluded.amount",
+                ((*sighting, seen.first_ms, seen.last_ms, seen.amount) for sighting, seen in sightings.items()),
+            )
+
+    def of(self, deed: str, resource: str) -> Mapping[str, Seen]:
+        """What clients did with a resource; see the port."""
+        rows = self._database.fetch(
+            "SELECT client, first_ms, last_ms, amount FROM sightings WHERE deed = ? AND resource = ? ORDER BY client",
+            (deed, resource),
+        )
+        return {client: Seen(*figures) for client, *figures in rows}
+
+    def forget(self, before_ms: int) -> None:
+        """Forget who was not seen since; see the port."""
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM sightings WHERE last_ms < ?", (before_ms,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()

@@ -1,0 +1,108 @@
+"""Is told by PostgreSQL how far the log has come, on a connection of its own, and tells the others what it knows."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from sqlalchemy import Engine, exc
+
+
+CHANNEL = "rioni_log"
+"""Of `NOTIFY`; what is sent is the position."""
+NAME = "rioni at"
+"""Followers call themselves so, with their position behind it: `pg_stat_activity` shows them all."""
+
+TRUST_S = 2.0
+"""How long a follower relies on a connection that it has not heard from; no node serves anything older than this."""
+HEARTBEAT_S = 0.5
+"""After so long without news it asks."""
+RETRY_S = 0.5
+
+_log = structlog.get_logger("rioni.storage")
+
+
+class Follower:
+    """Knows the last position of the log, as long as its connection lives.
+
+    A thread of its own listens (under gevent a greenlet: the driver waits without blocking others). What it learns it
+    puts into the name of its session, so that whoever commits can wait until all followers know.
+    """
+
+    def __init__(self, engine: Engine, on_news: Callable[[], object]) -> None:
+        """Begin nothing yet.
+
+        Args:
+            engine: makes the connection, which is not one of the pool.
+            on_news: called after each change.
+        """
+        self._engine, self._on_news = engine, on_news
+        # The driver is an extra, and can't be imported here.
+        self._errors: tuple[type[Exception], ...] = (engine.dialect.loaded_dbapi.Error, exc.SQLAlchemyError, OSError)
+        self._position: int | None = None
+        self._trusted_until_s = 0.0
+        self._connected = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rioni-follower", daemon=True)
+
+    def start(self) -> None:
+        """Connect, and go on as long as the process lives; never raises."""
+        self._thread.start()
+
+    def position(self) -> int | None:
+        """The last position; None where it would have to be asked for."""
+        return self._position if time.monotonic() < self._trusted_until_s else None
+
+    def heard(self) -> int | None:
+        """The last position that was told, however long ago; None where nothing was yet."""
+        return self._position
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._closed.set()
+        self._trusted_until_s = 0.0
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        warned = False
+        while not self._closed.is_set():
+            try:
+                with contextlib.closing(self._connect()) as connection:
+                    self._follow(connection)
+            except self._errors as ex:
+                if self._connected or not warned:
+                    _log.warning("the database does not tell of changes; it is asked", error=str(ex).strip())
+                warned = True
+            finally:
+                self._connected, self._trusted_until_s = False, 0.0
+            self._closed.wait(RETRY_S)
+
+    def _connect(self) -> Any:
+        borrowed = self._engine.raw_connection()
+        connection = borrowed.driver_connection
+        borrowed.detach()
+        return connection
+
+    def _follow(self, connection: Any) -> None:
+        connection.autocommit = True
+        # Whoever commits from now on waits for us; what was committed before is seen below.
+        self._tell(connection, 0)
+        connection.execute(f"LISTEN {CHANNEL}")
+        told = 0
+        while not self._closed.is_set():
+            asked_s = time.monotonic()
+            (self._position,) = connection.execute("SELECT position FROM head").fetchone()
+            self._connected, self._trusted_until_s = True, asked_s + TRUST_S
+            if self._position != told:
+                told = self._position
+                self._tell(connection, told)
+                self._on_news()
+            for _ in connection.notifies(timeout=HEARTBEAT_S, stop_after=1):
+                pass
+
+    @staticmethod
+    def _tell(connection: Any, position: int) -> None:
+        connection.execute("SELECT set_config('application_name', %s, false)", (f"{NAME} {position}",))

@@ -1,0 +1,196 @@
+"""Hands batches to Kafka through one idempotent producer, and says what has become of them."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from rioni.domain.errors import NotFound, PartlyStored, RioniError, TooLarge, TopicClosed
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.storage.group_commit import Job
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, Place, unavailable
+from rioni.storage.kafka.records import Record, headers_of, key_of
+
+
+HEADERS_BYTES = 10_000
+"""What key, owner and consumer tag of a record may take beside event and datum."""
+
+LOOK_EVERY_S = 0.1
+
+# Nothing was written, whatever happened before: these are the leader's own words, or come before it is asked.
+_REFUSALS = UNKNOWN | {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+Delivered = Callable[[KafkaError | None, Message], None]
+RecordHeaders = list[tuple[str, str | bytes | None]]
+
+_log = structlog.get_logger("rioni.kafka")
+
+
+class Part:
+    """The events of a batch in one partition, and what has become of them."""
+
+    def __init__(self, events: Sequence[bytes], headers: Sequence[Headers] | None) -> None:
+        if any(
+            len(event) + len(each.avro or b"") > RECORD_BYTES_MAX
+            for event, each in zip(events, headers or repeat(NO_HEADERS), strict=False)
+        ):
+            raise TooLarge(f"Kafka stores events of at most {RECORD_BYTES_MAX} bytes.")
+        self.events, self.headers = events, headers or [NO_HEADERS] * len(events)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what has become of the events: they are handed over, perhaps anew."""
+        self.offsets: list[int] = []
+        self.error: KafkaError | None = None
+        self.in_order = True
+        """Whether it is the first ones that were written, if not all were."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the leader has said that it takes no more, so that what follows `offsets` was not written."""
+        return self.error is not None and self.in_order and self.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing was written, because the partition is not known."""
+        return self.error is not None and not self.offsets and self.error.code() in UNKNOWN
+
+    def callbacks(self) -> Iterable[Delivered]:
+        """For each event what is told of it."""
+        return repeat(self._delivered)
+
+    def record_headers(self, index: int) -> RecordHeaders | None:
+        """The headers of the record of an event; None for neither headers nor a key."""
+        headers = self.headers[index]
+        return None if headers is NO_HEADERS else headers_of(headers)
+
+    def records(self, recorded_at_ms: int) -> list[Record]:
+        """What was written: all events, or the first ones."""
+        written = zip(self.offsets, self.events, self.headers, strict=False)
+        return [Record(offset, recorded_at_ms, event, headers) for offset, event, headers in written]
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.error = error
+        else:
+            self.in_order &= self.error is None
+            self.offsets.append(message.offset())
+
+
+class Batch(Job):
+    """A call of `append` that waits."""
+
+    def __init__(self, topic: str, parts: Mapping[Place, Part]) -> None:
+        self.topic, self.parts = topic, parts
+        super().__init__(sum([len(event) for part in parts.values() for event in part.events]))
+
+
+class Delivery:
+    """One producer, for one thread at a time."""
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            connection: where the brokers are.
+            timeout_s: how long Kafka may take.
+        """
+        self._request_timeout_s = connection.request_timeout_s
+        self._settings = connection.client(
+            **{
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "delivery.timeout.ms": int(1_000 * timeout_s),
+                "message.max.bytes": RECORD_BYTES_MAX + HEADERS_BYTES,
+                "queue.buffering.max.messages": 0,
+            }
+        )
+        self._producer = Producer(self._settings)
+
+    def deliver(self, group: Sequence[Batch], now_ms: int) -> None:
+        """Append batches and note in them what has become of it; blocks until that is known of all.
+
+        Args:
+            group: the batches, in their order.
+            now_ms: when they are recorded.
+        """
+        parts = [(place, part) for batch in group for place, part in batch.parts.items()]
+        self._produce_all(parts, now_ms)
+        if unknown := [(place, part) for place, part in parts if part.unknown]:
+            # Asked before: they exist, so it is only the producer that has not heard of them.
+            for name in {place.topic for place, _ in unknown}:
+                with contextlib.suppress(KafkaException):  # the others are written
+                    self._producer.list_topics(name, self._request_timeout_s)
+            self._produce_all(unknown, now_ms)
+        for batch in group:
+            batch.error = _outcome(batch)
+        if any(part.error and part.error.fatal() for _, part in parts):
+            self._producer = Producer(self._settings)
+
+    def _produce_all(self, parts: Sequence[tuple[Place, Part]], now_ms: int) -> None:
+        for place, part in parts:
+            part.begin()
+            self._produce(place, part, now_ms)
+        # No message stays longer than the delivery timeout.
+        while self._producer.flush(LOOK_EVERY_S):
+            pass
+
+    def _produce(self, place: Place, part: Part, now_ms: int) -> None:
+        produce, poll, record_headers = self._producer.produce, self._producer.poll, part.record_headers
+        for index, (event, delivered) in enumerate(zip(part.events, part.callbacks(), strict=False)):
+            headers = record_headers(index)
+            while True:
+                try:
+                    if headers is None:
+                        produce(place.topic, event or None, None, place.partition, delivered, timestamp=now_ms)
+                    else:
+                        produce(
+                            place.topic,
+                            event or None,
+                            key_of(part.headers[index]),
+                            place.partition,
+                            delivered,
+                            timestamp=now_ms,
+                            headers=headers,
+                        )
+                except BufferError:
+                    poll(LOOK_EVERY_S)
+                except KafkaException as ex:
+                    part.error = ex.args[0]
+                    return
+                else:
+                    break
+
+
+def refused(error: KafkaError) -> bool:
+    """Whether an error says that a record was certainly not written."""
+    return error.code() in _REFUSALS
+
+
+def _outcome(batch: Batch) -> RioniError | None:
+    failed = {place.partition: part.error for place, part in batch.parts.items() if part.error is not None}
+    if not failed:
+        return None
+    if any(error.code() == KafkaError.INVALID_TIMESTAMP for error in failed.values()):
+        _log.error("Kafka refuses the time of events: the clocks of this machine and of its brokers differ too much")
+    stored = {place.partition: len(part.offsets) for place, part in batch.parts.items() if part.offsets}
+    if all(part.closed for part in batch.parts.values() if part.error is not None):
+        return TopicClosed(batch.topic, stored)
+    codes = {error.code() for error in failed.values()}
+    if len(failed) == len(batch.parts) and not stored and codes <= _REFUSALS:
+        if KafkaError.MSG_SIZE_TOO_LARGE in codes:
+            return TopicClosed(batch.topic)
+        if codes & UNKNOWN:
+            return NotFound(f"topic {batch.topic} or one of its partitions does not exist")
+        return unavailable(next(iter(failed.values())))
+    return PartlyStored(
+        {number: "timed out" if error.code() in TIMED_OUT else "internal error" for number, error in failed.items()}
+    )

@@ -1,0 +1,231 @@
+"""The event store on Kafka: what is acknowledged is in as many copies as the topic demands."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rioni.domain.errors import NotFound
+from rioni.domain.headers import Headers
+from rioni.domain.health import Health
+from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Offload, Signals, direct
+from rioni.domain.store_measurements import StoreMeasurements
+from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.kafka.appender import Appender
+from rioni.storage.kafka.client import Connection, Place
+from rioni.storage.kafka.loader import Loaders, OutOfRange
+from rioni.storage.kafka.named_appender import NamedAppender
+from rioni.storage.kafka.names import Names
+from rioni.storage.kafka.records import Record, fitting
+from rioni.storage.kafka.tails import Tail, Tails
+from rioni.storage.kafka.topics import Topics
+
+
+class KafkaEventStore:
+    """The port `EventStore` on a cluster of Kafka; positions are Kafka's offsets. A forked process opens its own."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        names: Names,
+        *,
+        clock: Clock,
+        signals: Signals,
+        offload: Offload = direct,
+        cache_bytes_max: int = 64 * 2**20,
+        append_timeout_s: float = 30.0,
+        measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
+    ) -> None:
+        """Prepare the clients; nothing is asked of Kafka yet.
+
+        Args:
+            connection: where the brokers are.
+            names: what was stored under them; closed with the store.
+            clock: says when events are recorded.
+            signals: told `topic:<topic>` after every append here, and when others have appended to what is read here.
+            offload: where Kafka is waited for.
+            cache_bytes_max: of chunks kept in memory.
+            append_timeout_s: how long an append waits for Kafka.
+            measurements: told how it fares.
+        """
+        self._clock, self._signals, self._offload = clock, signals, offload
+        self._cache = ChunkCache(cache_bytes_max)
+        self._topics = Topics(connection)
+        self._tails = Tails(connection, self._topics, self._cache, self._notify, offload, measurements)
+        self._loaders = Loaders(connection, offload, measurements)
+        self._appender = Appender(connection, clock, offload, self._publish, append_timeout_s, measurements)
+        self._named = NamedAppender(
+            connection, names, self._topics, clock, offload, self._publish, append_timeout_s, measurements
+        )
+
+    # --- topics ---
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic; see the port.
+
+        Raises:
+            Conflict: it exists with another number of partitions.
+            Unavailable: Kafka does not do it.
+        """
+        self._offload(self._topics.create, topic, partitions)
+
+    def extend_topic(self, topic: str, partitions: int) -> None:
+        """Add partitions up to a number; see the port."""
+        self._offload(self._topics.extend, topic, partitions)
+
+    def close_topic(self, topic: str) -> Sequence[Bounds]:
+        """Refuse all further appends; see the port. The brokers themselves do so, whoever appends."""
+        bounds = self._offload(self._topics.close, topic)
+        self._tails.learn(topic, bounds)
+        return bounds
+
+    def reopen_topic(self, topic: str) -> None:
+        """Let events be appended again; see the port."""
+        self._offload(self._topics.reopen, topic)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its events; deleting an unknown one changes nothing."""
+        self._tails.forget(topic)
+        self._named.forget_topic(topic)
+        self._offload(self._topics.delete, topic)
+        self._notify(topic)
+
+    def health(self) -> Health:
+        """Whether the brokers answer, and whether they keep what they acknowledge; see the port `Examined`."""
+        return self._offload(self._topics.health)
+
+    # --- appending ---
+
+    def append(
+        self,
+        topic: str,
+        batches: Mapping[int, Sequence[bytes]],
+        *,
+        headers: Mapping[int, Sequence[Headers]] | None = None,
+        ids: Mapping[int, Sequence[str]] | None = None,
+        claim: Claim | None = None,
+    ) -> Appended:
+        """Append events durably; see the port. Those with ids or a claim cost two transactions of the database more.
+
+        Raises:
+            Unavailable: also while it is not known what has become of a batch, or an event, that was stored before.
+        """
+        assert all(batches.values()), "a batch without events has no first position"
+        if not self._topics.knows(topic, batches):
+            self._find(topic, max(batches))
+        if ids or claim is not None:
+            return self._named.append(topic, batches, headers or {}, ids or {}, claim)
+        name = self._topics.name(topic)
+        firsts = self._appender.append(
+            topic,
+            {Place(name, number): events for number, events in batches.items()},
+            {Place(name, number): each for number, each in (headers or {}).items()},
+        )
+        return Appended({place.partition: first for place, first in firsts.items()})
+
+    def claimed(self, claim_id: str) -> str | None:
+        """The digest of the batch that is stored under a name; see the port.
+
+        Raises:
+            Unavailable: it is not known what has become of the batch, or the database can't be reached.
+        """
+        return self._named.claimed(claim_id)
+
+    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+        """Those of some ids that an event is stored under; raises as `claimed`."""
+        return self._named.known_ids(ids)
+
+    def forget_ids(self, before_ms: int) -> None:
+        """Forget the ids and claims stored before this time; see the port."""
+        self._offload(self._named.forget, before_ms)
+
+    # --- reading ---
+
+    def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
+        """The chunks from a position on; see the port. From memory without waiting, or else offloaded.
+
+        Raises:
+            NotFound: topic or partition unknown.
+            Unavailable: Kafka does not answer.
+        """
+        while True:
+            tail = self._tail(topic, partition)
+            position = max(first, tail.oldest)
+            if position >= tail.next:
+                return []
+            if chunks := self._cache.run(tail.id, position, tail.next, bytes_max):
+                return chunks
+            try:
+                place = Place(self._topics.name(topic), partition)
+                chunks = self._loaders.load(place, position, tail.next, bytes_max)
+            except OutOfRange:
+                # Retention has removed it, or the topic is another one.
+                self._tails.forget(topic)
+                continue
+            for chunk in chunks:
+                self._cache.add(tail.id, chunk)
+            return fitting(chunks, bytes_max)
+
+    def bounds(self, topic: str) -> Sequence[Bounds]:
+        """The bounds of all partitions, by number; see the port. Kafka is asked."""
+        bounds = self._offload(self._topics.bounds, topic)
+        self._tails.learn(topic, bounds)
+        return bounds
+
+    def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
+        """The last position of every partition; see the port. Blocks only where nobody has asked for a while."""
+        return [tail.next - 1 for tail in self._tails.of(topic, partitions)]
+
+    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+        """The position of the first event recorded at this time or later; see the port."""
+        return self._offload(self._topics.first_since, topic, partition, recorded_at_ms)
+
+    def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
+        """When the event at a position was stored, or the next one that is left; None behind the newest."""
+        chunks = self.read(topic, partition, first, 1)
+        return chunks[0].recorded_at_ms if chunks else None
+
+    # --- retention ---
+
+    def expire(self, topic: str, before_ms: int) -> int:
+        """Remove the events recorded before this time and return their number; see the port."""
+        removed = self._offload(self._topics.expire, topic, before_ms)
+        if removed:
+            self.bounds(topic)
+        return removed
+
+    def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:
+        """Let Kafka compact the topic by itself from now on; returns 0, for nobody is told what it removes.
+
+        Kafka drops what has no key. So as long as such events may be left, nothing is compacted.
+        """
+        for number, bounds in enumerate(self.bounds(topic) if keyed_since_ms else ()):
+            recorded_at_ms = self.recorded_at_ms(topic, number, bounds.oldest)
+            if recorded_at_ms is not None and recorded_at_ms < keyed_since_ms:
+                return 0
+        self._offload(self._topics.compact, topic, self._clock.now_ms() - before_ms)
+        return 0
+
+    def close(self) -> None:
+        """Let go of all connections, after what is being appended is written."""
+        self._appender.close()
+        self._named.close()
+        self._tails.close()
+        self._loaders.close()
+
+    def _tail(self, topic: str, partition: int) -> Tail:
+        tails = self._tails.of(topic, partition + 1)
+        if partition >= len(tails):
+            raise NotFound(f"topic {topic} has no partition {partition}")
+        return tails[partition]
+
+    def _find(self, topic: str, partition: int) -> None:
+        if partition >= self._offload(self._topics.count, topic):
+            raise NotFound(f"topic {topic} has no partition {partition}")
+
+    def _publish(self, written: Mapping[Place, Sequence[Sequence[Record]]], topics: set[str]) -> None:
+        for place, runs in written.items():
+            for records in runs:
+                self._tails.add(place, records)
+        for topic in topics:
+            self._notify(topic)
+
+    def _notify(self, topic: str) -> None:
+        self._signals.notify(f"topic:{topic}")

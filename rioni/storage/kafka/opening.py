@@ -1,0 +1,86 @@
+"""Opens the event stores of storages of type kafka, where the driver is installed."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import EventStore
+from rioni.domain.storage_entry import StorageEntry
+from rioni.storage.kafka.options import options_of, read_options
+
+
+if TYPE_CHECKING:
+    from rioni.storage.kafka.adoption import Adoption
+
+
+def adoption(
+    storage: StorageEntry,
+    default_servers: str | None,
+    options_file: Path | None = None,
+    *,
+    request_timeout_s: float = 10.0,
+) -> "Adoption":
+    """What takes over the events of another store for a storage; raises as `opener` does."""
+    try:
+        from rioni.storage.kafka.adoption import Adoption  # noqa: PLC0415 - an extra
+        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+    except ImportError as ex:
+        raise Unavailable("To move to Kafka needs its driver: pip install 'rioni[cluster]'") from ex
+    of_clients = partial(options_of, read_options(options_file))
+    return Adoption(
+        connection_of(storage.configuration, default_servers, of_clients, request_timeout_s=request_timeout_s)
+    )
+
+
+def opener(
+    default_servers: str | None,
+    options_file: Path | None = None,
+    *,
+    database: str,
+    request_timeout_s: float = 10.0,
+    refuses_late: bool = True,
+    **options: Any,
+) -> Callable[[StorageEntry], EventStore]:
+    """What opens the store of a storage.
+
+    Args:
+        default_servers: where the brokers are, for storages that do not say so.
+        options_file: how the brokers are to be spoken to.
+        database: the URL of where names are kept, under which batches and events were stored.
+        request_timeout_s: how long they may take to answer.
+        refuses_late: whether topics that are made refuse records that bear an old time.
+        options: of `KafkaEventStore`.
+
+    Raises:
+        Unavailable: the file can't be used.
+    """
+    of_clients = partial(options_of, read_options(options_file))
+
+    def open_store(storage: StorageEntry) -> EventStore:
+        try:
+            from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
+
+            from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+            from rioni.storage.kafka.events import KafkaEventStore  # noqa: PLC0415 - as above
+            from rioni.storage.kafka.names import opened_names  # noqa: PLC0415 - as above
+        except ImportError as ex:
+            raise Unavailable(
+                f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'"
+            ) from ex
+        connection = connection_of(
+            storage.configuration,
+            default_servers,
+            of_clients,
+            request_timeout_s=request_timeout_s,
+            refuses_late=refuses_late,
+        )
+        try:
+            return KafkaEventStore(connection, opened_names(database, storage.id), **options)
+        except KafkaException as ex:
+            raise Unavailable(
+                f"The storage {storage.id} can't be used: {ex.args[0].str()}. Look at the file of kafka_options."
+            ) from ex
+
+    return open_store

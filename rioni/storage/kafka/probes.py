@@ -1,0 +1,105 @@
+"""Finds out whether the brokers that lead a topic's partitions take appends, without appending anything.
+
+A broker applies a change of a topic's configuration some time after it was accepted. So it is asked by records that it
+will never take: they come from the far future, and are refused for that, or before that for their size if the topic is
+closed.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.kafka.client import OUT_OF_RANGE, Connection
+
+
+SETTLED_S = 30.0
+"""How long the brokers may take to do what was accepted."""
+
+LOOK_EVERY_S = 0.01
+PROBE_TIMEOUT_MS = 2_000
+
+FAR_FUTURE_MS = 253_370_764_800_000
+"""The year 9999."""
+
+_CLOSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
+_OPEN = frozenset({KafkaError.INVALID_TIMESTAMP})
+
+
+class Probes:
+    """Asks the brokers of a cluster; everything blocks, and raises Unavailable where nothing comes of it in time."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def until_open(self, name: str, partitions: Iterable[int]) -> None:
+        """Wait until all partitions take appends."""
+        self._until(_OPEN, name, partitions)
+
+    def until_closed(self, name: str, partitions: Iterable[int]) -> None:
+        """Wait until all partitions refuse appends: from then on none is taken."""
+        self._until(_CLOSED, name, partitions)
+
+    def until_there(self, name: str, partitions: Iterable[int]) -> None:
+        """Wait until all partitions have a leader, be they open or closed."""
+        self._until(_OPEN | _CLOSED, name, partitions)
+
+    def nothing_behind(self, name: str, ends: Mapping[int, int]) -> bool:
+        """Whether partitions hold nothing from an offset on that only has not been copied yet.
+
+        A leader tells an offset behind its last record from one that it has, but has not been copied: only the former
+        is out of range.
+
+        Args:
+            name: of a topic; where it is open, what is appended meanwhile lies behind too.
+            ends: for each partition the offset behind what can be read.
+        """
+        waiting = set(ends)
+        deadline_s = time.monotonic() + PROBE_TIMEOUT_MS / 1_000
+        with contextlib.closing(Consumer(self._connection.consumer())) as consumer:
+            consumer.assign([TopicPartition(name, number, end + 1) for number, end in ends.items()])
+            while waiting and time.monotonic() < deadline_s:
+                message = consumer.poll(LOOK_EVERY_S)
+                if message is None:
+                    continue
+                if message.error() is None:
+                    return False
+                if message.error().code() == OUT_OF_RANGE:
+                    waiting.discard(message.partition())
+        return not waiting
+
+    def _until(self, codes: frozenset[int], name: str, partitions: Iterable[int]) -> None:
+        waiting = set(partitions)
+        deadline_s = time.monotonic() + SETTLED_S
+        settings = self._connection.client(
+            **{"acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": PROBE_TIMEOUT_MS}
+        )
+        producer = Producer(settings)
+        while True:
+            answers: dict[int, int] = {}
+            for number in waiting:
+                answer = partial(answers.__setitem__, number)
+                noted = partial(_note, answer)
+                try:
+                    producer.produce(name, None, b"probe", number, on_delivery=noted, timestamp=FAR_FUTURE_MS)
+                except KafkaException as ex:
+                    # The producer has not heard of a new partition yet, and by itself would not ask soon.
+                    answer(ex.args[0].code())
+                    producer.list_topics(name, PROBE_TIMEOUT_MS / 1_000)
+            producer.flush()
+            waiting = {number for number in waiting if answers.get(number) not in codes}
+            if not waiting:
+                return
+            if time.monotonic() > deadline_s:
+                raise Unavailable(
+                    f"Kafka has not made the topic {name} ready in time, in the partitions "
+                    f"{', '.join(map(str, sorted(waiting)))}. Try again later."
+                )
+            time.sleep(LOOK_EVERY_S)
+
+
+def _note(answer: Callable[[int], None], error: KafkaError | None, _message: Message) -> None:
+    answer(KafkaError.NO_ERROR if error is None else error.code())

@@ -1,0 +1,140 @@
+"""How events, and what stands beside them, become records of Kafka, and records chunks (registry 6.5-6.8)."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from rioni.domain.authorization import Attribute
+from rioni.domain.headers import NO_HEADERS, REMOVED, Headers
+from rioni.domain.ports import Chunk
+
+
+CHUNK_BYTES = 65_536
+"""The length of chunks at most, but for that of a single event."""
+
+GAP_POSITIONS_MAX = 10_000
+"""Of a longer run of positions without a record only so many are shown, the last ones; readers pass over the others."""
+
+OWNER_NAME, OWNER_VALUE = "X-AuthParam-Name", "X-AuthParam-Value"
+SUBSCRIPTION, AVRO = "X-Consumer-Subscription-Id", "X-Avro-Datum"
+"""The headers of records; stored, so none of these names may ever change."""
+
+
+class Record(NamedTuple):
+    """One event."""
+
+    offset: int
+    recorded_at_ms: int
+    value: bytes
+    """The JSON; empty for a deletion."""
+    headers: Headers
+
+
+def key_of(headers: Headers) -> bytes | None:
+    """The key of an event's record."""
+    return None if headers.key is None else _encode(headers.key)
+
+
+def headers_of(headers: Headers) -> list[tuple[str, str | bytes | None]]:
+    """The headers of an event's record."""
+    found: list[tuple[str, str | bytes | None]] = []
+    if headers.owner is not None:
+        found += [(OWNER_NAME, _encode(headers.owner.data_type)), (OWNER_VALUE, _encode(headers.owner.value))]
+    if headers.subscription_id is not None:
+        found.append((SUBSCRIPTION, _encode(headers.subscription_id)))
+    if headers.avro is not None:
+        found.append((AVRO, headers.avro))
+    return found
+
+
+def record_of(message: Message) -> Record:
+    """Read a record; headers that nobody here has written are passed over."""
+    key, headers = message.key(), NO_HEADERS
+    if key is not None or message.headers():
+        named = {name: value or b"" for name, value in message.headers() or ()}
+        owner, subscription = named.get(OWNER_NAME), named.get(SUBSCRIPTION)
+        headers = Headers(
+            key=None if key is None else _decode(key),
+            owner=None if owner is None else Attribute(_decode(owner), _decode(named.get(OWNER_VALUE, b""))),
+            subscription_id=None if subscription is None else _decode(subscription),
+            avro=named.get(AVRO),
+        )
+        # What else stands there says nothing of the event.
+        headers = NO_HEADERS if headers == NO_HEADERS else headers
+    return Record(message.offset(), message.timestamp()[1], message.value() or b"", headers)
+
+
+def chunks_of(records: Sequence[Record], begin: int, end: int) -> list[Chunk]:
+    """Make chunks of records.
+
+    Positions without a record (compaction has removed it, or it only marks the end of a transaction) become removed
+    events.
+
+    Args:
+        records: of one partition, in their order.
+        begin: the position that was asked for.
+        end: the position behind what was found.
+    """
+    chunks: list[Chunk] = []
+    run: list[Record] = []
+    size, expected, at_ms = 0, begin, 0
+    # PERF: every event comes through here, so each is taken apart once.
+    for record in _with_gaps(records, begin, end):
+        offset, recorded_at_ms, value, _ = record
+        if run and (size + len(value) > CHUNK_BYTES or offset != expected or recorded_at_ms != at_ms):
+            chunks.append(_chunk(run))
+            run, size = [], 0
+        run.append(record)
+        size += len(value) + 1
+        expected, at_ms = offset + 1, recorded_at_ms
+    if run:
+        chunks.append(_chunk(run))
+    return chunks
+
+
+def fitting(chunks: Iterable[Chunk], bytes_max: int) -> list[Chunk]:
+    """The first chunk, and those that follow it without a gap while all fit into a number of bytes."""
+    found: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        size += len(chunk.data)
+        if found and (chunk.first != found[-1].next or size > bytes_max):
+            break
+        found.append(chunk)
+    return found
+
+
+def _with_gaps(records: Sequence[Record], begin: int, end: int) -> Iterator[Record]:
+    position = begin
+    recorded_at_ms = records[0].recorded_at_ms if records else 0
+    for record in records:
+        if record.offset != position:
+            yield from _gap(position, record.offset, recorded_at_ms)
+        yield record
+        position, recorded_at_ms = record.offset + 1, record.recorded_at_ms
+    yield from _gap(position, end, recorded_at_ms)
+
+
+def _gap(begin: int, end: int, recorded_at_ms: int) -> Iterator[Record]:
+    for position in range(max(begin, end - GAP_POSITIONS_MAX), end):
+        yield Record(position, recorded_at_ms, b"", REMOVED)
+
+
+def _chunk(run: Sequence[Record]) -> Chunk:
+    # The end of an event is the sum of the lengths up to it, less its own comma.
+    lengths = [len(record.value) + 1 for record in run]
+    ends = array("I", islice(accumulate(lengths, initial=-1), 1, None))
+    headers = [record.headers for record in run] if any(record.headers is not NO_HEADERS for record in run) else None
+    return Chunk(run[0].offset, run[0].recorded_at_ms, b",".join([record.value for record in run]), ends, headers)
+
+
+# What comes from JSON may hold half a surrogate pair.
+def _encode(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _decode(data: bytes) -> str:
+    return data.decode(errors="surrogatepass")

@@ -1,0 +1,235 @@
+"""Follows the ends of the topics that are being read: one consumer for all streams of a process."""
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from rioni.domain.ports import Bounds, Offload
+from rioni.domain.store_measurements import StoreMeasurements
+from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, Place
+from rioni.storage.kafka.records import Record, chunks_of, record_of
+from rioni.storage.kafka.topics import Topics
+from rioni.storage.places import Places
+
+
+POLL_S = 0.1
+"""How long the consumer waits for what is new; what is to be followed too, and closing, wait as long."""
+
+MESSAGES_MAX = 10_000
+"""What is taken over at once."""
+
+IDLE_S = 60.0
+"""What nobody has asked for so long is followed no more."""
+
+BUFFER_KB = 16_384
+"""What the consumer may hold that has not been taken over."""
+
+_log = structlog.get_logger("rioni.kafka")
+
+
+@dataclass(slots=True)
+class Tail:
+    """What is known of a partition."""
+
+    id: int
+    """In the cache; never used again."""
+    oldest: int
+    """The first position that could be read when it was last asked for."""
+    next: int
+    """Behind the last position that is known to be written."""
+    followed: int
+    """The position that the consumer comes to next."""
+
+
+class _Change(NamedTuple):
+    follow: bool
+    places: list[TopicPartition]
+
+
+class _Topic:
+    def __init__(self, tails: Sequence[Tail]) -> None:
+        self.tails = tails
+        self.used_at_s = time.monotonic()
+
+
+class Tails:
+    """The ends of topics, kept up to date and in the cache by a thread of its own (under gevent a greenlet)."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Topics,
+        cache: ChunkCache,
+        notify: Callable[[str], None],
+        offload: Offload,
+        measurements: StoreMeasurements,
+    ) -> None:
+        """Follow nothing yet.
+
+        Args:
+            connection: where the brokers are.
+            topics: knows what they hold.
+            cache: gets what is new.
+            notify: told each topic that has grown, or is gone.
+            offload: where Kafka is waited for.
+            measurements: told how far behind it is.
+        """
+        self._connection, self._names, self._cache = connection, topics, cache
+        self._notify, self._offload, self._measurements = notify, offload, measurements
+        self._ids = itertools.count(1)
+        self._lock = Places()
+        self._topics: dict[str, _Topic] = {}
+        self._places: dict[Place, tuple[str, Tail]] = {}
+        self._changes: deque[_Change] = deque()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def of(self, topic: str, partitions: int = 1) -> Sequence[Tail]:
+        """The ends of a topic's partitions; blocks only where nobody has asked for a while.
+
+        Args:
+            topic: by the name that the broker knows it by.
+            partitions: how many there are at least; if fewer are known, Kafka is asked.
+
+        Raises:
+            NotFound: topic unknown.
+            Unavailable: Kafka does not answer.
+        """
+        found = self._topics.get(topic)
+        if found is None or len(found.tails) < partitions:
+            found = self._follow(topic, partitions)
+        found.used_at_s = time.monotonic()
+        return found.tails
+
+    def learn(self, topic: str, bounds: Sequence[Bounds]) -> None:
+        """Note what Kafka has said; nothing where the topic is not followed."""
+        found = self._topics.get(topic)
+        for tail, each in zip(found.tails if found else (), bounds, strict=False):
+            tail.oldest = max(tail.oldest, each.oldest)
+            tail.next = max(tail.next, each.newest + 1)
+
+    def add(self, place: Place, records: Sequence[Record]) -> None:
+        """Note what this process has written; nothing where the topic is not followed."""
+        if (known := self._places.get(place)) is not None:
+            first, end = records[0].offset, records[-1].offset + 1
+            # Where others have written in between, only the consumer knows what.
+            if end - first == len(records):
+                self._keep(known[1], records, first, end)
+            known[1].next = max(known[1].next, end)
+
+    def forget(self, topic: str) -> None:
+        """Follow a topic no more, and let nobody read what is in the cache."""
+        with self._lock:
+            self._drop(topic)
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self._closed = True
+        if self._thread is not None:
+            self._thread.join()
+
+    def _follow(self, topic: str, partitions: int) -> _Topic:
+        with self._lock:
+            found = self._topics.get(topic)
+            if found is not None and len(found.tails) >= partitions:
+                return found
+            bounds = self._offload(self._names.bounds, topic)
+            self._drop(topic)
+            found = _Topic([Tail(next(self._ids), each.oldest, each.newest + 1, each.newest + 1) for each in bounds])
+            name = self._names.name(topic)
+            self._topics[topic] = found
+            self._places |= {Place(name, number): (topic, tail) for number, tail in enumerate(found.tails)}
+            places = [TopicPartition(name, number, tail.next) for number, tail in enumerate(found.tails)]
+            self._changes.append(_Change(True, places))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="rioni-kafka-tails")
+                self._thread.start()
+            return found
+
+    def _drop(self, topic: str) -> None:
+        found = self._topics.pop(topic, None)
+        if found is None:
+            return
+        name = self._names.name(topic)
+        for number, tail in enumerate(found.tails):
+            self._places.pop(Place(name, number), None)
+            self._cache.drop(tail.id)
+        places = [TopicPartition(name, number) for number in range(len(found.tails))]
+        self._changes.append(_Change(False, places))
+
+    # --- the thread ---
+
+    def _work(self) -> None:
+        consumer = Consumer(self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB}))
+        while not self._closed:
+            try:
+                self._take(self._offload(_poll, consumer, self._changes))
+                self._drop_idle()
+            except Exception:  # noqa: BLE001 - nothing may end this
+                # Whoever waits looks now and then, and what is not in the cache is loaded.
+                _log.exception("the ends of topics could not be followed for a moment")
+        self._offload(consumer.close)
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        grown: set[str] = set()
+        runs: dict[Place, tuple[list[Record], int]] = {}
+        for message in messages:
+            place = Place(message.topic() or "", message.partition() or 0)
+            records, end = runs.get(place, ([], 0))
+            if message.error() is None:
+                records.append(record_of(message))
+                runs[place] = records, message.offset() + 1
+            elif message.error().code() == END:
+                runs[place] = records, max(end, message.offset())
+            else:
+                self._fail(place, message.error())
+        for place, (records, end) in runs.items():
+            known = self._places.get(place)
+            if known is not None and end > known[1].followed:
+                topic, tail = known
+                self._keep(tail, records, tail.followed, end)
+                tail.followed, tail.next = end, max(tail.next, end)
+                grown.add(topic)
+        self._measurements.events_behind(sum([tail.next - tail.followed for _, tail in self._places.values()]))
+        for topic in grown:
+            self._notify(topic)
+
+    def _fail(self, place: Place, error: KafkaError) -> None:
+        if (known := self._places.get(place)) is None:
+            return
+        if error.code() in UNKNOWN or error.code() == OUT_OF_RANGE:
+            # It is gone, or no longer what it was; whoever reads asks anew.
+            self._measurements.begun_anew(1)
+            self._names.forget(known[0])
+            self.forget(known[0])
+            self._notify(known[0])
+
+    def _keep(self, tail: Tail, records: Sequence[Record], begin: int, end: int) -> None:
+        for chunk in chunks_of(records, begin, end):
+            if not self._cache.holds(tail.id, chunk):
+                self._cache.add(tail.id, chunk)
+
+    def _drop_idle(self) -> None:
+        since_s = time.monotonic() - IDLE_S
+        for topic in [topic for topic, found in self._topics.items() if found.used_at_s < since_s]:
+            self.forget(topic)
+
+
+def _poll(consumer: Consumer, changes: deque[_Change]) -> list[Message]:
+    # Here, because a consumer that is asked to follow something while it is polled in another thread stands still.
+    while changes:
+        change = changes.popleft()
+        try:
+            (consumer.incremental_assign if change.follow else consumer.incremental_unassign)(change.places)
+        except KafkaException as ex:
+            _log.warning("what is followed could not be changed", reason=str(ex.args[0]))
+    first = consumer.poll(POLL_S)
+    return [] if first is None else [first, *consumer.consume(MESSAGES_MAX, 0)]

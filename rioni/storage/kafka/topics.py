@@ -1,0 +1,250 @@
+"""The topics of a cluster: made, extended, closed, emptied and deleted, and what they hold. Everything here blocks."""
+
+import functools
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from rioni.domain.errors import Conflict, NotFound, Unavailable
+from rioni.domain.health import Health
+from rioni.domain.ports import Bounds
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, asked
+from rioni.storage.kafka.health import cluster_health
+from rioni.storage.kafka.probes import Probes
+
+
+LATE_S = 60.0
+"""Records that bear an older time are refused by the brokers: it bounds when the last of a batch can come."""
+
+SIZE = "max.message.bytes"
+OPEN, CLOSED = str(2 * RECORD_BYTES_MAX), "0"
+"""What the size of a topic's batches is limited to. No batch is empty, so the brokers themselves refuse everything that
+is appended to a closed topic, whoever it comes from."""
+
+LATE = "message.timestamp.before.max.ms"
+REFUSED, TAKEN = str(int(1_000 * LATE_S)), str(2**63 - 1)
+
+_CONFIGURATION = {
+    SIZE: OPEN,
+    # The broker removes what is too old, so that it can tell since when.
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # It says when an event was recorded; and nothing may come from the future, which probes rely on.
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": "3600000",
+}
+
+LOOK_EVERY_S = 0.02
+
+_log = structlog.get_logger("rioni.kafka")
+
+_LATEST, _EARLIEST = OffsetSpec.latest(), OffsetSpec.earliest()
+
+
+class Topics:
+    """The topics of one cluster; every method may raise Unavailable, and NotFound where the topic is unknown."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._timeout_s = connection.request_timeout_s
+        self._admin = AdminClient(connection.client())
+        self._probes = Probes(connection)
+        self._counts: dict[str, int] = {}
+        self._compacted: dict[str, int] = {}
+
+    def name(self, topic: str) -> str:
+        """The name of a topic in the cluster."""
+        return self._connection.topic_prefix + topic
+
+    def knows(self, topic: str, partitions: Collection[int]) -> bool:
+        """Whether the topic is known to have these partitions; never blocks."""
+        return max(partitions, default=0) < self._counts.get(topic, 0)
+
+    def count(self, topic: str) -> int:
+        """The number of partitions; Kafka is asked."""
+        name = self.name(topic)
+        found = asked(lambda: self._admin.list_topics(name, self._timeout_s), topic).topics[name]
+        if found.error is not None:
+            self._counts.pop(topic, None)
+            asked(functools.partial(_raise, found.error), topic)
+        self._counts[topic] = len(found.partitions)
+        return len(found.partitions)
+
+    def forget(self, topic: str) -> None:
+        """Ask Kafka about the topic the next time."""
+        self._counts.pop(topic, None)
+
+    def health(self) -> Health:
+        """Ask a broker which others live, and judge that; blocks for some seconds at most."""
+        return cluster_health(self._admin, self._connection)
+
+    # --- changes ---
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic with as many copies as there can be; see the port.
+
+        Raises:
+            Conflict: it exists with another number of partitions.
+        """
+        copies, enough = self._connection.copies(self._brokers())
+        if copies == 1:
+            _log.warning("a topic has one copy only: events may be lost though they are acknowledged", topic=topic)
+        # With two of three copies written an event outlives any one machine; with less it is refused.
+        configuration = _CONFIGURATION | {"min.insync.replicas": str(enough)}
+        if self._connection.refuses_late:
+            configuration[LATE] = REFUSED
+        new = NewTopic(self.name(topic), partitions, copies, config=configuration)
+        try:
+            _result(self._admin.create_topics([new], request_timeout=self._timeout_s))
+        except KafkaException as ex:
+            if ex.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                asked(functools.partial(_raise, ex.args[0]), topic)
+            if (count := self.count(topic)) != partitions:
+                raise Conflict(f"topic {topic} exists with {count} partitions") from ex
+            return
+        self._probes.until_open(self.name(topic), range(partitions))
+        self._counts[topic] = partitions
+
+    def extend(self, topic: str, partitions: int) -> None:
+        """Add partitions up to a number; see the port."""
+        count = self.count(topic)
+        if partitions <= count:
+            return
+        new = NewPartitions(self.name(topic), partitions)
+        asked(lambda: _result(self._admin.create_partitions([new], request_timeout=self._timeout_s)), topic)
+        self._probes.until_there(self.name(topic), range(count, partitions))
+        self._counts[topic] = partitions
+
+    def close(self, topic: str) -> Sequence[Bounds]:
+        """Let the brokers refuse whatever is appended, and return what the topic holds for good."""
+        partitions = range(self.count(topic))
+        self._configure(topic, {SIZE: CLOSED})
+        self._probes.until_closed(self.name(topic), partitions)
+        # What was taken before that may still be on its way to the copies.
+        bounds = self.bounds(topic)
+        while not self._probes.nothing_behind(
+            self.name(topic), {number: each.newest + 1 for number, each in enumerate(bounds)}
+        ):
+            bounds = self.bounds(topic)
+        return bounds
+
+    def reopen(self, topic: str) -> None:
+        """Let the brokers accept what is appended; nothing where the topic is unknown."""
+        try:
+            partitions = range(self.count(topic))
+            self._configure(topic, {SIZE: OPEN})
+        except NotFound:
+            return
+        self._probes.until_open(self.name(topic), partitions)
+
+    def take_late(self, topic: str, *, late: bool) -> None:
+        """Let the brokers take records that bear an old time, or refuse them; they do so a little later."""
+        self._configure(topic, {LATE: TAKEN if late else REFUSED})
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic; nothing where it is unknown."""
+        self.forget(topic)
+        self._compacted.pop(topic, None)
+        deadline_s = time.monotonic() + self._timeout_s
+        try:
+            names = [self.name(topic)]
+            asked(lambda: _result(self._admin.delete_topics(names, request_timeout=self._timeout_s)), topic)
+            # The brokers hear of it one after the other.
+            while time.monotonic() < deadline_s:
+                self.count(topic)
+                time.sleep(LOOK_EVERY_S)
+        except NotFound:
+            return
+        raise Unavailable(f"Kafka has not deleted the topic {topic} in time. Try again later.")
+
+    def compact(self, topic: str, lag_ms: int) -> None:
+        """Let Kafka compact the topic, whatever is older than that; from then on it does so by itself."""
+        # It asks again with every round, and a lag is never exact.
+        if topic not in self._compacted or abs(self._compacted[topic] - lag_ms) > lag_ms // 2:
+            lag_ms = max(1, lag_ms)
+            policy = {
+                # With `delete` too old records may be removed, which Kafka, with that retention, never does by itself.
+                "cleanup.policy": "compact,delete",
+                "min.compaction.lag.ms": lag_ms,
+                # Without it what was written last would stay, be it superseded or not.
+                "max.compaction.lag.ms": 2 * lag_ms,
+                "delete.retention.ms": lag_ms,
+            }
+            self._configure(topic, {name: str(value) for name, value in policy.items()})
+            self._compacted[topic] = lag_ms
+
+    def expire(self, topic: str, before_ms: int) -> int:
+        """Remove what was recorded before this time, up to the first record that was not; return the number."""
+        count = self.count(topic)
+        before, since = self.bounds(topic), self._offsets(topic, range(count), _since(before_ms))
+        ends = {
+            number: bounds.newest + 1 if since[number] < 0 else since[number] for number, bounds in enumerate(before)
+        }
+        removed = {number: end for number, end in ends.items() if end > before[number].oldest}
+        if removed:
+            places = [TopicPartition(self.name(topic), number, end) for number, end in removed.items()]
+            asked(lambda: _results(self._admin.delete_records(places, request_timeout=self._timeout_s)), topic)
+        return sum(end - before[number].oldest for number, end in removed.items())
+
+    # --- questions ---
+
+    def bounds(self, topic: str) -> Sequence[Bounds]:
+        """What all partitions hold, by number."""
+        partitions = range(self.count(topic))
+        # Oldest first: in between retention may go on, but nothing comes back.
+        oldest, next_ = (self._offsets(topic, partitions, spec) for spec in (_EARLIEST, _LATEST))
+        return [Bounds(oldest[number], max(oldest[number], next_[number]) - 1) for number in partitions]
+
+    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+        """The position of the first event recorded at this time or later; behind the newest where there is none."""
+        first = self._offsets(topic, [partition], _since(recorded_at_ms))[partition]
+        return first if first >= 0 else self._offsets(topic, [partition], _LATEST)[partition]
+
+    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> Mapping[int, int]:
+        wanted = {TopicPartition(self.name(topic), number): spec for number in partitions}
+        answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+        found = asked(lambda: {place.partition: each.result() for place, each in answers.items()}, topic)
+        return {number: answer.offset for number, answer in found.items()}
+
+    def _configure(self, topic: str, values: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, self.name(topic), incremental_configs=entries)
+        asked(
+            lambda: _result(self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)), topic
+        )
+
+    def _brokers(self) -> int:
+        return len(asked(lambda: self._admin.list_topics(timeout=self._timeout_s), "").brokers)
+
+
+def _since(ms: int) -> OffsetSpec:
+    return OffsetSpec.for_timestamp(max(0, ms))
+
+
+def _results(answers: Mapping[Any, Any]) -> list[Any]:
+    return [answer.result() for answer in answers.values()]
+
+
+def _result(answers: Mapping[Any, Any]) -> Any:
+    (result,) = _results(answers)
+    return result
+
+
+def _raise(error: KafkaError) -> NoReturn:
+    raise KafkaException(error)

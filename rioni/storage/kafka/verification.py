@@ -1,0 +1,71 @@
+"""Reads what Kafka holds of timelines, and says what is not as it must be."""
+
+from collections.abc import Iterator
+
+import orjson
+
+from rioni.domain.errors import NotFound
+from rioni.domain.headers import NO_HEADERS, REMOVED
+from rioni.domain.ports import Bounds, Chunk, EventStore
+from rioni.domain.timeline import Timeline
+
+
+READ_BYTES = 1_000_000
+
+
+def verify(store: EventStore, timeline: Timeline, *, compacted: bool) -> Iterator[str]:
+    """Yield everything that is wrong with a timeline; reads all of it, others append and read meanwhile.
+
+    Args:
+        store: that of its storage.
+        timeline: not cleaned up.
+        compacted: whether events may be missing between others.
+
+    Raises:
+        Unavailable: Kafka does not answer.
+    """
+    topic = timeline.topic
+    try:
+        found = store.bounds(topic)
+    except NotFound:
+        yield f"topic {topic}: there is none"
+        return
+    if len(found) < timeline.partitions:
+        yield f"topic {topic}: has {len(found)} partitions, not {timeline.partitions}"
+    for number, bounds in enumerate(found):
+        end = bounds.newest if timeline.latest_position is None else timeline.latest_position[number]
+        if end != bounds.newest:
+            yield f"topic {topic}, partition {number}: ends at {bounds.newest}, and was closed at {end}"
+        for damage in _verify_partition(store, topic, number, bounds, compacted=compacted):
+            yield f"topic {topic}, partition {number}, {damage}"
+
+
+def _verify_partition(store: EventStore, topic: str, number: int, bounds: Bounds, *, compacted: bool) -> Iterator[str]:
+    position = bounds.oldest
+    while position <= bounds.newest:
+        chunks = store.read(topic, number, position, READ_BYTES)
+        if not chunks:
+            yield f"positions {position} to {bounds.newest}: can't be read"
+            return
+        for chunk in chunks:
+            # Retention goes on meanwhile.
+            if chunk.first > position and not compacted and chunk.first > store.bounds(topic)[number].oldest:
+                yield f"positions {position} to {chunk.first - 1}: missing"
+            for place in range(max(position, chunk.first), chunk.next):
+                if damage := _damage(chunk, place, compacted=compacted):
+                    yield f"position {place}: {damage}"
+            position = chunk.next
+
+
+def _damage(chunk: Chunk, position: int, *, compacted: bool) -> str:
+    event = chunk.cut(position, position + 1)
+    headers = NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
+    if not event:
+        if headers == REMOVED:
+            return "" if compacted else "missing"
+        return "" if headers.key else "a deletion without a key"
+    try:
+        orjson.loads(event)
+    except orjson.JSONDecodeError:
+        return "no JSON"
+    return ""

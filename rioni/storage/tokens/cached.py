@@ -1,0 +1,81 @@
+"""Remembers what a source has said about tokens, and limits how many questions it is asked at the same time."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from typing import NamedTuple
+
+from rioni.domain.authentication import TokenInfo, Tokens
+from rioni.domain.errors import TokensUnavailable
+from rioni.domain.ports import Clock
+
+
+ACCEPTED_S = 30.0
+"""How long an accepted token is remembered. With streams that ask every 30 s, none outlives its token by a minute."""
+REFUSED_S = 10.0
+"""A client that goes on with a bad token does not trouble the source with every request."""
+ACCEPTED_MAX = 10_000
+REFUSED_MAX = 1_000
+"""Apart from the accepted ones, which a flood of bad tokens must not drive out."""
+QUESTIONS_MAX = 16
+WAIT_S = 5.0
+"""How long a request waits for its turn to ask."""
+
+
+class _Answer(NamedTuple):
+    info: TokenInfo | None
+    until_s: float
+
+
+class CachedTokens:
+    """Keeps the last answers of a source, by the hashes of the tokens."""
+
+    def __init__(self, source: Tokens, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._turn = threading.BoundedSemaphore(QUESTIONS_MAX)
+        self._lock = threading.Lock()
+        self._accepted: OrderedDict[bytes, _Answer] = OrderedDict()
+        self._refused: OrderedDict[bytes, _Answer] = OrderedDict()
+
+    def inspect(self, token: str) -> TokenInfo | None:
+        """See the port."""
+        key = hashlib.sha256(token.encode()).digest()
+        if (answer := self._remembered(key)) is not None:
+            return answer.info
+        if not self._turn.acquire(timeout=WAIT_S):
+            raise TokensUnavailable("Too many tokens wait to be checked")
+        try:
+            # Many requests with the same token may have waited for one answer.
+            answer = self._remembered(key) or self._ask(key, token)
+        finally:
+            self._turn.release()
+        return answer.info
+
+    def _remembered(self, key: bytes) -> _Answer | None:
+        answer = self._accepted.get(key) or self._refused.get(key)
+        if answer is None or self._clock.monotonic() >= answer.until_s:
+            return None
+        if answer.info is not None and _is_over(answer.info, self._clock):
+            return _Answer(None, answer.until_s)
+        return answer
+
+    def _ask(self, key: bytes, token: str) -> _Answer:
+        info = self._source.inspect(token)
+        now_s = self._clock.monotonic()
+        with self._lock:
+            self._accepted.pop(key, None)
+            self._refused.pop(key, None)
+            if info is None or _is_over(info, self._clock):
+                answer = self._refused[key] = _Answer(None, now_s + REFUSED_S)
+                if len(self._refused) > REFUSED_MAX:
+                    self._refused.popitem(last=False)
+            else:
+                answer = self._accepted[key] = _Answer(info, now_s + ACCEPTED_S)
+                if len(self._accepted) > ACCEPTED_MAX:
+                    self._accepted.popitem(last=False)
+        return answer
+
+
+def _is_over(info: TokenInfo, clock: Clock) -> bool:
+    return info.expires_at_ms is not None and clock.now_ms() >= info.expires_at_ms

@@ -1,0 +1,48 @@
+"""Stops asking a server that does not answer, so that nobody waits for it."""
+
+import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from rioni.domain.errors import TokensUnavailable
+from rioni.domain.ports import Clock
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+FAILURES_MAX = 5
+PAUSE_S = 5.0
+
+
+class CircuitBreaker:
+    """Lets calls through until several in a row have failed; after a pause one goes ahead, for all others to follow."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._closed_until_s = 0.0
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function.
+
+        Raises:
+            TokensUnavailable: the function has raised it, or it has done so too often to be called now.
+        """
+        with self._lock:
+            now_s = self._clock.monotonic()
+            if self._failures >= FAILURES_MAX:
+                if now_s < self._closed_until_s:
+                    raise TokensUnavailable("Tokens can't be checked at present")
+                self._closed_until_s = now_s + PAUSE_S
+        try:
+            result = function(*args, **kwargs)
+        except TokensUnavailable:
+            with self._lock:
+                self._failures += 1
+                self._closed_until_s = self._clock.monotonic() + PAUSE_S
+            raise
+        with self._lock:
+            self._failures = 0
+        return result

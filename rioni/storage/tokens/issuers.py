@@ -1,0 +1,65 @@
+"""The file that names the issuers of JSON Web Tokens, and what is expected of their tokens."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rioni.domain.errors import TokensUnavailable
+from rioni.storage.tokens.web import why_unusable
+
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures by a private key alone: whoever can check a token must not be able to make one."""
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whose tokens are accepted, and how they are read."""
+
+    issuer: Name
+    """The claim `iss`, letter by letter."""
+    audience: Name
+    """The claim `aud`, or one of its values: who the tokens are for."""
+    jwks: str | None = None
+    """URL of the keys; without it, it is looked up in `<issuer>/.well-known/openid-configuration`."""
+    algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] = ("RS256",)
+    leeway_s: Annotated[int, Meta(ge=0, le=60)] = 30
+    """By how much the clocks of issuer and broker may differ."""
+    nbf_required: bool = True
+    """Whether a token without `nbf` is refused; where there is one, it is checked."""
+    subject_claim: Name = "sub"
+    scope_claim: Name = "scope"
+    """With a list, or a text of words."""
+    realm_claim: Name = "realm"
+    realm: str = ""
+    """The realm of tokens that do not name one."""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    issuer: Annotated[tuple[Issuer, ...], Meta(min_length=1)]
+
+
+def read_issuers(path: Path) -> tuple[Issuer, ...]:
+    """Read a file of `[[issuer]]` tables.
+
+    Raises:
+        TokensUnavailable: it can't be used; the text says why.
+    """
+    try:
+        issuers = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).issuer
+        _check(issuers)
+    except (OSError, ValueError) as ex:  # among them what is wrong with TOML, UTF-8 and members
+        reason = ex.strerror if isinstance(ex, OSError) else str(ex)
+        raise TokensUnavailable(f"The file of issuers {path} can't be used: {reason}") from ex
+    return issuers
+
+
+def _check(issuers: tuple[Issuer, ...]) -> None:
+    for url in (each.jwks or each.issuer for each in issuers):
+        if (reason := why_unusable(url)) is not None:
+            raise ValueError(f"{url} {reason}")
+    if len({each.issuer for each in issuers}) < len(issuers):
+        raise ValueError("an issuer is named twice")

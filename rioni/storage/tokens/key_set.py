@@ -1,0 +1,119 @@
+"""The public keys of an issuer, fetched when they are needed, and seldom."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import structlog
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+from rioni.domain.errors import TokensUnavailable
+from rioni.domain.ports import Clock
+from rioni.storage.tokens.web import Get, why_unusable
+
+
+FETCH_AGAIN_S = 30.0
+"""However many tokens name keys that nobody knows: the issuer is not asked more often than this."""
+FRESH_S = 600.0
+"""A key that the issuer has taken back is refused from then on."""
+STALE_S = 86_400.0
+"""How long keys are used while the issuer can't be asked for newer ones."""
+KEYS_MAX = 100
+OK = 200
+KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""By how the names of the algorithms begin; never a shared secret."""
+
+_log = structlog.get_logger("rioni.tokens")
+
+
+class KeySet:
+    """The keys that an issuer publishes as a JSON Web Key Set."""
+
+    def __init__(self, issuer: str, jwks: str | None, get: Get, clock: Clock) -> None:
+        """Begin without keys.
+
+        Args:
+            issuer: asked for the URL of its keys if there is no `jwks`.
+            jwks: that URL.
+            get: asks the issuer.
+            clock: tells how old the keys are.
+        """
+        self._issuer = issuer
+        self._jwks = jwks
+        self._get = get
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keys: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+        self._fetched_at_s = self._tried_at_s = float("-inf")
+
+    def find(self, kid: str, algorithm: str) -> PyJWK | None:
+        """The key of this id, if it may check signatures of this algorithm; may ask the issuer.
+
+        Raises:
+            TokensUnavailable: the issuer could not be asked for too long.
+        """
+        now_s = self._clock.monotonic()
+        if kid not in self._keys or now_s - self._fetched_at_s >= FRESH_S:
+            self._renew(now_s)
+        if self._clock.monotonic() - self._fetched_at_s >= STALE_S:
+            raise TokensUnavailable("The keys of the issuer can't be fetched")
+        for data in self._keys.get(kid, ()):
+            if (key := _usable(data, algorithm)) is not None:
+                return key
+        return None
+
+    def _renew(self, now_s: float) -> None:
+        # Whoever has keys does not wait for those who fetch new ones.
+        if not self._lock.acquire(blocking=not self._keys):
+            return
+        try:
+            if now_s - self._tried_at_s < FETCH_AGAIN_S:
+                return
+            self._tried_at_s = now_s
+            self._keys = self._fetch()
+            self._fetched_at_s = self._clock.monotonic()
+        except TokensUnavailable as ex:
+            _log.warning("keys can't be fetched", issuer=self._issuer, reason=str(ex))
+        finally:
+            self._lock.release()
+
+    def _fetch(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        url = self._jwks
+        if url is None:
+            configuration = self._json(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+            url = configuration.get("jwks_uri")
+            if configuration.get("issuer") != self._issuer or not isinstance(url, str) or why_unusable(url):
+                raise TokensUnavailable("its configuration names another issuer, or no usable jwks_uri")
+        keys = self._json(url).get("keys")
+        if not isinstance(keys, list):
+            raise TokensUnavailable("its keys are no JSON Web Key Set")
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for data in keys[:KEYS_MAX]:
+            if isinstance(data, dict) and isinstance(data.get("kid"), str):
+                found.setdefault(data["kid"], []).append(data)
+        return found
+
+    def _json(self, url: str) -> dict[str, Any]:
+        status, body = self._get(url, {})
+        if status != OK:
+            raise TokensUnavailable(f"{url} answers with status {status}")
+        try:
+            content = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            content = None
+        if not isinstance(content, dict):
+            raise TokensUnavailable(f"{url} does not answer with a JSON object")
+        return content
+
+
+def _usable(data: Mapping[str, Any], algorithm: str) -> PyJWK | None:
+    if data.get("kty") != KEY_TYPES[algorithm[:2]] or data.get("use", "sig") != "sig":
+        return None
+    if data.get("alg", algorithm) != algorithm:
+        return None
+    try:
+        return PyJWK(dict(data), algorithm)
+    except (PyJWTError, ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,50 @@
+"""Puts together who knows tokens, from the settings."""
+
+from collections.abc import Callable
+
+from rioni.config import Config
+from rioni.domain.authentication import Tokens
+from rioni.domain.errors import TokensUnavailable
+from rioni.domain.ports import Clock
+from rioni.storage.tokens import web
+from rioni.storage.tokens.cached import CachedTokens
+from rioni.storage.tokens.combined import CombinedTokens
+from rioni.storage.tokens.issuers import read_issuers
+from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
+from rioni.storage.tokens.tokens_file import TokensFile
+
+
+def sources_of_tokens(config: Config, clock: Clock, *, only_remote: Callable[[], bool]) -> Tokens:
+    """All sources of tokens, those first that cost least; reads their files, but asks no server yet.
+
+    Args:
+        config: names them.
+        clock: of this process.
+        only_remote: the feature `remote_tokeninfo`.
+
+    Raises:
+        TokensUnavailable: a file or a URL can't be used; the text says why.
+    """
+    sources: list[Tokens] = []
+    if config.auth_tokens is not None:
+        sources.append(TokensFile(config.auth_tokens, clock))
+    if config.auth_issuers is not None:
+        # PERF: the import takes 70 ms of every start, for cryptography that most brokers never need.
+        from rioni.storage.tokens.web_tokens import WebTokens  # noqa: PLC0415
+
+        sources.append(CachedTokens(WebTokens(read_issuers(config.auth_issuers), web.get, clock), clock))
+    local = _service("auth_tokeninfo_local", config.auth_tokeninfo_local, clock)
+    remote = _service("auth_tokeninfo_remote", config.auth_tokeninfo_remote, clock)
+    if local is not None and remote is not None:
+        sources.append(CachedTokens(LocalAndRemote(local, remote, only_remote), clock))
+    elif (only := local or remote) is not None:
+        sources.append(CachedTokens(only, clock))
+    return CombinedTokens(sources)
+
+
+def _service(setting: str, url: str | None, clock: Clock) -> TokenInfoService | None:
+    if url is None:
+        return None
+    if (reason := web.why_unusable(url)) is not None:
+        raise TokensUnavailable(f"{setting} {reason}")
+    return TokenInfoService(url, web.get, clock)

@@ -1,0 +1,97 @@
+"""Tokens that are listed in a file, by their SHA-256: for small installations and for tests."""
+
+import hashlib
+import threading
+import tomllib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import structlog
+from msgspec import Meta
+
+from rioni.domain.authentication import TokenInfo, is_uid
+from rioni.domain.errors import TokensUnavailable
+from rioni.domain.ports import Clock
+
+
+LOOK_EVERY_S = 1.0
+"""How often the file is looked at: a token that is taken out of it is refused from then on."""
+
+_log = structlog.get_logger("rioni.tokens")
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    uid: str
+    scopes: frozenset[str] = frozenset({"uid"})
+    realm: str = "services"
+    expires: datetime | None = None
+
+    def info(self) -> TokenInfo:
+        expires_at_ms = None if self.expires is None else int(self.expires.timestamp() * 1000)
+        return TokenInfo(uid=self.uid, scopes=self.scopes, realm=self.realm, expires_at_ms=expires_at_ms)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    token: tuple[_Entry, ...] = ()
+
+
+class TokensFile:
+    """Reads a file of `[[token]]` tables, again whenever it has changed; what can't be read lets nobody in."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Read the file.
+
+        Raises:
+            TokensUnavailable: it can't be read; the text names the file and what is wrong with it.
+        """
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: tuple[int, ...] = ()
+        self._look_at_s = 0.0
+        self._tokens: Mapping[bytes, TokenInfo] = {}
+        self._problem: TokensUnavailable | None = None
+        self._look()
+        if self._problem is not None:
+            raise self._problem
+
+    def inspect(self, token: str) -> TokenInfo | None:
+        """See the port. Reads a small local file now and then."""
+        if self._clock.monotonic() >= self._look_at_s:
+            self._look()
+        if self._problem is not None:
+            raise TokensUnavailable("Tokens can't be checked at present") from self._problem
+        info = self._tokens.get(hashlib.sha256(token.encode()).digest())
+        if info is not None and info.expires_at_ms is not None and self._clock.now_ms() >= info.expires_at_ms:
+            return None
+        return info
+
+    def _look(self) -> None:
+        with self._lock:
+            self._look_at_s = self._clock.monotonic() + LOOK_EVERY_S
+            try:
+                status = self._path.stat()
+                seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+                if seen != self._seen or self._problem is not None:
+                    self._tokens = _read(self._path)
+                    self._seen, self._problem = seen, None
+            except (OSError, ValueError) as ex:  # among them what is wrong with TOML, UTF-8 and members
+                reason = ex.strerror if isinstance(ex, OSError) else str(ex)
+                if self._problem is None:
+                    _log.error("tokens can't be read", file=str(self._path), reason=reason)
+                self._problem = TokensUnavailable(f"The file of tokens {self._path} can't be used: {reason}")
+
+
+def _read(path: Path) -> Mapping[bytes, TokenInfo]:
+    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    entries = msgspec.convert(content, _File).token
+    for number, entry in enumerate(entries, 1):
+        if not is_uid(entry.uid):
+            raise ValueError(f"the uid of token {number} is empty, too long, or not printable")
+        if entry.expires is not None and entry.expires.tzinfo is None:
+            raise ValueError(f"the end of token {number} has no offset; write 2027-01-01T00:00:00Z")
+    return {bytes.fromhex(entry.sha256): entry.info() for entry in entries}

@@ -1,0 +1,125 @@
+"""Asks a server of the operator's choosing one small question, within a deadline.
+
+The standard library's client is enough: answers are remembered, so that no connection is worth keeping. Under gevent,
+whose sockets and threads it uses, a question makes nobody else wait.
+"""
+
+import contextlib
+import http.client
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from rioni.domain.errors import TokensUnavailable
+
+
+DEADLINE_S = 2.0
+ANSWER_BYTES_MAX = 262_144
+
+
+class Answer(NamedTuple):
+    """What a server has answered."""
+
+    status: int
+    body: bytes
+
+
+Get = Callable[[str, Mapping[str, str]], Answer]
+"""`get(url, headers)` returns an answer or raises TokensUnavailable."""
+
+
+def get(url: str, headers: Mapping[str, str]) -> Answer:
+    """GET a URL that `why_unusable` has nothing against; redirects are not followed.
+
+    Blocks for 2 s until there is a connection, and for 2 s more until the whole answer has come.
+
+    Raises:
+        TokensUnavailable: no whole answer came in time, or it is too large.
+    """
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    try:
+        with contextlib.closing(_connection(parts)) as connection:
+            connection.connect()
+            with _deadline(connection.sock) as late:
+                target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                connection.request("GET", target, headers={"Accept": "application/json", **headers})
+                with connection.getresponse() as response:
+                    body = response.read(ANSWER_BYTES_MAX + 1)
+                    whole = not (late.is_set() or response.length)
+    except (OSError, http.client.HTTPException, ValueError) as ex:
+        # The error might quote the request; its kind is all that is worth knowing.
+        raise TokensUnavailable(f"{parts.hostname} can't be asked about tokens: {type(ex).__name__}") from None
+    if len(body) > ANSWER_BYTES_MAX:
+        raise TokensUnavailable(f"{parts.hostname} answers with more than {ANSWER_BYTES_MAX} bytes")
+    if not whole:
+        raise TokensUnavailable(f"{parts.hostname} has not given a whole answer in time")
+    return Answer(response.status, body)
+
+
+def why_unusable(url: str) -> str | None:
+    """Why tokens must not be sent to a URL; None if they may."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in ("http", "https") or not host:
+        return "is not a URL that begins with https://"
+    if parts.username is not None or parts.fragment:
+        return "must have neither a user nor a fragment"
+    if parts.scheme == "http" and not _is_here(host):
+        return "must begin with https:// unless it leads to this machine"
+    return None
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _connection(parts: SplitResult) -> http.client.HTTPConnection:
+    assert parts.hostname is not None
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=DEADLINE_S, context=_tls())
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=DEADLINE_S)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+@contextlib.contextmanager
+def _deadline(connected: socket.socket) -> Iterator[threading.Event]:
+    """End a connection under whoever reads from it for too long; the client's own deadline starts anew with every byte.
+
+    Yields:
+        Set once that has happened: the reader only sees that there is nothing more to come.
+    """
+    late = threading.Event()
+    # By a second descriptor, past all that TLS would do, and there even if the client lets go of the first.
+    with socket.socket(fileno=os.dup(connected.fileno())) as twin:
+
+        def cut() -> None:
+            late.set()
+            with contextlib.suppress(OSError):
+                twin.shutdown(socket.SHUT_RDWR)
+
+        alarm = threading.Timer(DEADLINE_S, cut)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            yield late
+        finally:
+            alarm.cancel()

@@ -1,0 +1,111 @@
+"""Changes who reads what: what waits for one subscription at a time is written as one change of its plan."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.ports import Clock, direct
+from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.zookeeper import plan as plans
+from rioni.storage.zookeeper.driver import REFUSALS
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.operations import Operation, begin, delete, put
+from rioni.storage.zookeeper.paths import living_path, plan_path
+from rioni.storage.zookeeper.plan import Draft
+
+
+CHANGE_TIMEOUT_S = 30.0
+"""A change that ZooKeeper has not taken by then is answered 503."""
+
+
+class _Change(Job):
+    """A change of a plan that waits to be written."""
+
+    def __init__(self, subscription_id: str, apply: Callable[[Draft], object]) -> None:
+        super().__init__(size=0)
+        self.subscription_id, self.apply = subscription_id, apply
+
+
+class Changes:
+    """Writes plans, each time as one who has seen the last version."""
+
+    def __init__(self, keeper: Keeper, clock: Clock) -> None:
+        self._keeper, self._clock = keeper, clock
+        self._group: GroupCommit[_Change] = GroupCommit(self._write, direct)
+
+    def make(self, subscription_id: str, apply: Callable[[Draft], object]) -> None:
+        """Change a plan, and leave out what has died.
+
+        Args:
+            subscription_id: whose plan it is.
+            apply: changes a draft, more than once if others were quicker; a list that it returns is what is to be
+                written with it.
+
+        Raises:
+            RioniError: what `apply` raises.
+            Unavailable: ZooKeeper does not take it.
+        """
+        self._group.submit(_Change(subscription_id, apply), CHANGE_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._group.close()
+
+    def _write(self, changes: Sequence[_Change]) -> Callable[[], None]:
+        """Write changes; those of one subscription together, as one."""
+        by_subscription: dict[str, list[_Change]] = {}
+        for change in changes:
+            by_subscription.setdefault(change.subscription_id, []).append(change)
+        deadline_s = self._clock.monotonic() + CHANGE_TIMEOUT_S
+        while by_subscription and self._clock.monotonic() < deadline_s:
+            drafts = self._drafts(by_subscription)
+            requests = {}
+            for subscription_id, draft in drafts.items():
+                operations = self._operations(draft, subscription_id, by_subscription[subscription_id])
+                if operations:
+                    requests[subscription_id] = operations
+            written = self._keeper.change_all(list(requests.values()))
+            conflicts = {name for name, done in zip(requests, written, strict=True) if not done}
+            by_subscription = {name: by_subscription[name] for name in conflicts}
+        for waiting in by_subscription.values():
+            for change in waiting:
+                change.error = Unavailable("ZooKeeper was too busy. Try again later.")
+        return _done
+
+    def _drafts(self, subscription_ids: Collection[str]) -> dict[str, Draft]:
+        requests = []
+        for subscription_id in subscription_ids:
+            path, living = plan_path(subscription_id), living_path(subscription_id)
+            # In this order, and on one connection: what the plan names was there before the plan was.
+            requests.append(lambda client, path=path: client.get_async(path))
+            requests.append(lambda client, living=living: client.get_children_async(living))
+        answers = iter(self._keeper.ask_patiently(*requests))
+        drafts = {}
+        for subscription_id, stored, living in zip(subscription_ids, answers, answers, strict=True):
+            if isinstance(stored, REFUSALS) or isinstance(living, REFUSALS):
+                drafts[subscription_id] = Draft(subscription_id, None, -1, ())
+            else:
+                data, stat = stored
+                drafts[subscription_id] = Draft(subscription_id, plans.decode(data), stat.version, living)
+        return drafts
+
+    def _operations(self, draft: Draft, subscription_id: str, changes: Sequence[_Change]) -> list[Operation]:
+        operations: list[Operation] = []
+        for change in changes:
+            try:
+                change.error = None
+                made = change.apply(draft)
+                operations += made if isinstance(made, list) else ()
+            except RioniError as ex:
+                change.error = ex
+        plan = draft.finished()
+        if plan is None:
+            return operations
+        path, living = plan_path(subscription_id), living_path(subscription_id)
+        operations.insert(0, put(path, plan.encoded(), draft.version))
+        for node, begins in draft.created.items():
+            operations.append(begin(f"{living}/{node}") if begins else delete(f"{living}/{node}"))
+        return operations
+
+
+def _done() -> None:
+    """Nothing is left to do after changes are written."""

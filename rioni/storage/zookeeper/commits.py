@@ -1,0 +1,225 @@
+"""Writes cursors, and what is noted beside them: what waits for one subscription at a time shares a transaction."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from rioni.domain.coordination_ports import EventTypePartition, Topology
+from rioni.domain.errors import Invalid, Unavailable
+from rioni.domain.ports import Clock, direct
+from rioni.domain.streaming.admission import check_commit, compare
+from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.zookeeper.driver import Interrupted
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.operations import Operation, check, put
+from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
+from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.subscriptions import UNKNOWN, KnownSubscriptions, Seen, Standing
+
+
+COMMIT_TIMEOUT_S = 30.0
+"""A commit that ZooKeeper has not taken by then is answered 503."""
+
+Stand = Mapping[EventTypePartition, Progress]
+Terms = Mapping[EventTypePartition, int]
+
+
+class _Write(Job, ABC):
+    """Something that the owner of partitions has to say."""
+
+    def __init__(self, subscription_id: str, stream_id: str, keys: Collection[EventTypePartition]) -> None:
+        super().__init__(size=len(keys))
+        self.subscription_id, self.stream_id, self.keys = subscription_id, stream_id, keys
+        self.unanswered = False
+        """Whether it was sent before, and nobody knows what came of it."""
+
+    @abstractmethod
+    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+        """What is to be written instead; raises Invalid if it may not be, Unavailable if nobody knows."""
+
+
+class _Commit(_Write):
+    def __init__(self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]) -> None:
+        super().__init__(subscription_id, stream_id, {key for key, _ in cursors})
+        self._cursors = cursors
+        self.advanced: Sequence[bool] = [False] * len(cursors)
+
+    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+        owners = topology.partitions
+        try:
+            check_commit(
+                self.stream_id,
+                self._cursors,
+                lives=self.stream_id in topology.sessions,
+                owner=lambda key: owners[key].session if key in owners else None,
+            )
+        except Invalid:
+            if not self.unanswered or any(
+                key not in stand or stand[key].offset < offset for key, offset in self._cursors
+            ):
+                raise
+            if all(stand[key].offset == offset for key, offset in self._cursors):
+                # It was done before the session ended, together with which the answer was lost.
+                return {}
+            raise Unavailable("Others have committed since; nobody knows whether this was committed before.") from None
+        stored = {key: stand[key].offset for key in self.keys}
+        result = compare(stored, self._cursors)
+        # What is stored by now may have been stored by this very commit, if the answer to a first attempt was lost.
+        self.advanced = [
+            now or (before and stored[key] >= offset)
+            for now, before, (key, offset) in zip(result.advanced, self.advanced, self._cursors, strict=True)
+        ]
+        again = {key: stand[key].confirmed() for key in result.again}
+        ahead = {key: stand[key].advanced(offset, terms[key]) for key, offset in result.ahead.items()}
+        return again | ahead
+
+
+class _Attempt(_Write):
+    def __init__(
+        self,
+        subscription_id: str,
+        stream_id: str,
+        partition: EventTypePartition,
+        offset: str,
+        search_until: str | None,
+    ) -> None:
+        super().__init__(subscription_id, stream_id, {partition})
+        self._partition, self._offset, self._search_until = partition, offset, search_until
+
+    def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
+        key = self._partition
+        owner = topology.partitions.get(key)
+        if owner is None or owner.session != self.stream_id:
+            return {}
+        return {key: stand[key].attempted(self._offset, terms[key], self._search_until)}
+
+
+class Commits:
+    """Writes what owners say, if they are the owners when it is written."""
+
+    def __init__(self, keeper: Keeper, known: KnownSubscriptions, clock: Clock) -> None:
+        self._keeper, self._known, self._clock = keeper, known, clock
+        self._group: GroupCommit[_Write] = GroupCommit(self._write, direct)
+
+    def commit(
+        self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
+    ) -> Sequence[bool]:
+        """Commit offsets durably; see the port `Coordinator`."""
+        commit = _Commit(subscription_id, stream_id, cursors)
+        self._group.submit(commit, COMMIT_TIMEOUT_S)
+        return commit.advanced
+
+    def attempt(
+        self, subscription_id: str, stream_id: str, partition: EventTypePartition, offset: str, until: str | None
+    ) -> None:
+        """Note what is about to be sent; see the port `Coordinator`."""
+        self._group.submit(_Attempt(subscription_id, stream_id, partition, offset, until), COMMIT_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._group.close()
+
+    def _write(self, writes: Sequence[_Write]) -> Callable[[], None]:
+        by_subscription: dict[str, list[_Write]] = {}
+        for write in writes:
+            by_subscription.setdefault(write.subscription_id, []).append(write)
+        groups: Mapping[str, Sequence[_Write]] = by_subscription
+        deadline_s = self._clock.monotonic() + COMMIT_TIMEOUT_S
+        sure = False
+        while groups and self._clock.monotonic() < deadline_s:
+            with contextlib.suppress(Interrupted):
+                groups = self._try(groups, sure=sure)
+            sure = True
+        for group in groups.values():
+            for write in group:
+                write.error = Unavailable("ZooKeeper was too busy; nothing was committed. Commit again later.")
+        return _nothing
+
+    def _try(self, groups: Mapping[str, Sequence[_Write]], *, sure: bool) -> dict[str, Sequence[_Write]]:
+        """Write for all subscriptions at once; return those that have to be tried again."""
+        if sure:
+            self._keeper.barrier(patient=True)
+        prepared = {name: _Group(self._known, name, group, sure=sure) for name, group in groups.items()}
+        ready = [each for each in prepared.values() if each.operations]
+        written = self._keeper.change_all([each.operations for each in ready])
+        again = {each.subscription_id for each in prepared.values() if each.doubtful}
+        for each, done in zip(ready, written, strict=True):
+            each.note(written=done)
+            if not done:
+                again.add(each.subscription_id)
+        return {name: groups[name] for name in again}
+
+
+class _Group:
+    """What is to be written for one subscription in one transaction."""
+
+    def __init__(
+        self, known: KnownSubscriptions, subscription_id: str, writes: Sequence[_Write], *, sure: bool
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            known: what this process knows.
+            subscription_id: whose partitions they are.
+            writes: what owners say.
+            sure: whether what is known holds everything that was done before. Otherwise a refusal is doubtful.
+        """
+        self.subscription_id, self._known, self._writes = subscription_id, known, writes
+        self.operations: list[Operation] = []
+        self.doubtful = False
+        seen = known.seen(subscription_id) if sure else known.supposed(subscription_id)
+        keys = {key for write in writes for key in write.keys}
+        keys &= seen.terms.keys() if seen else set()
+        self._standings = (known.standings if sure else known.supposed_standings)(subscription_id, keys)
+        topology = seen.topology if seen else UNKNOWN
+        if sure and seen:
+            topology = _without_dead(topology, known.living(subscription_id))
+        self._changed: dict[EventTypePartition, Progress] = {}
+        streams: set[str] = set()
+        stand = {key: each.progress for key, each in self._standings.items()}
+        for write in writes:
+            write.error = None
+            try:
+                changes = write.changes(topology, seen.terms if seen else {}, stand)
+            except (Invalid, Unavailable) as ex:
+                write.error = ex
+                changes = {}
+            if changes:
+                streams.add(write.stream_id)
+                stand |= changes
+                self._changed |= changes
+            elif not sure:
+                # What says that nothing is to be done, or may be, could be out of date.
+                self.doubtful = True
+        if self._changed and seen and not self.doubtful:
+            self._build(seen, streams)
+
+    def note(self, *, written: bool | None) -> None:
+        """Note what has become of it; None if nobody knows."""
+        if not written:
+            for write in self._writes:
+                write.unanswered |= written is None
+            self._known.suppose_nothing(self.subscription_id, self._changed)
+            return
+        for key, progress in self._changed.items():
+            self._known.wrote(self.subscription_id, key, Standing(self._standings[key].version + 1, progress))
+
+    def _build(self, seen: Seen, streams: Collection[str]) -> None:
+        name = self.subscription_id
+        self.operations.append(check(plan_path(name), seen.version))
+        self.operations += [check(f"{living_path(name)}/{stream_id}") for stream_id in streams]
+        self.operations += [
+            put(cursor_path(name, key), progress.encoded(), self._standings[key].version)
+            for key, progress in self._changed.items()
+        ]
+
+
+def _without_dead(topology: Topology, living: Collection[str]) -> Topology:
+    if topology.sessions.keys() <= {*living}:
+        return topology
+    sessions = {name: session for name, session in topology.sessions.items() if name in living}
+    return Topology(topology.epoch, topology.partitions, sessions, topology.resetting)
+
+
+def _nothing() -> None:
+    """Nothing is left to do after cursors are written."""

@@ -1,0 +1,337 @@
+"""The coordinator of many nodes: sessions, assignments and committed cursors in ZooKeeper.
+
+Who reads what stands in one node for each subscription, which is written only by those who have seen its last
+version; how far a partition is processed stands in a node for each partition. Every stream has an ephemeral node, which
+ends with the ZooKeeper session of its process. A commit is written only if the plan is the one that it was checked
+against, and the node of its stream is there: whoever has lost a partition can not commit it, however late it notices.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+from uuid import uuid4
+
+from rioni.domain.coordination_ports import EventTypePartition, Session, Topology, Trouble
+from rioni.domain.errors import Unavailable
+from rioni.domain.health import Health
+from rioni.domain.ports import Clock, Watch
+from rioni.storage.zookeeper import plan as plans
+from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
+from rioni.storage.zookeeper.commits import Commits
+from rioni.storage.zookeeper.driver import REFUSALS, UNREACHABLE, Interrupted
+from rioni.storage.zookeeper.home import Home, at_home
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.operations import Operation, create, delete, put
+from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path
+from rioni.storage.zookeeper.plan import Draft
+from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
+
+
+RESET_POLL_S = 1.0
+"""How often a reset looks whether streams have ended, should a notification be lost."""
+
+T = TypeVar("T")
+Cursors = Mapping[EventTypePartition, str]
+
+
+class ZooKeeperCoordinator:
+    """The port `Coordinator` on ZooKeeper."""
+
+    def __init__(
+        self, keeper: Keeper, known: KnownSubscriptions, *, clock: Clock, watch: Callable[[Sequence[str]], Watch]
+    ) -> None:
+        """Begin without sessions.
+
+        Args:
+            keeper: the session that everything depends on; it ends when this is closed.
+            known: what this process knows of subscriptions.
+            clock: for deadlines.
+            watch: waits for signals, those of `known` included.
+        """
+        self.home: Home = keeper.home
+        self._keeper, self._known, self._clock, self._watch = keeper, known, clock, watch
+        self._changes = Changes(keeper, clock)
+        self._commits = Commits(keeper, known, clock)
+        self._own: dict[str, str] = {}
+        self._unfinished: list[Callable[[], object]] = []
+        self._closed = threading.Event()
+
+    # --- sessions ---
+
+    @at_home
+    def initialise(self, subscription_id: str, cursors: Cursors) -> None:
+        """Lay down the partitions and where reading begins; see the port."""
+        if self.cursors(subscription_id):
+            return
+        plan = plans.Plan(tuple(plans.Share(key) for key in cursors))
+        parents = (living_path(subscription_id), cursors_path(subscription_id))
+        operations = [create(plan_path(subscription_id), plan.encoded()), *map(create, parents)]
+        self._keeper.change(*operations, *_created(subscription_id, cursors))
+
+    @at_home
+    def extend(self, subscription_id: str, cursors: Cursors) -> None:
+        """Add partitions and rebalance; see the port."""
+
+        def extend(draft: Draft) -> list[Operation]:
+            added = draft.extend(cursors)
+            return _created(subscription_id, {key: cursors[key] for key in added})
+
+        if not cursors.keys() <= self.cursors(subscription_id).keys():
+            self._changes.make(subscription_id, extend)
+
+    @at_home
+    def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
+        """Begin a session and rebalance; see the port."""
+        session = Session(stream_id, frozenset(requested))
+        # Should the session end meanwhile, the stream is thought to have begun in it: that is the safe side.
+        self._own[stream_id] = self.worker
+        try:
+            self._changes.make(subscription_id, lambda draft: draft.join(session))
+        except BaseException as ex:
+            del self._own[stream_id]
+            if isinstance(ex, Unavailable):
+                # It may have been written all the same: who never began must not stay as an owner.
+                self._unfinished.append(partial(self.leave, subscription_id, stream_id))
+            raise
+
+    @at_home
+    def leave(self, subscription_id: str, stream_id: str) -> None:
+        """End a session at once and rebalance; see the port."""
+        self._finish(partial(self._changes.make, subscription_id, lambda draft: draft.leave(stream_id)))
+        self._own.pop(stream_id, None)
+
+    @at_home
+    def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
+        """Hand partitions over, all in one transaction; see the port."""
+        self._changes.make(subscription_id, lambda draft: draft.release(stream_id, partitions))
+
+    @at_home
+    def topology(self, subscription_id: str) -> Topology:
+        """Who reads what; see the port.
+
+        Without ZooKeeper, as it was when it was last seen, for as long as nobody can have taken over what the streams
+        of this process own; after that, without them.
+        """
+        try:
+            return self._present(subscription_id)
+        except Unavailable:
+            last = self._known.last_topology(subscription_id)
+            if last is None or not self._streams(last):
+                return self._patiently(self._present, subscription_id)
+            return self._without_lost(last)
+
+    def _present(self, subscription_id: str) -> Topology:
+        self._keeper.barrier()
+        topology = self._known.topology(subscription_id)
+        while self._known.dead(subscription_id):
+            self._changes.make(subscription_id, _nothing)
+            self._keeper.barrier()
+            topology = self._known.topology(subscription_id)
+        return topology
+
+    def _streams(self, topology: Topology) -> bool:
+        """Whether streams of this process are concerned, which can't wait."""
+        return not self._own.keys().isdisjoint(topology.sessions)
+
+    def _without_lost(self, topology: Topology) -> Topology:
+        """Without the streams of this process that others may have taken for dead."""
+        worker = self.worker if self._keeper.holds() else ""
+        lost = {name for name in topology.sessions if self._own.get(name, worker) != worker}
+        if not lost:
+            return topology
+        others = {name: session for name, session in topology.sessions.items() if name not in lost}
+        return Topology(topology.epoch, topology.partitions, others, topology.resetting)
+
+    # --- cursors ---
+
+    @at_home
+    def cursors(self, subscription_id: str) -> Cursors:
+        """The committed offsets; see the port. Without ZooKeeper, as they were when they were last seen."""
+        try:
+            return self._present_cursors(subscription_id)
+        except Unavailable:
+            topology, last = self._known.last_topology(subscription_id), self._known.last_cursors(subscription_id)
+            if last is None or topology is None or not self._streams(topology):
+                return self._patiently(self._present_cursors, subscription_id)
+            return last
+
+    def _present_cursors(self, subscription_id: str) -> Cursors:
+        self._keeper.barrier()
+        return self._known.cursors(subscription_id)
+
+    def _patiently(self, read: Callable[[str], T], subscription_id: str) -> T:
+        """Read as soon as there is a connection that lasts long enough."""
+        deadline_s = self._clock.monotonic() + self._keeper.timeout_s
+        while True:
+            try:
+                self._keeper.barrier(patient=True)
+                return read(subscription_id)
+            except Unavailable:
+                if self._clock.monotonic() > deadline_s:
+                    raise
+
+    @at_home
+    def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
+        """How often what was committed was committed again; see the port."""
+        return self._known.heartbeats(subscription_id)
+
+    @at_home
+    def commit(
+        self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
+    ) -> Sequence[bool]:
+        """Commit offsets durably; see the port. What comes while ZooKeeper is busy shares the next transaction."""
+        return self._commits.commit(subscription_id, stream_id, cursors)
+
+    @at_home
+    def attempt(
+        self,
+        subscription_id: str,
+        stream_id: str,
+        partition: EventTypePartition,
+        offset: str,
+        search_until: str | None = None,
+    ) -> None:
+        """Note what is about to be sent; see the port."""
+        self._commits.attempt(subscription_id, stream_id, partition, offset, search_until)
+
+    @at_home
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+        """The partitions that have failed, or are being searched; see the port."""
+        self.topology(subscription_id)  # so that nobody counts as an owner who has died
+        return self._known.troubles(subscription_id)
+
+    @at_home
+    def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
+        """Let all streams end, then set offsets; see the port."""
+        if not cursors:
+            return {}
+        node = f"reset-{uuid4()}"
+        watch = self._watch([f"subscription:{subscription_id}"])
+        previous: dict[EventTypePartition, str] = {}
+        try:
+            self._changes.make(subscription_id, lambda draft: draft.begin_reset(node))
+            ended = False
+            try:
+                ended = self._await_end(subscription_id, watch, timeout_s)
+                if ended:
+                    # Without streams nobody can commit: these are the last ones.
+                    stored = self.cursors(subscription_id)
+                    previous = {key: stored[key] for key in cursors if key in stored}
+                    written = {key: cursors[key] for key in previous}
+                    self._changes.make(subscription_id, partial(_end_reset, subscription_id, node, written))
+            finally:
+                self._finish(partial(self._changes.make, subscription_id, lambda draft: draft.end_reset(node)))
+        finally:
+            watch.close()
+        if not ended:
+            raise Unavailable("Timeout resetting cursors")
+        return previous
+
+    def _await_end(self, subscription_id: str, watch: Watch, timeout_s: float) -> bool:
+        deadline_s = self._clock.monotonic() + timeout_s
+        while self.topology(subscription_id).sessions:
+            left_s = deadline_s - self._clock.monotonic()
+            if left_s <= 0:
+                return False
+            watch.wait(min(left_s, RESET_POLL_S))
+        return True
+
+    @at_home
+    def initialised(self) -> Collection[str]:
+        """The ids of all subscriptions that are; see the port."""
+        self._keeper.barrier(patient=True)
+        return list(self._keeper.ask_patiently(lambda client: client.get_children_async(SUBSCRIPTIONS))[0])
+
+    @at_home
+    def forget(self, subscription_id: str) -> None:
+        """Remove sessions, assignments and cursors; see the port."""
+        self._finish(partial(self._forget, subscription_id))
+
+    def _forget(self, subscription_id: str) -> None:
+        path, living, cursors = plan_path(subscription_id), living_path(subscription_id), cursors_path(subscription_id)
+        deadline_s = self._clock.monotonic() + CHANGE_TIMEOUT_S
+        while self._clock.monotonic() < deadline_s:
+            found = self._keeper.ask(
+                lambda client: client.get_children_async(cursors),
+                lambda client: client.get_children_async(living),
+            )
+            if isinstance(found[0], REFUSALS):
+                return
+            nodes = [f"{cursors}/{name}" for name in found[0]] + [f"{living}/{name}" for name in found[1]]
+            paths = [*nodes, cursors, living, path]
+            try:
+                if self._keeper.change(*map(delete, paths)) is not None:
+                    return
+            except Interrupted:
+                continue
+        raise Unavailable("ZooKeeper was too busy to forget a subscription. It is forgotten when it is tried again.")
+
+    # --- processes ---
+
+    def holds(self, stream_id: str) -> bool:
+        """Whether nobody can have taken over what a stream of this process owns; see the port."""
+        return self._own.get(stream_id) == self.worker and self._keeper.holds() and not self._closed.is_set()
+
+    @property
+    def worker(self) -> str:
+        """The name of this process, or rather of its session with ZooKeeper; see the port."""
+        return self._keeper.worker
+
+    @at_home
+    def lives(self, worker: str) -> bool:
+        """Whether a process lives; see the port."""
+        path = f"{WORKERS}/{worker}"
+        found = self._keeper.ask(lambda client: client.sync_async(path), lambda client: client.exists_async(path))[1]
+        return found is not None
+
+    @at_home
+    def reap(self) -> None:
+        """Finish what could not be finished without ZooKeeper.
+
+        Those who died need nobody: ZooKeeper ends their sessions and tells of it, and whoever reads next rebalances.
+        """
+        unfinished, self._unfinished = self._unfinished, []
+        for finish in unfinished:
+            self._finish(finish)
+
+    def _finish(self, finish: Callable[[], object]) -> None:
+        """Do what has to be done sometime: at once, or else as soon as there is a connection."""
+        try:
+            if not self._keeper.connected:
+                raise Interrupted(UNREACHABLE)
+            finish()
+        except Unavailable:
+            self._unfinished.append(finish)
+
+    def health(self) -> Health:
+        """Whether ZooKeeper answers; see the port `Examined`."""
+        if self._keeper.connected and self._keeper.holds():
+            return Health()
+        streams = f"end in {left_s:.1f} s" if (left_s := self._keeper.left_s()) > 0 else "have ended"
+        return Health(reason=f"No server of ZooKeeper answers. Without one, streams of subscriptions {streams}.")
+
+    @at_home
+    def close(self) -> None:
+        """End all sessions of this process, and its session with ZooKeeper; see the port."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._commits.close()
+        self._changes.close()
+        self._keeper.close()
+
+
+def _created(subscription_id: str, cursors: Cursors) -> list[Operation]:
+    return [create(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
+
+
+def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: Draft) -> list[Operation]:
+    if not draft.end_reset(node):
+        raise Unavailable("The reset lost its connection to ZooKeeper; nothing was written. Try again.")
+    return [put(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
+
+
+def _nothing(_draft: Draft) -> None:
+    """Change nothing, but leave out what has died."""

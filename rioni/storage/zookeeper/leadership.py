@@ -1,0 +1,52 @@
+"""Chooses one worker of the cluster: whoever has made an ephemeral node first."""
+
+from typing import Any
+
+from rioni.storage.zookeeper.home import at_home
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.paths import LEADER
+
+
+class ZooKeeperLeadership:
+    """Implements the port `Leadership`; with its session a worker loses it, and is the first to know."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.home = keeper.home
+        self._keeper = keeper
+        self._session = ""
+        self._asking = self._closed = False
+
+    def held(self) -> bool:
+        """Whether this worker is the one, as far as is known; if not, it tries to be. Never blocks."""
+        if self._session == self._keeper.worker:
+            return self._keeper.holds()
+        self._apply()
+        return False
+
+    @at_home
+    def close(self) -> None:
+        """Let another worker be the one."""
+        self._closed = True
+        if self._session == self._keeper.worker and self._keeper.connected:
+            self._keeper.ask(lambda client: client.delete_async(LEADER))
+        self._session = ""
+
+    def _apply(self) -> None:
+        if not self._asking and not self._closed and self._keeper.holds() and self._keeper.connected:
+            self._asking = True
+            # Looking first: each attempt to make a node is written to the logs of all servers.
+            self._keeper.watched(lambda client: client.exists_async(LEADER), self._found)
+
+    def _found(self, answer: Any) -> None:
+        if answer.exception is not None or answer.get(block=False) is not None or self._closed:
+            self._asking = False
+            return
+        worker = self._keeper.worker
+
+        def made(answer: Any) -> None:
+            self._asking = False
+            # Of another session in between nothing is known: then this one's node is as good as gone.
+            if answer.exception is None and worker == self._keeper.worker:
+                self._session = worker
+
+        self._keeper.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)

@@ -1,0 +1,155 @@
+"""Counts what clients hold, over all nodes: how many each worker has taken stands in one node for each kind of slot."""
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import Clock, direct
+from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.zookeeper.driver import REFUSALS
+from rioni.storage.zookeeper.home import at_home
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.operations import Operation, create, delete, put
+from rioni.storage.zookeeper.paths import SLOTS, WORKERS
+
+
+TAKE_TIMEOUT_S = 10.0
+"""What ZooKeeper has not taken by then is answered 503."""
+
+MISSING = -1
+"""The version of a node that does not exist."""
+
+_decode: Callable[[bytes], dict[str, int]] = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class _Take(Job):
+    def __init__(self, slots: Mapping[str, int]) -> None:
+        super().__init__(size=0)
+        self.slots = slots
+        self.full: Sequence[str] = ()
+
+
+class _Found:
+    """A kind of slots: what others have taken, and the version of the node that says so."""
+
+    def __init__(self, slot: str, taken: dict[str, int], version: int, mine: int) -> None:
+        self.path, self._taken, self._version = _path(slot), taken, version
+        self._others = sum(taken.values())
+        self.mine = mine
+
+    @property
+    def count(self) -> int:
+        return self._others + self.mine
+
+    def operation(self, worker: str) -> Operation:
+        """Write what this worker has now."""
+        taken = self._taken | ({worker: self.mine} if self.mine else {})
+        if not taken and self._version != MISSING:
+            return delete(self.path)
+        data = msgspec.json.encode(taken)
+        return create(self.path, data) if self._version == MISSING else put(self.path, data, self._version)
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to be written."""
+        return self._version != MISSING or self.mine > 0
+
+
+class ZooKeeperSlots:
+    """The port `Slots` on ZooKeeper. What a worker has written counts as long as its session lives."""
+
+    def __init__(self, keeper: Keeper, clock: Clock) -> None:
+        """Begin without slots."""
+        self.home = keeper.home
+        self._keeper, self._clock = keeper, clock
+        self._lock = threading.Lock()
+        self._holders: dict[str, Iterable[str]] = {}
+        self._mine: Counter[str] = Counter()
+        self._session = keeper.worker
+        self._group: GroupCommit[_Take] = GroupCommit(self._write, direct)
+
+    @at_home
+    def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
+        """Take all slots or none; see the port."""
+        take = _Take(slots)
+        self._group.submit(take, 2 * TAKE_TIMEOUT_S)
+        if not take.full:
+            self._holders[holder] = slots.keys()
+        return take.full
+
+    @at_home
+    def give_back(self, holder: str) -> None:
+        """Free what a holder has taken; see the port. Without ZooKeeper, others learn of it when it is back."""
+        slots = self._holders.pop(holder, ())
+        with self._lock:
+            self._mine.subtract(slots)
+        if slots:
+            with contextlib.suppress(Unavailable):
+                # Taking none of them writes how many there are.
+                self._group.submit(_Take(dict.fromkeys(slots, 0)), 2 * TAKE_TIMEOUT_S)
+
+    @at_home
+    def close(self) -> None:
+        """Nothing is left to do: what this process holds is free when its session ends; see the port."""
+        self._group.close()
+
+    def _write(self, takes: Sequence[_Take]) -> Callable[[], None]:
+        deadline_s = self._clock.monotonic() + TAKE_TIMEOUT_S
+        while self._clock.monotonic() < deadline_s:
+            worker = self._keeper.worker
+            names = {slot for take in takes for slot in take.slots}
+            if worker != self._session:
+                names |= self._mine.keys()  # what stood there went with the session
+            with self._lock:
+                mine = Counter({slot: self._mine[slot] for slot in names})
+            found = self._find(mine)
+            granted = [take for take in takes if _grant(take, found)]
+            operations = [each.operation(worker) for each in found.values() if each.needed]
+            if self._keeper.change(*operations) is not None:
+                self._session = worker
+                self._have(granted)
+                return _nothing
+        raise Unavailable("ZooKeeper was too busy. Try again later.")
+
+    def _have(self, granted: Iterable[_Take]) -> None:
+        with self._lock:
+            for take in granted:
+                self._mine.update(take.slots.keys())
+            for slot in [slot for slot, count in self._mine.items() if not count]:
+                del self._mine[slot]
+
+    def _find(self, mine: Mapping[str, int]) -> dict[str, _Found]:
+        # The workers last: whoever has written what is found lived before.
+        *stored, living = self._keeper.ask_patiently(
+            *[lambda client, path=path: client.get_async(path) for path in map(_path, mine)],
+            lambda client: client.get_children_async(WORKERS),
+        )
+        others = {*living} - {self._keeper.worker}
+        found = {}
+        for (slot, count), node in zip(mine.items(), stored, strict=True):
+            taken, version = ({}, MISSING) if isinstance(node, REFUSALS) else (_decode(node[0]), node[1].version)
+            found[slot] = _Found(slot, {name: n for name, n in taken.items() if name in others}, version, count)
+        return found
+
+
+def _grant(take: _Take, found: Mapping[str, _Found]) -> bool:
+    """Whether there is one of each; then they are taken."""
+    take.full = [slot for slot, most in take.slots.items() if found[slot].count >= most]
+    if take.full:
+        return False
+    for slot in take.slots:
+        found[slot].mine += 1
+    return True
+
+
+def _path(slot: str) -> str:
+    return f"{SLOTS}/{quote(slot, safe='')}"
+
+
+def _nothing() -> None:
+    """Nothing is left to do."""

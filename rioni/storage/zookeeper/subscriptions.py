@@ -1,0 +1,242 @@
+"""What this process knows of subscriptions: who reads what, and how far; and who wants to hear when that changes."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from rioni.domain.coordination_ports import EventTypePartition, Topology, Trouble
+from rioni.domain.errors import Unavailable
+from rioni.storage.zookeeper import plan as plans
+from rioni.storage.zookeeper import progress as progresses
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.mirror import Mirror, Node
+from rioni.storage.zookeeper.paths import cursor_path, living_path, partition_of, plan_path, subscription_of
+from rioni.storage.zookeeper.plan import Plan
+from rioni.storage.zookeeper.progress import Progress
+
+
+SUBSCRIPTIONS_MAX = 10_000
+"""What is remembered in the form that the port has."""
+
+UNKNOWN = Topology(0, {}, {})
+Cursors = Mapping[EventTypePartition, str]
+
+
+class Seen(NamedTuple):
+    """The plan of a subscription, as it was at some version."""
+
+    version: int
+    plan: Plan
+    topology: Topology
+    terms: Mapping[EventTypePartition, int]
+
+
+class Standing(NamedTuple):
+    """How far a partition is processed, as it was at some version."""
+
+    version: int
+    progress: Progress
+
+
+class KnownSubscriptions:
+    """Subscriptions by their ids; what is read after `Keeper.barrier` holds everything that was done before."""
+
+    def __init__(self, keeper: Keeper, tell: Callable[[str, Collection[str] | None], None]) -> None:
+        """Know nothing yet.
+
+        Args:
+            keeper: asks and watches.
+            tell: told which of the followed subscriptions have changed, and for which streams: None for all; must not
+                block.
+        """
+        self._tell = tell
+        self._followers: Counter[str] = Counter()
+        self._mirror = Mirror(keeper, self._is_followed, self._changed)
+        self._seen: dict[str, Seen] = {}
+        self._told: dict[str, Seen | None] = {}
+        self._alive: dict[str, tuple[int, Node | None]] = {}
+        self._cursors: dict[str, tuple[Sequence[Node | None], Cursors]] = {}
+
+    def follow(self, subscription_id: str) -> None:
+        """Hear of every change from now on; blocks until that is so. Without ZooKeeper: from the next reading on."""
+        self._followers[subscription_id] += 1
+        with contextlib.suppress(Unavailable):
+            seen = self.seen(subscription_id)
+            self._told.setdefault(subscription_id, seen)
+            if seen is not None:
+                self._mirror.nodes(_parts(subscription_id, seen.plan))
+
+    def unfollow(self, subscription_id: str) -> None:
+        """Hear no more of changes, unless somebody else follows too."""
+        self._followers[subscription_id] -= 1
+        if not self._followers[subscription_id]:
+            del self._followers[subscription_id]
+            self._told.pop(subscription_id, None)
+
+    # --- who reads what ---
+
+    def topology(self, subscription_id: str) -> Topology:
+        """Who reads what; the same object where nothing has changed."""
+        seen = self.seen(subscription_id)
+        return seen.topology if seen else UNKNOWN
+
+    def dead(self, subscription_id: str) -> bool:
+        """Whether the plan seems to name something that does not live."""
+        seen = self.seen(subscription_id)
+        if seen is None:
+            return False
+        living = self._mirror.node(living_path(subscription_id) + "/")
+        # PERF: hundreds of streams may ask after one change.
+        if self._alive.get(subscription_id) == (seen.version, living):
+            return False
+        dead = not seen.plan.needs() <= _children(living)
+        if not dead:
+            if len(self._alive) >= SUBSCRIPTIONS_MAX:
+                self._alive.clear()
+            self._alive[subscription_id] = seen.version, living
+        return dead
+
+    def living(self, subscription_id: str) -> frozenset[str]:
+        """The names of the nodes of streams and resets."""
+        return _children(self._mirror.node(living_path(subscription_id) + "/"))
+
+    def last_topology(self, subscription_id: str) -> Topology | None:
+        """Who read what when this process last heard of it."""
+        seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
+        return seen.topology if seen else None
+
+    def seen(self, subscription_id: str) -> Seen | None:
+        """The plan as it is."""
+        return self._understood(subscription_id, self._mirror.node(plan_path(subscription_id)))
+
+    def supposed(self, subscription_id: str) -> Seen | None:
+        """The plan as it probably is."""
+        return self._understood(subscription_id, self._mirror.supposed([plan_path(subscription_id)])[0])
+
+    def _understood(self, subscription_id: str, node: Node | None) -> Seen | None:
+        if node is None:
+            return None
+        seen = self._seen.get(subscription_id)
+        if seen is None or seen.version != node.version:
+            plan = plans.decode(node.data)
+            terms = {share.partition: share.term for share in plan.shares}
+            seen = Seen(node.version, plan, plan.topology(node.version + 1), terms)
+            if len(self._seen) >= SUBSCRIPTIONS_MAX:
+                self._seen.clear()
+            self._seen[subscription_id] = seen
+        return seen
+
+    # --- how far ---
+
+    def cursors(self, subscription_id: str) -> Cursors:
+        """The committed offsets; the same object where nothing has changed."""
+        seen = self.seen(subscription_id)
+        if seen is None:
+            return {}
+        keys = [share.partition for share in seen.plan.shares]
+        nodes = self._mirror.nodes([cursor_path(subscription_id, key) for key in keys])
+        known = self._cursors.get(subscription_id)
+        if (
+            known is None
+            or len(known[0]) != len(nodes)
+            or any(a is not b for a, b in zip(known[0], nodes, strict=True))
+        ):
+            # A node may be missing that is being deleted with all of its subscription.
+            cursors = {key: progresses.decode(node.data).offset for key, node in zip(keys, nodes, strict=True) if node}
+            known = nodes, cursors
+            if len(self._cursors) >= SUBSCRIPTIONS_MAX:
+                self._cursors.clear()
+            self._cursors[subscription_id] = known
+        return known[1]
+
+    def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
+        """How often what was committed already was committed again."""
+        seen = self.seen(subscription_id)
+        standings = self.standings(subscription_id, seen.terms.keys()) if seen else {}
+        return {key: standing.progress.heartbeats for key, standing in standings.items()}
+
+    def last_cursors(self, subscription_id: str) -> Cursors | None:
+        """The offsets that were committed when this process last asked."""
+        known = self._cursors.get(subscription_id)
+        return known[1] if known else None
+
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+        """The partitions that have failed, or are being searched."""
+        seen = self.seen(subscription_id)
+        if seen is None:
+            return {}
+        standings = self.standings(subscription_id, seen.terms.keys())
+        troubles = {key: each.progress.trouble(seen.terms[key]) for key, each in standings.items()}
+        return {key: trouble for key, trouble in troubles.items() if trouble}
+
+    def standings(
+        self, subscription_id: str, keys: Collection[EventTypePartition]
+    ) -> dict[EventTypePartition, Standing]:
+        """How far partitions are; those that don't exist are missing."""
+        return _standings(keys, self._mirror.nodes([cursor_path(subscription_id, key) for key in keys]))
+
+    def supposed_standings(
+        self, subscription_id: str, keys: Collection[EventTypePartition]
+    ) -> dict[EventTypePartition, Standing]:
+        """How far partitions probably are."""
+        return _standings(keys, self._mirror.supposed([cursor_path(subscription_id, key) for key in keys]))
+
+    def wrote(self, subscription_id: str, key: EventTypePartition, standing: Standing) -> None:
+        """Note what this process has written."""
+        node = Node(standing.progress.encoded(), standing.version)
+        self._mirror.wrote(cursor_path(subscription_id, key), node)
+
+    def suppose_nothing(self, subscription_id: str, keys: Collection[EventTypePartition]) -> None:
+        """What was supposed of partitions was wrong."""
+        self._mirror.forget([cursor_path(subscription_id, key) for key in keys])
+
+    # --- hearing ---
+
+    def _is_followed(self, path: str) -> bool:
+        return subscription_of(path) in self._followers
+
+    def _changed(self, path: str, known: bool) -> None:  # noqa: FBT001 - as the mirror says it
+        subscription_id = subscription_of(path)
+        if subscription_id is not None and subscription_id in self._followers:
+            concerned = self._concerned(subscription_id, path) if known else None
+            if concerned is None or concerned:
+                self._tell(subscription_id, concerned)
+
+    def _concerned(self, subscription_id: str, path: str) -> Collection[str] | None:
+        """The streams that a change makes a difference to, None for all."""
+        seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
+        if seen is None:
+            return None
+        if path == plan_path(subscription_id):
+            before = self._told.get(subscription_id)
+            self._told[subscription_id] = seen
+            # There may be more partitions than before.
+            self._mirror.want(_parts(subscription_id, seen.plan))
+            return seen.plan.concerned(before.plan) if before else None
+        if path.endswith("/"):
+            living = self._mirror.last_known(path)
+            # Who begins and ends by itself stands in the plan too.
+            return None if living is None or not seen.plan.needs() <= living.children else ()
+        owner = seen.topology.partitions.get(partition_of(path))
+        return {owner.session} - {""} if owner else None
+
+
+def _children(node: Node | None) -> frozenset[str]:
+    return node.children if node else frozenset()
+
+
+def _parts(subscription_id: str, plan: Plan) -> list[str]:
+    """The paths of everything but the plan."""
+    cursors = [cursor_path(subscription_id, share.partition) for share in plan.shares]
+    return [living_path(subscription_id) + "/", *cursors]
+
+
+def _standings(
+    keys: Collection[EventTypePartition], nodes: Sequence[Node | None]
+) -> dict[EventTypePartition, Standing]:
+    return {
+        key: Standing(node.version, progresses.decode(node.data))
+        for key, node in zip(keys, nodes, strict=True)
+        if node is not None
+    }

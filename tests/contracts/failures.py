@@ -1,0 +1,102 @@
+"""What every adapter of the port `Coordinator` promises about partitions that fail (consumption contract 8.11)."""
+
+import pytest
+
+from rioni.domain.coordination_ports import Trouble
+from tests.contracts.coordination import A0, A1, A2, ENOUGH_S, CoordinationSuite, name, offset
+
+
+class FailureContract(CoordinationSuite):
+    def test_nothing_has_failed_at_first(self, coordinator, other, subscription, stream):
+        coordinator.attempt(subscription, stream, A0, offset(4))
+        assert coordinator.troubles(subscription) == other.troubles(subscription) == {}
+        assert coordinator.troubles(name()) == {}
+
+    def test_each_end_of_a_session_with_uncommitted_events_is_a_failure(self, coordinator, other, subscription):
+        for times in range(1, 4):
+            stream = name()
+            coordinator.join(subscription, stream)
+            coordinator.attempt(subscription, stream, A0, offset(4))
+            coordinator.attempt(subscription, stream, A1, offset(times))
+            coordinator.leave(subscription, stream)
+            assert other.troubles(subscription) == {
+                A0: Trouble(times, offset(4), ""),
+                A1: Trouble(times, offset(times), ""),
+            }
+
+    def test_a_session_that_has_sent_nothing_since_has_not_failed(self, coordinator, subscription):
+        for sends in (True, False):
+            stream = name()
+            coordinator.join(subscription, stream)
+            if sends:
+                coordinator.attempt(subscription, stream, A0, offset(4))
+            coordinator.leave(subscription, stream)
+        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+
+    @pytest.mark.parametrize(("position", "times"), [(3, 1), (4, 0), (5, 0)])
+    def test_only_who_has_not_committed_all_has_failed(self, coordinator, subscription, stream, position, times):
+        coordinator.attempt(subscription, stream, A0, offset(4))
+        coordinator.commit(subscription, stream, [(A0, offset(position))])
+        coordinator.leave(subscription, stream)
+        expected = {A0: Trouble(times, offset(4), "")} if times else {}
+        assert coordinator.troubles(subscription) == expected
+
+    @pytest.mark.parametrize(("position", "times"), [(-1, 1), (2, 1), (3, 0)])
+    def test_a_commit_makes_up_for_failures_if_it_advances(self, coordinator, subscription, stream, position, times):
+        coordinator.commit(subscription, stream, [(A0, offset(2))])
+        coordinator.attempt(subscription, stream, A0, offset(4))
+        coordinator.leave(subscription, stream)
+        second = name()
+        coordinator.join(subscription, second)
+        coordinator.commit(subscription, second, [(A0, offset(position))])
+        assert [trouble.failures for trouble in coordinator.troubles(subscription).values()] == [times] * times
+
+    def test_handing_over_uncommitted_events_is_a_failure(self, coordinator, other, subscription, stream):
+        coordinator.attempt(subscription, stream, A0, offset(4))
+        coordinator.attempt(subscription, stream, A1, offset(4))
+        coordinator.commit(subscription, stream, [(A1, offset(4))])
+        second = name()
+        other.join(subscription, second, [A0, A1])
+        for key in (A0, A1, A2):
+            coordinator.release(subscription, stream, key)
+        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+        coordinator.leave(subscription, stream)
+        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+
+    @pytest.mark.usefixtures("stream")
+    def test_who_does_not_own_a_partition_cannot_note_anything(self, coordinator, subscription):
+        second = name()
+        coordinator.join(subscription, second, [A0])
+        for each in (second, name()):
+            coordinator.attempt(subscription, each, A0, offset(4), offset(9))
+            coordinator.leave(subscription, each)
+        assert coordinator.troubles(subscription) == {}
+
+    def test_a_search_forgets_failures_and_is_known_until_it_is_over(self, coordinator, other, subscription):
+        for until in (None, offset(5)):
+            stream = name()
+            coordinator.join(subscription, stream)
+            coordinator.attempt(subscription, stream, A0, offset(4), until)
+            coordinator.leave(subscription, stream)
+        assert other.troubles(subscription) == {A0: Trouble(1, offset(4), offset(5))}
+        other.join(subscription, stream)
+        other.attempt(subscription, stream, A0, offset(4))
+        for position, troubles in ((4, {A0: Trouble(0, offset(4), offset(5))}), (5, {})):
+            other.commit(subscription, stream, [(A0, offset(position))])
+            assert coordinator.troubles(subscription) == troubles
+
+    def test_a_reset_forgets_the_failures_of_its_partitions(self, coordinator, subscription, stream):
+        for key in (A0, A1):
+            coordinator.attempt(subscription, stream, key, offset(4), offset(9))
+        coordinator.leave(subscription, stream)
+        coordinator.reset(subscription, {A0: offset(2)}, ENOUGH_S)
+        assert coordinator.troubles(subscription) == {A1: Trouble(1, offset(4), offset(9))}
+
+    def test_a_process_that_ends_has_failed_where_events_were_uncommitted(self, coordinator, other, subscription):
+        stream = name()
+        other.join(subscription, stream)
+        other.attempt(subscription, stream, A0, offset(4))
+        other.attempt(subscription, stream, A1, offset(4))
+        other.commit(subscription, stream, [(A1, offset(4))])
+        other.close()
+        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}

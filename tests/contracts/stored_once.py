@@ -1,0 +1,163 @@
+"""What adapters of the port `EventStore` promise of batches and events that must not be stored twice: with `store`."""
+
+import threading
+
+import pytest
+
+from rioni.domain.errors import KeyReused, NotFound
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.ports import Claim, EventStore
+from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, read_headers, run_all
+from tests.support.clock import ManualClock
+
+
+class StoredOnceContract:
+    @pytest.fixture(autouse=True)
+    def topic(self, store: EventStore) -> str:
+        store.create_topic(TOPIC, PARTITIONS)
+        return TOPIC
+
+    def test_how_many_events_were_left_out_is_told(self, store: EventStore):
+        assert store.append(TOPIC, {0: events(1)}).left_out == 0
+        batches, ids = {0: events(1, 2), 1: events(3)}, {0: ["a", "b"], 1: ["a"]}
+        assert store.append(TOPIC, batches, ids=ids).left_out == 1
+        assert store.append(TOPIC, batches, ids=ids).left_out == 3
+        claim = Claim("name", "digest")
+        assert store.append(TOPIC, {0: events(4)}, claim=claim).left_out == 0
+        assert store.append(TOPIC, {0: events(4)}, claim=claim).left_out == 1
+
+    def test_under_one_name_a_batch_is_stored_once(self, store: EventStore):
+        claim = Claim("name", "digest")
+        assert store.claimed("name") is None
+        assert store.append(TOPIC, {0: events(1), 1: events(2)}, claim=claim) == {0: 0, 1: 0}
+        assert store.append(TOPIC, {1: events(2), 2: events(1)}, claim=claim) == {}
+        assert store.claimed("name") == "digest"
+        assert store.append(TOPIC, {0: events(3)}, claim=Claim("other", "digest")) == {0: 1}
+        assert [bounds.newest for bounds in store.bounds(TOPIC)] == [1, 0, -1]
+
+    def test_under_one_name_no_other_batch_is_stored(self, store: EventStore):
+        store.append(TOPIC, {0: events(1)}, claim=Claim("name", "digest"))
+        with pytest.raises(KeyReused):
+            store.append(TOPIC, {0: events(2)}, claim=Claim("name", "another"))
+        assert read_all(store, TOPIC, 0) == events(1)
+
+    def test_a_batch_that_could_not_be_stored_has_not_used_its_name(self, store: EventStore):
+        claim = Claim("name", "digest")
+        with pytest.raises(NotFound):
+            store.append(TOPIC, {PARTITIONS: events(1)}, claim=claim)
+        assert store.claimed("name") is None
+        assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 0}
+
+    def test_a_batch_that_many_send_under_one_name_is_stored_once(self, store: EventStore):
+        outcomes: list[object] = []
+
+        def publish(digest: str) -> None:
+            try:
+                outcomes.append(len(store.append(TOPIC, {0: events(digest)}, claim=Claim("name", digest))))
+            except KeyReused:
+                outcomes.append("reused")
+
+        run_all([threading.Thread(target=publish, args=(digest,)) for digest in "ab" * 8])
+        assert sorted(outcomes, key=str) == [0] * 7 + [1] + ["reused"] * 8
+        assert read_all(store, TOPIC, 0) == events(store.claimed("name"))
+
+    def test_names_are_forgotten_with_time(self, store: EventStore, clock: ManualClock):
+        claim = Claim("name", "digest")
+        store.append(TOPIC, {0: events(1)}, claim=claim)
+        stored_ms = clock.now_ms()
+        clock.advance(1)
+        store.forget_ids(stored_ms)
+        assert store.claimed("name") == "digest"
+        store.forget_ids(stored_ms + 1)
+        assert store.claimed("name") is None
+        assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 1}
+
+    def test_an_event_whose_id_was_stored_is_left_out_with_its_headers(self, store: EventStore):
+        assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}) == {0: 0}
+        headers = {0: [Headers(key=key) for key in "xyz"]}
+        assert store.append(TOPIC, {0: events(2, 3, 1)}, headers=headers, ids={0: ["b", "c", "a"]}) == {0: 2}
+        assert read_all(store, TOPIC, 0) == events(1, 2, 3)
+        assert read_headers(store, TOPIC, 0) == [NO_HEADERS, NO_HEADERS, Headers(key="y")]
+
+    def test_a_partition_all_of_whose_events_are_left_out_is_absent(self, store: EventStore):
+        store.append(TOPIC, {0: events(1)}, ids={0: ["a"]})
+        assert store.append(TOPIC, {0: events(1), 1: events(2)}, ids={0: ["a"], 1: ["b"]}) == {1: 0}
+        assert store.append(TOPIC, {0: events(1), 1: events(2)}, ids={0: ["a"], 1: ["b"]}) == {}
+        assert [bounds.newest for bounds in store.bounds(TOPIC)] == [0, 0, -1]
+
+    def test_of_two_events_with_one_id_in_a_batch_the_first_is_stored(self, store: EventStore):
+        ids = {0: ["a", "b", "a"], 1: ["b", "c"]}
+        assert store.append(TOPIC, {0: events(1, 2, 3), 1: events(4, 5)}, ids=ids) == {0: 0, 1: 0}
+        assert read_all(store, TOPIC, 0) == events(1, 2)
+        assert read_all(store, TOPIC, 1) == events(5)
+
+    def test_ids_hold_for_all_topics(self, store: EventStore):
+        store.create_topic("other", 1)
+        store.append("other", {0: events(1)}, ids={0: ["a"]})
+        store.delete_topic("other")
+        assert store.append(TOPIC, {0: events(1)}, ids={0: ["a"]}) == {}
+
+    def test_which_ids_are_known_can_be_asked(self, store: EventStore):
+        store.append(TOPIC, {0: events(1, 2), 1: events(3)}, ids={0: ["a", "b"]})
+        assert set(store.known_ids(["c", "b", "a"])) == {"a", "b"}
+        assert not store.known_ids(["c"])
+        assert not store.known_ids([])
+        store.delete_topic(TOPIC)
+        assert set(store.known_ids(["a"])) == {"a"}
+
+    def test_events_without_ids_are_always_stored(self, store: EventStore):
+        for first in range(3):
+            assert store.append(TOPIC, {0: events(1), 1: events(2)}, ids={1: [f"{first}"]}) == {0: first, 1: first}
+
+    def test_a_batch_that_fails_leaves_no_ids_behind(self, store: EventStore):
+        with pytest.raises(NotFound):
+            store.append(TOPIC, {0: events(1), PARTITIONS: events(2)}, ids={0: ["a"], PARTITIONS: ["b"]})
+        assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}) == {0: 0}
+        assert read_all(store, TOPIC, 0) == events(1, 2)
+
+    def test_a_batch_with_a_claim_and_ids_is_stored_once_by_either(self, store: EventStore):
+        claim = Claim("name", "digest")
+        assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}, claim=claim) == {0: 0}
+        assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["c", "d"]}, claim=claim) == {}
+        assert store.append(TOPIC, {0: events(2, 3)}, ids={0: ["b", "c"]}, claim=Claim("other", "digest")) == {0: 2}
+        assert read_all(store, TOPIC, 0) == events(1, 2, 3)
+
+    def test_ids_of_a_batch_longer_than_any_chunk_are_all_known(self, store: EventStore):
+        batch, ids = events(*(f"{number:0100}" for number in range(3000))), [str(number) for number in range(3000)]
+        store.append(TOPIC, {0: batch[::2]}, ids={0: ids[::2]})
+        assert store.append(TOPIC, {0: batch}, ids={0: ids}) == {0: 1500}
+        assert read_all(store, TOPIC, 0) == batch[::2] + batch[1::2]
+
+    def test_forgotten_ids_can_be_stored_again_and_the_others_not(self, store: EventStore, clock: ManualClock):
+        store.append(TOPIC, {0: events(1)}, ids={0: ["old"]})
+        clock.advance(1000)
+        store.append(TOPIC, {0: events(2)}, ids={0: ["new"]})
+        store.forget_ids(clock.now_ms() - 1000)
+        assert store.append(TOPIC, {0: events(1)}, ids={0: ["old"]}) == {}
+        store.forget_ids(clock.now_ms())
+        assert store.append(TOPIC, {0: events(2, 1)}, ids={0: ["new", "old"]}) == {0: 2}
+        assert read_all(store, TOPIC, 0) == events(1, 2, 1)
+
+    def test_many_ids_are_forgotten_at_once(self, store: EventStore, clock: ManualClock):
+        store.append(TOPIC, {0: events(*range(12_000))}, ids={0: [str(number) for number in range(12_000)]})
+        store.forget_ids(clock.now_ms() + 1)
+        for name in ("0", "11999"):
+            assert store.append(TOPIC, {0: events(1)}, ids={0: [name]})
+
+    def test_of_concurrent_appends_with_the_same_ids_one_stores_each_event(self, store: EventStore):
+        stored: list[int] = []
+
+        def publish(publisher: int) -> None:
+            for number in range(30):
+                ids = [f"{number}-{index}" for index in range(4)]
+                firsts = store.append(TOPIC, {0: events(*ids[:2]), 1: events(*ids[2:])}, ids={0: ids[:2], 1: ids[2:]})
+                stored.append(len(firsts))
+                # Nobody has the answer before the event is there.
+                for partition in range(2):
+                    assert set(events(*ids)) & set(read_all(store, TOPIC, partition)), publisher
+
+        run_all([threading.Thread(target=publish, args=(publisher,)) for publisher in range(6)])
+        assert sum(stored) == 60
+        for partition, indices in ((0, (0, 1)), (1, (2, 3))):
+            expected = events(*(f"{number}-{index}" for number in range(30) for index in indices))
+            assert sorted(read_all(store, TOPIC, partition)) == sorted(expected)

@@ -1,0 +1,21 @@
+"""What every adapter of the port `TopicNames` promises: subclasses provide `store`, an event store."""
+
+from rioni.domain.topic_names import TopicNames
+from tests.contracts.event_store import events
+
+
+class TopicNamesContract:
+    def test_all_topics_are_named_whatever_is_in_them(self, store):
+        assert isinstance(store, TopicNames)
+        assert set(store.topics()) == set()
+        for topic in ("empty", "filled", "closed"):
+            store.create_topic(topic, 2)
+        store.append("filled", {1: events(1)})
+        store.close_topic("closed")
+        assert set(store.topics()) == {"empty", "filled", "closed"}
+
+    def test_a_deleted_topic_is_not_named(self, store):
+        store.create_topic("a", 1)
+        store.create_topic("b", 1)
+        store.delete_topic("a")
+        assert set(store.topics()) == {"b"}

@@ -1,0 +1,68 @@
+"""A patched process, as `rioni serve` is: greenlets append in native threads to PostgreSQL, and follow the log.
+
+Run as `python -m tests.storage.gevent_log_follower <url of a migrated database>`.
+"""
+
+from gevent import monkey
+
+
+if __name__ == "__main__":
+    monkey.patch_all()
+
+import sys
+import threading
+
+import gevent
+
+from rioni.storage.event_log import SqlEventLog
+from rioni.storage.log_tables import HEAD
+from rioni.storage.sql import create_engine, writing
+from rioni.storage.verification import verify
+from tests.contracts.event_log import TOPICS, note, read_all
+
+
+GREENLETS = 30
+TICKS = 100
+CONNECTIONS = 3
+
+
+def main(url: str) -> None:
+    pool = gevent.get_hub().threadpool
+    engine, stranger = create_engine(url, connections_max=CONNECTIONS), create_engine(url)
+    log, other = SqlEventLog(engine, TOPICS), SqlEventLog(create_engine(url), TOPICS)
+    for each in (log, other):
+        each.follow(lambda: None)
+    while not all(each._end._follower.position() == 0 for each in (log, other)):
+        gevent.sleep(0.001)
+    told: list[int] = []
+
+    def append(number: int) -> None:
+        (entry,) = pool.apply(note, (log, f"stream {number}"))
+        assert other.position() >= entry.position <= log.position()
+        told.append(entry.position)
+        pool.apply(log.entries, (0, 10))
+
+    greenlets = [threading.Thread(target=append, args=(number,)) for number in range(GREENLETS)]
+    # Another process writes, and takes its time.
+    with writing(stranger) as connection:
+        connection.execute(HEAD.select().with_for_update())
+        for greenlet in greenlets:
+            greenlet.start()
+        for _ in range(TICKS):
+            gevent.sleep(0.001)
+            # More than there are connections may wait for one; who knows the position need not.
+            assert log.position() == 0
+            assert not told
+    for greenlet in greenlets:
+        greenlet.join()
+
+    assert sorted(told) == [entry.position for entry in read_all(log)] == list(range(1, GREENLETS + 1))
+    assert not list(verify(engine, TOPICS))
+    for each in (log, other):
+        each.close()
+    stranger.dispose()
+    sys.stdout.write("all is well\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,64 @@
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from rioni.local_cluster.cluster import LocalCluster
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.events import KafkaEventStore
+from rioni.storage.kafka.names import opened_names
+from tests.support.clock import ManualClock
+
+
+@pytest.fixture
+def connection(kafka_cluster: LocalCluster) -> Connection:
+    """To the cluster, with topics of the test's own."""
+    # The clock of most tests stands still, in the past.
+    return Connection(bootstrap_servers=kafka_cluster.kafka, topic_prefix=f"{uuid4()}-", refuses_late=False)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def signals(tmp_path: Path) -> Iterator[EmbeddedSignals]:
+    with closing(EmbeddedSignals(tmp_path)) as signals:
+        yield signals
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """The URL of where names are kept."""
+    return f"sqlite:///{tmp_path / 'names.db'}"
+
+
+@pytest.fixture
+def open_store(
+    connection: Connection, signals: EmbeddedSignals, clock: ManualClock, database: str
+) -> Iterator[Callable[..., KafkaEventStore]]:
+    """Opens further stores, each as another process has it."""
+    stores: list[KafkaEventStore] = []
+
+    def open_store(**changes):
+        names = opened_names(database, "storage")
+        stores.append(KafkaEventStore(connection, names, **{"clock": clock, "signals": signals} | changes))
+        return stores[-1]
+
+    yield open_store
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Callable[..., KafkaEventStore]) -> KafkaEventStore:
+    return open_store()
+
+
+@pytest.fixture
+def other_store(open_store: Callable[..., KafkaEventStore]) -> KafkaEventStore:
+    return open_store()

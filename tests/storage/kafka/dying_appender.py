@@ -1,0 +1,76 @@
+"""A process that appends a batch which must be stored once, and dies at a step of doing so.
+
+Run as `python -m tests.storage.kafka.dying_appender <brokers> <prefix> <database> <folder> <step>`; a step is one of
+`STEPS`. The topic exists.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rioni.domain.ports import Claim
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.delivery import Delivery
+from rioni.storage.kafka.events import KafkaEventStore
+from rioni.storage.kafka.names import Names, opened_names
+from tests.contracts.event_store import TOPIC, events
+
+
+BATCHES = {0: events("a", "b"), 1: events("c"), 2: events("d", "e")}
+CLAIM = Claim("name", "digest")
+IDS = {0: ["a", "b"], 1: ["c"], 2: ["d", "e"]}
+
+DIED = 9
+STEPS = ("looked up", "noted", "one event", "some partitions", "acknowledged")
+
+
+def command(connection: Connection, database: str, folder: Path, step: str, once: str) -> list[str]:
+    own = [connection.bootstrap_servers, connection.topic_prefix, database, str(folder), step, once]
+    return [sys.executable, "-m", "tests.storage.kafka.dying_appender", *own]
+
+
+def once(kind: str) -> dict[str, Any]:
+    """What a batch is to be stored once by."""
+    return {"claim": CLAIM} if kind == "claim" else {"ids": IDS}
+
+
+def main(servers: str, prefix: str, database: str, folder: str, step: str, kind: str) -> None:
+    if step == "looked up":
+        Names.begin = die
+    elif step == "acknowledged":
+        Names.settle = die
+    elif step == "noted":
+        Delivery.deliver = die
+    else:
+        Delivery.deliver = die_having_delivered(Delivery.deliver, step)
+    signals = EmbeddedSignals(Path(folder))
+    connection = Connection(bootstrap_servers=servers, topic_prefix=prefix)
+    store = KafkaEventStore(connection, opened_names(database, "storage"), clock=SystemClock(), signals=signals)
+    store.append(TOPIC, BATCHES, **once(kind))
+
+
+def die(*_args: object, **_kwargs: object) -> NoReturn:
+    os._exit(DIED)
+
+
+def die_having_delivered(deliver: Callable[..., None], step: str) -> Callable[..., NoReturn]:
+    def deliver_some(self, group, now_ms):
+        (batch,) = group
+        if step == "some partitions":
+            batch.parts = {place: part for place, part in batch.parts.items() if place.partition < 2}
+        else:
+            batch.parts = {place: part for place, part in batch.parts.items() if place.partition == 0}
+            (part,) = batch.parts.values()
+            part.events, part.indexes = part.events[:1], part.indexes[:1]
+        deliver(self, group, now_ms)
+        os._exit(DIED)
+
+    return deliver_some
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,159 @@
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rioni.domain.errors import NotFound, TooLarge, Unavailable
+from rioni.domain.headers import REMOVED, Headers
+from rioni.domain.ports import Bounds, Claim
+from rioni.local_cluster.servers import free_ports
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
+from rioni.storage.kafka.events import KafkaEventStore
+from rioni.storage.kafka.names import opened_names
+from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all, read_headers
+from tests.contracts.signals import ENOUGH_S
+
+
+pytestmark = pytest.mark.kafka
+
+
+class TestKafkaEventStore(EventStoreContract):
+    @pytest.fixture
+    def silent_store(self, open_store: Callable[..., KafkaEventStore]) -> Iterator[KafkaEventStore]:
+        answers = threading.Event()
+
+        def offload(function, /, *args, **kwargs):
+            if function.__name__ == "_write":
+                answers.wait()
+            return function(*args, **kwargs)
+
+        yield open_store(offload=offload, append_timeout_s=0.5)
+        answers.set()
+
+
+def test_what_another_process_appends_wakes_whoever_reads(store, other_store, signals):
+    store.create_topic(TOPIC, 1)
+    assert store.newest(TOPIC) == [-1]
+    watch = signals.watch([f"topic:{TOPIC}"])
+    for count in range(3):
+        # As another node would, it wakes nobody on this one.
+        other_store._notify = lambda _topic: None
+        other_store.append(TOPIC, {0: events(count)})
+        while store.newest(TOPIC) != [count]:
+            assert watch.wait(ENOUGH_S)
+        assert read_all(store, TOPIC, 0) == events(*range(count + 1))
+    watch.close()
+
+
+def test_readers_that_are_behind_get_what_is_not_in_memory(store, open_store):
+    store.create_topic(TOPIC, 1)
+    for number in range(20):
+        store.append(TOPIC, {0: events(*(f"{number}-{index:0100}" for index in range(200)))})
+    expected = [event for n in range(20) for event in events(*(f"{n}-{index:0100}" for index in range(200)))]
+    late = open_store(cache_bytes_max=0)
+    for first in (0, 1, 2_345, 3_999):
+        assert read_all(late, TOPIC, 0, first, 10_000) == expected[first:]
+
+
+def append_until_refused(store):
+    """Append events without a key until Kafka compacts the topic, and so refuses them."""
+    with contextlib.suppress(Unavailable):
+        while True:
+            store.append(TOPIC, {0: events(1)})
+    with pytest.raises(Unavailable, match="validate record"):
+        store.append(TOPIC, {0: events(1)})
+
+
+def test_a_topic_that_is_compacted_takes_events_with_a_key_alone(store, clock):
+    store.create_topic(TOPIC, 1)
+    assert store.append(TOPIC, {0: events(0)}) == {0: 0}
+    assert store.compact(TOPIC, clock.now_ms() - 1_000) == 0
+
+    append_until_refused(store)
+    end = store.newest(TOPIC)[0] + 1
+    assert store.append(TOPIC, {0: [*events(1), b""]}, headers={0: [Headers(key="a")] * 2}) == {0: end}
+    assert read_all(store, TOPIC, 0)[end:] == [*events(1), b""]
+
+
+def test_events_that_may_have_no_key_are_never_given_to_kafka_to_compact(store, clock):
+    store.create_topic(TOPIC, 2)
+    store.append(TOPIC, {1: events(0)})
+    keyed_since_ms = clock.now_ms() + 1
+    clock.advance(1)
+    store.append(TOPIC, {1: events(1)}, headers={1: [Headers(key="a")]})
+    for _ in range(2):
+        store.compact(TOPIC, clock.now_ms() - 1_000, keyed_since_ms)
+    # A topic that is compacted would refuse it.
+    assert store.append(TOPIC, {0: events(2)}) == {0: 0}
+    assert store.expire(TOPIC, keyed_since_ms) == 1
+    clock.advance(1)
+    assert store.expire(TOPIC, clock.now_ms()) == 2
+    store.append(TOPIC, {1: events(3)}, headers={1: [Headers(key="a")]})
+    store.compact(TOPIC, clock.now_ms() - 1_000, keyed_since_ms)
+    append_until_refused(store)
+
+
+def test_a_compacted_topic_loses_what_is_too_old(store, clock):
+    store.create_topic(TOPIC, 1)
+    keys = [Headers(key=key) for key in "ab"]
+    store.append(TOPIC, {0: events(1, 2)}, headers={0: keys})
+    store.compact(TOPIC, clock.now_ms() - 60_000)
+    clock.advance(1_000)
+    store.append(TOPIC, {0: events(3)}, headers={0: keys[:1]})
+    assert store.expire(TOPIC, clock.now_ms()) == 2
+    assert store.bounds(TOPIC) == [Bounds(2, 2)]
+    assert read_all(store, TOPIC, 0) == events(3)
+
+
+def test_what_kafka_has_compacted_leaves_removed_events_behind(store, clock, open_store):
+    store.create_topic(TOPIC, 1)
+    store.compact(TOPIC, clock.now_ms() - 1)
+    for number, key in enumerate("aba"):
+        store.append(TOPIC, {0: events(number)}, headers={0: [Headers(key=key)]})
+    late = open_store(cache_bytes_max=0)
+    while (found := read_all(late, TOPIC, 0))[:3] == events(0, 1, 2):
+        # What comes later lets Kafka begin a new file, and compact the one before.
+        clock.advance(1_000)
+        store.append(TOPIC, {0: events("later")}, headers={0: [Headers(key="c")]})
+        threading.Event().wait(0.05)
+    assert found[:3] == [b"", *events(1, 2)]
+    assert store.bounds(TOPIC)[0] == Bounds(0, len(found) - 1)
+    assert read_headers(late, TOPIC, 0)[0] == REMOVED
+
+
+def test_a_topic_that_another_process_extends_or_deletes_is_found_so(store, other_store):
+    store.create_topic(TOPIC, 1)
+    store.append(TOPIC, {0: events(1)})
+    assert store.newest(TOPIC) == [0]
+    other_store.extend_topic(TOPIC, 2)
+    assert store.append(TOPIC, {1: events(2)}) == {1: 0}
+    assert read_all(store, TOPIC, 1) == events(2)
+    other_store.delete_topic(TOPIC)
+    with pytest.raises(NotFound):
+        store.bounds(TOPIC)
+
+
+def test_an_event_that_is_too_large_for_kafka_is_refused(store):
+    store.create_topic(TOPIC, 1)
+    with pytest.raises(TooLarge):
+        store.append(TOPIC, {0: [b"x" * (RECORD_BYTES_MAX + 1)]})
+    largest = b"x" * RECORD_BYTES_MAX
+    store.append(TOPIC, {0: [largest]})
+    assert read_all(store, TOPIC, 0) == [largest]
+
+
+def test_where_no_broker_answers_everything_is_unavailable(signals, clock, database):
+    (port,) = free_ports(1)
+    connection = Connection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2)
+    nowhere = KafkaEventStore(connection, opened_names(database, "storage"), clock=clock, signals=signals)
+    for call in (
+        lambda: nowhere.create_topic(TOPIC, 1),
+        lambda: nowhere.append(TOPIC, {0: events(1)}),
+        lambda: nowhere.append(TOPIC, {0: events(1)}, claim=Claim("name", "digest")),
+        lambda: nowhere.read(TOPIC, 0, 0, 1),
+        lambda: nowhere.delete_topic(TOPIC),
+    ):
+        with pytest.raises(Unavailable, match="Kafka does not do what it is asked to"):
+            call()
+    nowhere.close()

@@ -1,0 +1,31 @@
+import pytest
+
+from rioni.domain.errors import TopicClosed
+from tests.contracts.closed_topics import ClosedTopicsContract
+from tests.contracts.event_store import read_all
+
+
+pytestmark = pytest.mark.kafka
+
+
+class TestKafkaClosedTopics(ClosedTopicsContract):
+    def test_a_topic_is_closed_and_opened_for_all_processes(self, store, other_store, topic):
+        other_store.append(topic, {0: [b"{}"]})
+        bounds = store.close_topic(topic)
+        with pytest.raises(TopicClosed):
+            other_store.append(topic, {0: [b"{}"]})
+        assert other_store.bounds(topic) == bounds
+        store.reopen_topic(topic)
+        assert other_store.append(topic, {0: [b"[]"]}) == {0: 1}
+        assert read_all(store, topic, 0) == [b"{}", b"[]"]
+
+    def test_partitions_that_another_process_has_added_are_seen_by_whoever_expects_them(
+        self, store, other_store, topic
+    ):
+        store.append(topic, {0: [b"{}"]})
+        assert store.newest(topic) == [0, -1, -1]
+        other_store.extend_topic(topic, 5)
+        other_store.append(topic, {4: [b"{}"]})
+        assert store.newest(topic, 5) == [0, -1, -1, -1, 0]
+        # Those that it knows and those that it does not know yet, in one batch.
+        assert store.append(topic, {0: [b"[]"], 3: [b"[]"], 4: [b"[]"]}) == {0: 1, 3: 0, 4: 1}

@@ -1,0 +1,67 @@
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rioni.domain.headers import Headers
+from rioni.domain.timeline import Timeline
+from rioni.storage.kafka.verification import verify
+from tests.contracts.event_store import TOPIC, events
+
+
+pytestmark = pytest.mark.kafka
+
+
+def timeline(partitions=2, latest_position=None):
+    return Timeline(
+        id="1",
+        event_type="orders",
+        order=1,
+        storage_id="kafka",
+        topic=TOPIC,
+        partitions=partitions,
+        created_at="",
+        switched_at="",
+        latest_position=latest_position,
+    )
+
+
+@pytest.fixture
+def found(store):
+    store.create_topic(TOPIC, 2)
+    store.append(TOPIC, {0: events(*range(2_500))})
+    store.append(TOPIC, {1: [*events("a"), b""]}, headers={1: [Headers(key="a")] * 2})
+
+    def found(*args, compacted=False, **kwargs):
+        return list(verify(store, timeline(*args, **kwargs), compacted=compacted))
+
+    return found
+
+
+def test_of_a_sound_timeline_nothing_is_said_before_and_after_retention(found, store, connection):
+    assert found() == []
+    removed = [TopicPartition(connection.topic_prefix + TOPIC, 0, 1_000)]
+    admin = AdminClient(connection.client())
+    for answer in admin.delete_records(removed, request_timeout=10).values():
+        answer.result(20)
+    assert found() == []
+    assert found(latest_position=(2_499, 1)) == []
+
+
+def test_what_strangers_have_written_is_told(found, connection):
+    producer = Producer(connection.client())
+    for value, key in ((b"{no json", None), (None, None), (None, b""), (b"{}", None)):
+        producer.produce(connection.topic_prefix + TOPIC, value, key, 1)
+    producer.flush()
+    where = f"topic {TOPIC}, partition 1, position"
+    assert found() == [f"{where} 2: no JSON", f"{where} 3: a deletion without a key", f"{where} 4: missing"]
+    assert found(compacted=True) == [f"{where} 2: no JSON", f"{where} 3: a deletion without a key"]
+
+
+def test_a_timeline_that_does_not_end_where_it_was_closed_is_told(found):
+    assert found(latest_position=(2_499, 3)) == [f"topic {TOPIC}, partition 1: ends at 1, and was closed at 3"]
+
+
+def test_missing_topics_and_partitions_are_told(found, store):
+    assert found(partitions=3) == [f"topic {TOPIC}: has 2 partitions, not 3"]
+    store.delete_topic(TOPIC)
+    assert found() == [f"topic {TOPIC}: there is none"]

@@ -1,0 +1,77 @@
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from rioni.local_cluster.cluster import LocalCluster
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.signals import ZooKeeperSignals
+
+
+class Process(NamedTuple):
+    """What one worker process has."""
+
+    keeper: Keeper
+    signals: ZooKeeperSignals
+    coordinator: ZooKeeperCoordinator
+
+    def close(self) -> None:
+        self.coordinator.close()
+        self.signals.close()
+
+
+@pytest.fixture
+def hosts(zookeeper_cluster: LocalCluster) -> str:
+    """The ensemble, with a path of the test's own."""
+    return f"{zookeeper_cluster.zookeeper}/{uuid4()}/rioni"
+
+
+@pytest.fixture
+def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
+    """Begins what another process, on another machine, has; to be closed."""
+    numbers = itertools.count()
+
+    def start_at(hosts: str, session_timeout_s: float) -> Process:
+        keeper = Keeper(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
+        directory = tmp_path / f"signals-{next(numbers)}"
+        directory.mkdir()
+        signals = ZooKeeperSignals(keeper, EmbeddedSignals(directory))
+        coordinator = ZooKeeperCoordinator(keeper, signals.known, clock=SystemClock(), watch=signals.watch)
+        return Process(keeper, signals, coordinator)
+
+    return start_at
+
+
+@pytest.fixture
+def start(hosts: str, start_at: Callable[[str, float], Process]) -> Iterator[Callable[[], Process]]:
+    """Starts what another process has, on the path of the test."""
+    started: list[Process] = []
+
+    def start() -> Process:
+        started.append(start_at(hosts, 10.0))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
+def this(start: Callable[..., Process]) -> Process:
+    return start()
+
+
+@pytest.fixture
+def coordinator(this: Process) -> ZooKeeperCoordinator:
+    return this.coordinator
+
+
+@pytest.fixture
+def signals(this: Process) -> ZooKeeperSignals:
+    return this.signals

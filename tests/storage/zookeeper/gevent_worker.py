@@ -1,0 +1,79 @@
+"""What a worker process of the server does with ZooKeeper: patched, streams in greenlets, commands in threads.
+
+Writes a line of JSON.
+"""
+
+from gevent import monkey
+
+
+monkey.patch_all()
+
+import json  # noqa: E402 - patched
+import sys  # noqa: E402
+import time  # noqa: E402
+from pathlib import Path  # noqa: E402
+from uuid import uuid4  # noqa: E402
+
+import gevent  # noqa: E402
+
+from rioni.domain.coordination_ports import EventTypePartition  # noqa: E402
+from rioni.domain.cursor import format_offset  # noqa: E402
+from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
+from rioni.storage.zookeeper.opening import open_shared  # noqa: E402
+from rioni.storage.zookeeper.options import Options  # noqa: E402
+
+
+STREAMS, COMMITS = 4, 25
+
+
+def main(hosts: str, directory: str, pem: str = "") -> None:
+    local = EmbeddedSignals(Path(directory))
+    shared = open_shared(hosts, local, options=Options(ca=pem, certificate=pem, key=pem))
+    coordinator, signals = shared.coordinator, shared.signals
+    subscription = str(uuid4())
+    keys = [EventTypePartition("a", str(number)) for number in range(STREAMS)]
+    coordinator.initialise(subscription, dict.fromkeys(keys, format_offset(1, -1)))
+    ticks = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        while True:
+            gevent.sleep(0.001)
+            ticks += 1
+
+    def stream(key: EventTypePartition) -> str:
+        name = str(uuid4())
+        watch = signals.watch([f"subscription:{subscription}", f"stream:{name}"])
+        coordinator.join(subscription, name, [key])
+        for position in range(COMMITS):
+            assert coordinator.commit(subscription, name, [(key, format_offset(1, position))]) == [True]
+            while coordinator.cursors(subscription)[key] != format_offset(1, position):
+                assert watch.wait(20)
+        watch.close()
+        return name
+
+    ticker = gevent.spawn(tick)
+    greenlets = [gevent.spawn(stream, key) for key in keys]
+    names = {greenlet.get() for greenlet in greenlets}
+    pool = gevent.get_hub().threadpool
+    # From threads without a hub of their own, as commands call it.
+    alive = pool.apply(coordinator.lives, (coordinator.worker,))
+    seen = pool.apply(coordinator.topology, (subscription,)).sessions.keys()
+    several = [pool.spawn(coordinator.leave, subscription, name) for name in names]
+    for each in several:
+        each.get()
+    left = len(coordinator.topology(subscription).sessions)
+    pool.apply(coordinator.forget, (subscription,))
+    forgotten = coordinator.topology(subscription).epoch == 0
+    taken = [pool.apply(shared.slots.take, (f"{n}", {"a": 2})) for n in range(3)]
+    while not shared.leadership.held():
+        time.sleep(0.001)
+    ticker.kill()
+    for adapter in (shared.leadership, shared.slots, shared.coordinator, signals):
+        adapter.close()
+    result = {"alive": alive, "seen": seen == names, "left": left, "forgotten": forgotten, "taken": taken}
+    sys.stdout.write(json.dumps(result | {"ticked": ticks > COMMITS}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,243 @@
+"""What becomes of streams when ZooKeeper, the connection to it, or a process does not answer for a while."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from rioni.domain.coordination_ports import Assignment
+from rioni.domain.errors import Invalid, Unavailable
+from rioni.local_cluster.cluster import LocalCluster, running_cluster
+from rioni.storage.clock import SystemClock
+from rioni.storage.zookeeper.slots import ZooKeeperSlots
+from tests.contracts.coordination import A0, ALL, ENOUGH_S, name, offset
+from tests.support.tcp_proxy import proxies_to
+
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
+
+SESSION_TIMEOUT_S = 2.0
+
+WORKER = """
+import sys
+from pathlib import Path
+import structlog
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.cursor import format_offset
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.zookeeper.opening import open_shared
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+hosts, data, subscription, stream = sys.argv[1:]
+coordinator = open_shared(hosts, EmbeddedSignals(Path(data)), session_timeout_s=2).coordinator
+coordinator.join(subscription, stream)
+key = EventTypePartition("a", "0")
+print("joined", flush=True)
+for position in map(int, sys.stdin):
+    try:
+        print(coordinator.commit(subscription, stream, [(key, format_offset(1, position))]), flush=True)
+    except Exception as error:
+        print(error, flush=True)
+    print(stream in coordinator.topology(subscription).sessions, flush=True)
+"""
+
+
+def becomes_true(question: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + ENOUGH_S
+    while not (answer := question()) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return answer
+
+
+def expire(process, hosts: str = "") -> None:
+    """End the session of a process as ZooKeeper does when it has not heard of it: whoever knows its secret may."""
+    twin = KazooClient(
+        hosts or ",".join(f"{host}:{port}" for host, port in process.keeper._client.hosts),
+        client_id=process.keeper._client.client_id,
+    )
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+@pytest.fixture
+def subscription(coordinator) -> str:
+    subscription = name()
+    coordinator.initialise(subscription, ALL)
+    return subscription
+
+
+def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, start):
+    stream = name()
+    coordinator.join(subscription, stream)
+    for position in range(5):
+        worker = coordinator.worker
+        this.keeper.handler.hang_up()
+        assert coordinator.commit(subscription, stream, [(A0, offset(position))]) == [True]
+        this.keeper.handler.hang_up()
+        assert stream in coordinator.topology(subscription).sessions
+        # At first as they were when they were last seen: streams don't wait for the connection.
+        assert becomes_true(lambda: coordinator.cursors(subscription)[A0] == offset(position))  # noqa: B023 - at once
+        assert coordinator.worker == worker
+    assert start().coordinator.topology(subscription).partitions[A0] == Assignment(stream)
+
+
+def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coordinator, subscription, start):
+    other, stream = start().coordinator, name()
+    other.join(subscription, stream)
+    watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
+    for position in range(5):
+        this.keeper.handler.hang_up()
+        assert other.commit(subscription, stream, [(A0, offset(position))]) == [True]
+        while coordinator.cursors(subscription)[A0] != offset(position):
+            assert watch.wait(ENOUGH_S)
+    watch.close()
+
+
+def test_with_the_session_its_streams_end_and_their_commits_are_refused(this, coordinator, subscription, start):
+    other = start().coordinator
+    mine, theirs = name(), name()
+    coordinator.join(subscription, mine)
+    coordinator.commit(subscription, mine, [(A0, offset(3))])
+    other.join(subscription, theirs)
+    worker = coordinator.worker
+    assert other.lives(worker)
+    expire(this)
+    assert becomes_true(lambda: set(other.topology(subscription).partitions.values()) == {Assignment(theirs)})
+    assert not other.lives(worker)
+    with pytest.raises(Invalid, match=f"Session with stream id {mine} not found"):
+        coordinator.commit(subscription, mine, [(A0, offset(4))])
+    assert set(coordinator.topology(subscription).sessions) == {theirs}
+    assert becomes_true(lambda: other.lives(coordinator.worker))
+    assert coordinator.worker != worker
+    assert coordinator.cursors(subscription)[A0] == offset(3)
+    coordinator.join(subscription, name())
+
+
+def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_the_session(
+    zookeeper_cluster, coordinator, subscription, hosts, start_at
+):
+    with proxies_to(zookeeper_cluster.zookeeper) as (way,), ThreadPoolExecutor() as pool:
+        path = hosts.partition("/")[2]
+        with closing(start_at(f"{way.address}/{path}", 5.0)) as cut_off:
+            stream = name()
+            cut_off.coordinator.join(subscription, stream)
+            assert cut_off.coordinator.commit(subscription, stream, [(A0, offset(1))]) == [True]
+            way.cut(there=False)
+            answer = pool.submit(cut_off.coordinator.commit, subscription, stream, [(A0, offset(2))])
+            assert becomes_true(lambda: coordinator.cursors(subscription)[A0] == offset(2))
+            expire(cut_off, zookeeper_cluster.zookeeper)
+            assert becomes_true(lambda: not cut_off.keeper.connected)
+            way.heal()
+            assert answer.result() == [True]
+            with pytest.raises(Invalid, match="not found"):
+                cut_off.coordinator.commit(subscription, stream, [(A0, offset(2))])
+
+
+def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
+    slots = ZooKeeperSlots(this.keeper, SystemClock())
+    assert slots.take("one", {"a": 2}) == []
+    worker = this.keeper.worker
+    expire(this)
+    assert becomes_true(lambda: this.keeper.worker != worker and this.keeper.holds())
+    other = ZooKeeperSlots(start().keeper, SystemClock())
+    assert slots.take("two", {"b": 1}) == []
+    assert other.take("three", {"a": 2}) == []
+    assert other.take("four", {"a": 2}) == ["a"]
+
+
+def test_a_process_that_stood_still_too_long_has_lost_its_partitions(hosts, coordinator, subscription, tmp_path):
+    theirs, mine = name(), name()
+    command = [sys.executable, "-c", WORKER, hosts, str(tmp_path), subscription, theirs]
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parents[3], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def commit(position: int) -> list[str]:
+            process.stdin.write(f"{position}\n")
+            process.stdin.flush()
+            return [process.stdout.readline().strip() for _ in range(2)]
+
+        assert process.stdout.readline() == "joined\n"
+        assert commit(1) == ["[True]", "True"]
+        os.kill(process.pid, signal.SIGSTOP)
+        coordinator.join(subscription, mine)
+        assert becomes_true(lambda: set(coordinator.topology(subscription).partitions.values()) == {Assignment(mine)})
+        assert coordinator.commit(subscription, mine, [(A0, offset(2))]) == [True]
+        os.kill(process.pid, signal.SIGCONT)
+        assert commit(3) == [f"Session with stream id {theirs} not found", "False"]
+        assert coordinator.cursors(subscription)[A0] == offset(2)
+        process.stdin.close()
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[LocalCluster]:
+    """One that may be harmed."""
+    with running_cluster(brokers=0, zookeepers=1, postgres=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def lonely(own_cluster: LocalCluster, start_at) -> Iterator:
+    with closing(start_at(f"{own_cluster.zookeeper}/{uuid4()}", SESSION_TIMEOUT_S)) as process:
+        yield process
+
+
+def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(own_cluster, lonely):
+    (zookeeper,) = own_cluster.zookeepers
+    coordinator, keeper = lonely.coordinator, lonely.keeper
+    subscription, stream = name(), name()
+    coordinator.initialise(subscription, ALL)
+    coordinator.join(subscription, stream)
+    deleted = name()
+    coordinator.initialise(deleted, ALL)
+    watch = lonely.signals.watch([f"subscription:{subscription}"])
+    coordinator.topology(subscription)
+    cursors = coordinator.cursors(subscription)
+    zookeeper.pause()
+    paused_at_s = time.monotonic()
+    looks = []
+    while stream in coordinator.topology(subscription).sessions:
+        looks.append(coordinator.cursors(subscription) == cursors)
+        assert time.monotonic() - paused_at_s < SESSION_TIMEOUT_S
+        watch.wait(SESSION_TIMEOUT_S)
+    assert not coordinator.holds(stream)
+    assert all(looks)
+    with pytest.raises(Unavailable):
+        coordinator.commit(subscription, stream, [(A0, offset(1))])
+    # What ends meanwhile is finished when there is somebody to tell.
+    coordinator.leave(subscription, stream)
+    coordinator.forget(deleted)
+    zookeeper.resume()
+    assert becomes_true(lambda: keeper.connected and keeper.holds())
+
+    def is_over() -> bool:
+        coordinator.reap()
+        return coordinator.topology(subscription).sessions == {} and coordinator.cursors(deleted) == {}
+
+    assert becomes_true(is_over)
+    coordinator.join(subscription, name())
+    watch.close()
+
+
+def test_what_is_acknowledged_survives_the_death_of_zookeeper(own_cluster, lonely):
+    (zookeeper,) = own_cluster.zookeepers
+    coordinator = lonely.coordinator
+    subscription, stream = name(), name()
+    coordinator.initialise(subscription, ALL)
+    coordinator.join(subscription, stream)
+    assert coordinator.commit(subscription, stream, [(A0, offset(7))]) == [True]
+    zookeeper.kill()
+    zookeeper.start()
+    zookeeper.wait()
+    assert becomes_true(lonely.keeper.holds)
+    assert coordinator.cursors(subscription)[A0] == offset(7)

@@ -1,0 +1,143 @@
+"""Three nodes, compared with a plain model, while their connections break and their sessions end."""
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.errors import Conflict, Invalid
+from tests.contracts.coordination import ALL, offset
+from tests.contracts.leadership import becomes_true
+from tests.storage.zookeeper.test_coordination_faults import SESSION_TIMEOUT_S, expire
+
+
+NODES = 3
+KEYS = list(ALL)
+
+nodes = st.integers(0, NODES - 1)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("join"), nodes),
+        st.tuples(st.just("leave"), nodes, st.integers(0, 5)),
+        st.tuples(st.just("commit"), nodes, st.integers(0, 5), st.sampled_from(KEYS), st.integers(-1, 9)),
+        st.tuples(st.just("release"), nodes, st.integers(0, 5)),
+        st.tuples(st.just("read"), nodes),
+        st.tuples(st.sampled_from(["hang_up", "hang_up", "expire"]), nodes),
+    ),
+    max_size=30,
+)
+
+
+class Model:
+    """What must be so, whichever node is asked."""
+
+    def __init__(self, processes) -> None:
+        self.processes = processes
+        self.subscription = str(uuid4())
+        self.streams: list[str] = []
+        self.alive: dict[str, int] = {}
+        self.offsets = dict(ALL)
+        processes[0].coordinator.initialise(self.subscription, ALL)
+
+    def at(self, node: int):
+        return self.processes[node].coordinator
+
+    def stream(self, number: int) -> str:
+        return self.streams[number % len(self.streams)] if self.streams else "nobody"
+
+    def join(self, node: int) -> None:
+        stream = str(uuid4())
+        if len(self.alive) == len(KEYS):
+            with pytest.raises(Conflict):
+                self.at(node).join(self.subscription, stream)
+            return
+        self.at(node).join(self.subscription, stream)
+        self.streams.append(stream)
+        self.alive[stream] = node
+
+    def leave(self, node: int, number: int) -> None:
+        self.at(node).leave(self.subscription, self.stream(number))
+        self.alive.pop(self.stream(number), None)
+
+    def commit(self, node: int, number: int, key: EventTypePartition, position: int) -> None:
+        stream = self.stream(number)
+        # Nobody else changes anything: what one node that can be asked says is so.
+        owners = self.settled(node)
+        if stream not in self.alive or owners[key].session != stream:
+            with pytest.raises(Invalid):
+                self.at(node).commit(self.subscription, stream, [(key, offset(position))])
+            return
+        advances = offset(position) > self.offsets[key]
+        assert self.at(node).commit(self.subscription, stream, [(key, offset(position))]) == [advances]
+        self.offsets[key] = max(self.offsets[key], offset(position))
+
+    def release(self, node: int, number: int) -> None:
+        self.at(node).release(self.subscription, self.stream(number), *KEYS)
+
+    def read(self, node: int) -> None:
+        owners = self.settled(node)
+        assert {owner.session for owner in owners.values()} <= {*self.alive, ""}
+        if self.alive:
+            assert all(owner.session for owner in owners.values())
+        # A stream that lives holds what it owns.
+        for owner in owners.values():
+            assert self.at(self.alive[owner.session]).holds(owner.session) if owner.session else True
+
+    def hang_up(self, node: int) -> None:
+        self.processes[node].keeper.handler.hang_up()
+
+    def expire(self, node: int) -> None:
+        keeper = self.processes[node].keeper
+        assert becomes_true(lambda: keeper.connected)
+        worker = keeper.worker
+        mine = [stream for stream, owner in self.alive.items() if owner == node]
+        expire(self.processes[node])
+        assert becomes_true(lambda: keeper.worker != worker and keeper.holds())
+        for stream in mine:
+            assert not self.at(node).holds(stream)
+            del self.alive[stream]
+
+    def settled(self, node: int):
+        """Who owns what, when a node has found out; its own streams need not wait for that."""
+        coordinator = self.at(node)
+        assert becomes_true(lambda: self.sessions(coordinator) == {*self.alive})
+        assert becomes_true(lambda: coordinator.cursors(self.subscription) == self.offsets)
+        return coordinator.topology(self.subscription).partitions
+
+    def sessions(self, coordinator) -> set[str]:
+        for process in self.processes:
+            process.coordinator.reap()  # as every process does all the time
+        return {*coordinator.topology(self.subscription).sessions}
+
+
+@pytest.fixture
+def processes(hosts, start_at):
+    started = [start_at(hosts, SESSION_TIMEOUT_S) for _ in range(NODES)]
+    yield started
+    for process in started:
+        process.close()
+
+
+# The driver's threads roll dice of their own while an example is being made.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
+@pytest.mark.zookeeper
+@pytest.mark.slow
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(steps=steps)
+def test_whatever_breaks_all_nodes_agree_and_nothing_committed_is_lost(processes, steps):
+    model = Model(processes)
+    for step, *arguments in steps:
+        getattr(model, step)(*arguments)
+    for node in range(NODES):
+        model.read(node)
+    for stream in [*model.alive]:
+        model.leave(0, model.streams.index(stream))
+    processes[0].coordinator.forget(model.subscription)
+
+    def is_over() -> bool:
+        coordinator = processes[1].coordinator
+        return model.sessions(coordinator) == set() and model.subscription not in coordinator.initialised()
+
+    assert becomes_true(is_over)

@@ -1,0 +1,26 @@
+import pytest
+
+from rioni.storage.zookeeper.leadership import ZooKeeperLeadership
+from tests.contracts.leadership import LeadershipContract, becomes_true
+
+
+pytestmark = pytest.mark.zookeeper
+
+
+class TestZooKeeperLeadership(LeadershipContract):
+    @pytest.fixture
+    def leadership(self, this) -> ZooKeeperLeadership:
+        return ZooKeeperLeadership(this.keeper)
+
+    @pytest.fixture
+    def other(self, start) -> ZooKeeperLeadership:
+        return ZooKeeperLeadership(start().keeper)
+
+
+def test_it_ends_with_the_session(this, start):
+    second = start()
+    leadership, other = ZooKeeperLeadership(second.keeper), ZooKeeperLeadership(this.keeper)
+    assert becomes_true(leadership.held)
+    assert not other.held()
+    second.close()
+    assert becomes_true(other.held)

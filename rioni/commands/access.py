@@ -4,11 +4,19 @@ from typing import Any
 
 from rioni.commands.repository import Repository
 from rioni.domain.authorization import check, permits
-from rioni.domain.errors import AdminOnly
+from rioni.domain.errors import AdminOnly, Denied
+from rioni.domain.own_event_types import NAMES as OWN_EVENT_TYPES
 
 
 def anyone(_command: Any, _repository: Repository) -> None:
     """Every authenticated client."""
+
+
+def event_type_creator(command: Any, repository: Repository) -> None:
+    """Every authenticated client; what the broker will publish to itself only its administrators create."""
+    name = command.spec.name
+    if name in OWN_EVENT_TYPES and not repository.is_admin("WRITE"):
+        raise Denied("ADMIN", f"event-type:{name}", "the broker itself publishes to it")
 
 
 def event_type_admin(command: Any, repository: Repository) -> None:
@@ -40,6 +48,12 @@ def subscription_admin(command: Any, repository: Repository) -> None:
 def broker_writer(_command: Any, repository: Repository) -> None:
     """The broker's administrators who may write."""
     _broker_admin(repository, "WRITE")
+
+
+def event_type_operator(command: Any, repository: Repository) -> None:
+    """The broker's administrators who may write: not even those of the event type decide where its events lie."""
+    if not repository.is_admin("WRITE"):
+        raise Denied("ADMIN", f"event-type:{command.event_type}")
 
 
 def broker_admin(_command: Any, repository: Repository) -> None:

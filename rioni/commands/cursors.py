@@ -1,5 +1,6 @@
 """Committing cursors: a command without a domain event, for the coordinator keeps the cursors (consumption 7.2)."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,9 +8,10 @@ from uuid import UUID
 
 from rioni.commands.gate import Gate
 from rioni.domain.authorization import Subject
+from rioni.domain.coordination_ports import Coordinator, EventTypePartition
 from rioni.domain.cursor import BEFORE_FIRST, Place, parse_offset
-from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, UnavailableCursor
-from rioni.domain.ports import Coordinator, EventTypePartition, Registry
+from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
+from rioni.domain.registry_ports import Registry
 from rioni.domain.timeline import FIRST_ORDER
 
 
@@ -46,19 +48,24 @@ class Committer:
         """
         self._registry.refresh()
         places = [
-            (EventTypePartition(cursor["event_type"], cursor["partition"]), self._offset(cursor))
+            (EventTypePartition(cursor["event_type"], cursor["partition"]), self._place(cursor))
             for cursor in command.cursors
         ]
         if not places:
             raise Invalid("Cursors are empty")
         names = {partition.event_type for partition, _ in places}
+        with contextlib.suppress(SubscriptionNotFound):
+            names.update(self._registry.subscription(command.subscription_id).event_types)
         self._gate.blacklist("CONSUMER", subject, names, "Application or subscription is blocked")
         self._gate.subscription(subject, command.subscription_id)
+        for partition, place in places:
+            self._check_available(partition, place)
         _check_stream_id(command.stream_id)
-        return self._coordinator.commit(command.subscription_id, command.stream_id, places)
+        offsets = [(partition, place.offset) for partition, place in places]
+        return self._coordinator.commit(command.subscription_id, command.stream_id, offsets)
 
-    def _offset(self, cursor: Mapping[str, Any]) -> str:
-        """The canonical form of a cursor's offset."""
+    def _place(self, cursor: Mapping[str, Any]) -> Place:
+        """The place that a cursor names, in a timeline that there is or was."""
         name, partition = cursor["event_type"], cursor["partition"]
         try:
             timelines = self._registry.timelines(name)
@@ -66,10 +73,17 @@ class Committer:
             raise InvalidCursor(str(ex)) from ex
         place = parse_offset(cursor["offset"], partition=partition, oldest_order=FIRST_ORDER)
         if place is None:
-            return Place(timelines.timelines[0].order, BEFORE_FIRST).offset
-        if all(timeline.order != place.order for timeline in timelines.timelines):
-            raise UnavailableCursor(name, partition, cursor["offset"])
-        return place.offset
+            return Place(timelines.readable[0].order, BEFORE_FIRST)
+        if place.order != timelines.active.order and place.order not in [each.order for each in timelines.timelines]:
+            raise UnavailableCursor(name, partition, str(place.position))
+        return place
+
+    def _check_available(self, partition: EventTypePartition, place: Place) -> None:
+        """Refuse places in timelines that have been cleaned up."""
+        timelines = self._registry.timelines(partition.event_type)
+        # PERF: nearly all cursors are of the active timeline.
+        if place.order != timelines.active.order and place.order not in [each.order for each in timelines.readable]:
+            raise UnavailableCursor(*partition, str(place.position))
 
 
 def _check_stream_id(stream_id: str) -> None:

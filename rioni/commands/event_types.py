@@ -4,9 +4,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from rioni.commands.abandoned_topics import abandon
 from rioni.commands.repository import Repository
 from rioni.commands.schemas import check_submitted_schema, evolved_schema
+from rioni.commands.timelines import topics_to_delete
 from rioni.domain import event_type_rules as rules
+from rioni.domain.authorization import BROKER, permits
+from rioni.domain.data_lake import check_data_lake
 from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, Invalid, Outdated
 from rioni.domain.event_type import (
     EventType,
@@ -48,23 +52,33 @@ DELETABLE_SUBSCRIPTION = ("nakadi_archiver", "nakadi_to_s3")
 """Owning application and consumer group of the subscriptions that never keep an event type from being deleted."""
 
 
+def check_creation(command: CreateEventType, repository: Repository) -> None:
+    """What is checked first (registry contract 3.2).
+
+    Raises:
+        Disabled: creation is switched off.
+        InvalidFields: a field breaks its constraint.
+    """
+    if "disable_event_type_creation" in repository.settings().features and repository.subject != BROKER:
+        raise Disabled("Event Type creation is disabled")
+    rules.check_fields(command.spec)
+
+
 def create_event_type(command: CreateEventType, repository: Repository) -> EventType:
     """Create an event type.
 
     Raises:
-        Disabled: creation is switched off.
         Invalid: a rule of registry contract 3.2 is broken.
         Conflict: the name is taken.
     """
-    spec, now, settings = command.spec, repository.context.now, repository.settings()
-    if "disable_event_type_creation" in settings.features:
-        raise Disabled("Event Type creation is disabled")
-    rules.check_fields(spec)
+    spec, now = command.spec, repository.context.now
     rules.check_retention(spec.options, repository.limits)
+    _check_annotations(spec, repository)
     event_type = rules.new(spec, now=now, limits=repository.limits)
     check_submitted_schema(event_type)
     rules.check_strategies(event_type)
     _check_authorization(event_type, repository)
+    _check_owning_application(event_type, repository)
     if repository.find("event-type", event_type.name) is not None:
         raise Conflict(f"EventType {event_type.name} already exists.")
     timeline = Timeline(
@@ -78,13 +92,23 @@ def create_event_type(command: CreateEventType, repository: Repository) -> Event
         switched_at=now,
     )
     # The topic comes first: an event type without one could not be published to, one without an event type is harmless.
-    repository.undo.append(partial(repository.store.delete_topic, timeline.topic))
-    repository.store.create_topic(timeline.topic, timeline.partitions)
+    store = repository.stores.of(timeline.storage_id)
+    repository.undo.append(partial(store.delete_topic, timeline.topic))
+    store.create_topic(timeline.topic, timeline.partitions)
     repository.record(
         EventTypeCreated(name=event_type.name, event_type=event_type),
         TimelineOpened(event_type=event_type.name, timeline=timeline),
     )
     return event_type
+
+
+def check_change(command: ChangeEventType, _repository: Repository) -> None:
+    """What is checked first (registry contract 3.5).
+
+    Raises:
+        InvalidFields: a field breaks its constraint.
+    """
+    rules.check_fields(command.spec)
 
 
 def change_event_type(command: ChangeEventType, repository: Repository) -> EventType:
@@ -95,17 +119,22 @@ def change_event_type(command: ChangeEventType, repository: Repository) -> Event
         Invalid: a rule of registry contract 3.5 is broken.
     """
     spec, now = command.spec, repository.context.now
-    rules.check_fields(spec)
     current = repository.event_type(command.name)
     if command.expected_tags is not None and current.entity_tag not in command.expected_tags:
         raise Outdated(f"EventType {current.name} has changed since it was read. Read it again, and change that.")
-    if not repository.is_admin("WRITE"):
+    by_admin = repository.is_admin("WRITE")
+    if not by_admin:
         rules.check_retention(spec.options, repository.limits)
-    if spec.name != command.name:
-        raise Invalid("path does not match resource name")
-    wanted = rules.changed(current, spec, now=now, limits=repository.limits)
+        _check_annotations(spec, repository)
+    section = current.authorization
+    by_its_admin = section is not None and permits(section.admins, repository.subject)
+    wanted = rules.changed(
+        current, spec, now=now, limits=repository.limits, by_admin=by_admin, by_its_admin=by_its_admin
+    )
     rules.check_strategies(wanted)
     _check_authorization(wanted, repository)
+    if wanted.owning_application != current.owning_application:
+        _check_owning_application(wanted, repository)
     assert spec.schema is not None
     added = evolved_schema(current, spec.schema, wanted, now=now)
     if wanted != current:
@@ -115,17 +144,24 @@ def change_event_type(command: ChangeEventType, repository: Repository) -> Event
     return repository.event_type(command.name)
 
 
+def check_deletion(_command: DeleteEventType, repository: Repository) -> None:
+    """What is checked first (registry contract 3.8).
+
+    Raises:
+        AdminOnly: deletion is switched off for everybody else.
+    """
+    if "disable_event_type_deletion" in repository.settings().features and not repository.is_admin("WRITE"):
+        raise AdminOnly("Event Type deletion is disabled")
+
+
 def delete_event_type(command: DeleteEventType, repository: Repository) -> None:
     """Delete an event type and the subscriptions that may go with it.
 
     Raises:
-        AdminOnly: deletion is switched off for everybody else.
         Denied: authorization is forced, and the event type has no authorization section.
         Conflict: it has subscriptions.
     """
     features = repository.settings().features
-    if "disable_event_type_deletion" in features and not repository.is_admin("WRITE"):
-        raise AdminOnly("Event Type deletion is disabled")
     event_type = repository.event_type(command.name)
     if "force_event_type_authz" in features and event_type.authorization is None:
         raise Denied("ADMIN", event_type.resource, "You cannot delete event-type without authorization.")
@@ -134,9 +170,10 @@ def delete_event_type(command: DeleteEventType, repository: Repository) -> None:
         raise Conflict(f"Can't remove event type {event_type.name}, as it has subscriptions")
     for subscription in subscriptions:
         forget_subscription(subscription, repository)
-    for timeline in repository.timelines(event_type.name).timelines:
-        repository.after_commit.append(partial(repository.store.delete_topic, timeline.topic))
+    timelines = repository.timelines(event_type.name)
     repository.record(TimelinesDeleted(event_type=event_type.name), EventTypeDeleted(name=event_type.name))
+    for timeline in topics_to_delete(timelines):
+        abandon(timeline, repository)
 
 
 def forget_subscription(subscription: Subscription, repository: Repository) -> None:
@@ -150,6 +187,15 @@ def forget_subscription(subscription: Subscription, repository: Repository) -> N
 
 def _is_deletable(subscription: Subscription) -> bool:
     return (subscription.owning_application, subscription.consumer_group) == DELETABLE_SUBSCRIPTION
+
+
+def _check_annotations(spec: EventTypeSpec, repository: Repository) -> None:
+    check_data_lake(spec.annotations or {}, mandatory="force_data_lake_annotations" in repository.settings().features)
+
+
+def _check_owning_application(event_type: EventType, repository: Repository) -> None:
+    if "validate_event_type_owning_application" in repository.settings().features:
+        rules.check_owning_application(event_type.owning_application, repository.limits)
 
 
 def _check_authorization(event_type: EventType, repository: Repository) -> None:

@@ -1,20 +1,33 @@
 """The gate of everything that publishes and consumes: rights and blacklist, asked of the registry in memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from rioni.domain.authorization import Attribute, Subject, check
+from msgspec import UNSET
+
+from rioni.domain.authorization import Attribute, Subject, check, permits
 from rioni.domain.errors import Blocked
+from rioni.domain.event_filter import event_filter
+from rioni.domain.event_owner import CheckOwner
 from rioni.domain.event_type import EventType
-from rioni.domain.ports import Registry
+from rioni.domain.registry_ports import Registry
+from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscription import Subscription
 
 
 class Gate:
     """Lets a subject pass or refuses; blocks on nothing."""
 
-    def __init__(self, registry: Registry, default_admin: Attribute) -> None:
+    def __init__(self, registry: Registry, default_admin: Attribute, all_data_access: Sequence[Attribute] = ()) -> None:
+        """Keep the gate.
+
+        Args:
+            registry: whom it asks.
+            default_admin: may do everything.
+            all_data_access: may read every event type.
+        """
         self._registry = registry
         self._default_admin = default_admin
+        self._all_data_access = all_data_access
 
     def event_type(self, subject: Subject, name: str, operation: str) -> EventType:
         """The event type that the subject may READ or WRITE; the broker's administrators always may.
@@ -27,10 +40,40 @@ class Gate:
         section = event_type.authorization
         if section is not None:
             settings = self._registry.settings.admins
-            lists = {"READ": (section.readers, settings.readers), "WRITE": (section.writers, settings.writers)}
+            lists = {
+                "READ": (section.readers, (*settings.readers, *self._all_data_access)),
+                "WRITE": (section.writers, settings.writers),
+            }
             allowed, admins = lists[operation]
             check(allowed, subject, operation, event_type.resource, admins=(*admins, self._default_admin))
         return event_type
+
+    def event_owner(self, subject: Subject) -> CheckOwner:
+        """How to ask whether the subject may write events in an owner's name; administrators always may."""
+        admins = (*self._registry.settings.admins.writers, self._default_admin)
+
+        def check_owner(owner: Attribute, eid: str) -> None:
+            check((owner,), subject, "WRITE", f"event:{eid}", admins=admins)
+
+        return check_owner
+
+    def visibility(self, subject: Subject, subscription_id: str | None = None) -> Visibility:
+        """Which events the subject may read and wants to, through a subscription or without one.
+
+        Administrators may read all.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+        """
+        settings = self._registry.settings
+        admins = (*settings.admins.readers, self._default_admin)
+        asked = "event_owner_selector_authz" in settings.features and not permits(admins, subject)
+        wanted = self._registry.subscription(subscription_id).filter if subscription_id else UNSET
+        return Visibility(
+            subscription_id=subscription_id,
+            reader=subject if asked else None,
+            wanted=event_filter(wanted) if wanted else None,
+        )
 
     def subscription(self, subject: Subject, subscription_id: str) -> Subscription:
         """The subscription that the subject may read through; its event types are not asked here.

@@ -1,42 +1,76 @@
-"""What happens with time alone: sessions of dead processes end, and events whose retention time is over go."""
+"""What happens with time alone: what dead processes leave is tidied, and what was kept long enough goes."""
 
-import structlog
+from collections.abc import Callable
 
-from rioni.domain.errors import RioniError
-from rioni.domain.ports import Clock, Coordinator, EventStore, Registry
+from rioni.commands.attempts import Attempts
+from rioni.commands.context import Context
+from rioni.commands.positions import Positions
+from rioni.commands.retention import Retention
+from rioni.commands.sweeping import Sweeper
+from rioni.commands.switching import Switcher
+from rioni.domain.coordination_ports import Coordinator
+from rioni.domain.ports import Clock
+from rioni.domain.registry_ports import Registry
 
 
 RETENTION_EVERY_S = 60.0
-
-_log = structlog.get_logger("rioni.jobs")
+SWEEP_EVERY_S = 3_600.0
 
 
 class Housekeeper:
     """Does the jobs of one process; every process does them, which harms nobody."""
 
-    def __init__(self, registry: Registry, store: EventStore, coordinator: Coordinator, clock: Clock) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        coordinator: Coordinator,
+        clock: Clock,
+        *,
+        retention: Retention,
+        positions: Positions,
+        switcher: Switcher,
+        sweeper: Sweeper,
+        context: Callable[[], Context],
+    ) -> None:
+        """Take what it works with; `context` makes the circumstances of a command that the broker gives itself."""
         self._registry = registry
-        self._store = store
         self._coordinator = coordinator
         self._clock = clock
+        self._retention = retention
+        self._positions = positions
+        self._switcher = switcher
+        self._sweeper = sweeper
+        self._context = context
+        self._attempts = Attempts()
         self._expire_at_s = clock.monotonic() + RETENTION_EVERY_S
+        self._sweep_at_s = clock.monotonic() + SWEEP_EVERY_S
 
     def tick(self) -> None:
         """Do what is due. Blocks on the disk; a job that fails is logged and tried again."""
-        try:
-            self._coordinator.reap()
-            if self._clock.monotonic() >= self._expire_at_s:
-                self._expire_at_s = self._clock.monotonic() + RETENTION_EVERY_S
-                self.expire()
-        except RioniError:
-            _log.exception("a job failed")
+        attempt = self._attempts.attempt
+        attempt("ending dead sessions", self._coordinator.reap)
+        attempt("repairing switches", self._repair)
+        if self._clock.monotonic() >= self._expire_at_s:
+            self._expire_at_s = self._clock.monotonic() + RETENTION_EVERY_S
+            attempt("retention", self.expire)
+            attempt("compaction", self._retention.compact)
+            attempt("forgetting ids", self._retention.forget)
+            attempt("adding partitions to subscriptions", self._positions.extend)
+            attempt("deleting abandoned topics", self._delete_abandoned)
+        if self._clock.monotonic() >= self._sweep_at_s:
+            self._sweep_at_s = self._clock.monotonic() + SWEEP_EVERY_S
+            attempt("sweeping", self._sweep)
 
     def expire(self) -> None:
-        """Remove the events whose retention time is over; compacted event types keep theirs."""
+        """Remove the events whose retention time is over."""
+        self._retention.expire(self._context())
+
+    def _sweep(self) -> None:
+        self._sweeper.sweep(self._context())
+
+    def _delete_abandoned(self) -> None:
+        self._sweeper.delete_abandoned(self._context())
+
+    def _repair(self) -> None:
         self._registry.refresh()
-        for event_type in self._registry.event_types():
-            retention_ms = event_type.options.retention_time
-            if event_type.cleanup_policy == "compact" or retention_ms is None:
-                continue
-            for timeline in self._registry.timelines(event_type.name).timelines:
-                self._store.expire(timeline.topic, self._clock.now_ms() - retention_ms)
+        self._switcher.repair(self._context())

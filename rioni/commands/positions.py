@@ -1,18 +1,23 @@
 """Where the partitions of a subscription are read from: at the beginning, and after a reset (consumption 7.3, 7.4)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rioni.commands.across_timelines import extents_of
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
 from rioni.commands.gate import Gate
+from rioni.commands.named_places import NamedPlaces
 from rioni.commands.subscriptions import RecordCursorsReset
+from rioni.domain.coordination_ports import Coordinator, EventTypePartition
 from rioni.domain.cursor import Place, parse_offset
-from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
-from rioni.domain.ports import Bounds, Coordinator, EventStore, EventTypePartition, Offload, Registry
+from rioni.domain.cursor_arithmetic import Extents, begin
+from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.named_place import NamedPlace, for_each_partition
+from rioni.domain.ports import EventStores, Offload
+from rioni.domain.registry_ports import Registry
 from rioni.domain.subscription import InitialCursor, Subscription
-from rioni.domain.timeline import FIRST_ORDER, Timeline
+from rioni.domain.timeline import FIRST_ORDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +25,8 @@ class ResetCursors:
     """Go on reading somewhere else; all streams of the subscription end first."""
 
     subscription_id: str
-    cursors: Sequence[Mapping[str, Any]]
-    """With `event_type`, `partition` and `offset` each."""
+    cursors: Sequence[NamedPlace]
+    """Without violations; the last one counts where several name a partition."""
 
 
 class Positions:
@@ -33,7 +38,7 @@ class Positions:
         gate: Gate,
         bus: Bus,
         *,
-        store: EventStore,
+        stores: EventStores,
         coordinator: Coordinator,
         offload: Offload,
         reset_timeout_s: float,
@@ -41,31 +46,61 @@ class Positions:
         self._registry = registry
         self._gate = gate
         self._bus = bus
-        self._store = store
+        self._stores = stores
         self._coordinator = coordinator
         self._offload = offload
         self._reset_timeout_s = reset_timeout_s
 
     def initialise(self, subscription: Subscription) -> None:
-        """Lay down where reading begins, unless that was done before.
+        """Lay down where reading begins, unless that was done before, and add partitions that have come since.
 
         Raises:
             EventTypeNotFound: an event type of the subscription is gone.
             Unavailable: nothing can be stored.
         """
+        wanted = [
+            EventTypePartition(name, str(number))
+            for name in subscription.event_types
+            for number in range(self._registry.timelines(name).active.partitions)
+        ]
+        # PERF: every stream asks, nearly always in vain.
+        known = self._coordinator.topology(subscription.id).partitions
+        if all(key in known for key in wanted):
+            return
+        extents = {name: self._extents(name) for name in subscription.event_types}
+        begins = {key: begin(extents[key.event_type][int(key.partition)]) for key in wanted}
+        starts = begins
+        if subscription.read_from == "end":
+            lasts = {key: extents[key.event_type][int(key.partition)][-1] for key in wanted}
+            starts = {key: Place(last.order, last.newest) for key, last in lasts.items()}
         given = {
-            EventTypePartition(each.event_type, each.partition): each.offset for each in subscription.initial_cursors
+            EventTypePartition(each.event_type, each.partition): parse_offset(
+                each.offset, partition=each.partition, oldest_order=FIRST_ORDER
+            )
+            for each in subscription.initial_cursors
+            if subscription.read_from == "cursors"
         }
-        cursors = {}
-        for name in subscription.event_types:
-            timeline, bounds = self._timeline(name)
-            for number, (oldest, newest) in enumerate(bounds):
-                key = EventTypePartition(name, str(number))
-                place = Place(timeline.order, newest if subscription.read_from == "end" else oldest - 1)
-                if key in given:
-                    place = parse_offset(given[key], partition=key.partition, oldest_order=FIRST_ORDER) or place
-                cursors[key] = place.offset
-        self._coordinator.initialise(subscription.id, cursors)
+        starts = {key: given.get(key) or place for key, place in starts.items()}
+        self._coordinator.initialise(subscription.id, {key: place.offset for key, place in starts.items()})
+        # What was added since has never been read: nothing of it may be missed, wherever the others began.
+        self._coordinator.extend(subscription.id, {key: place.offset for key, place in begins.items()})
+
+    def extend(self, event_type: str | None = None) -> None:
+        """Give partitions that have come since to the subscriptions that are read already; their streams end.
+
+        Args:
+            event_type: only subscriptions to this one; None for all.
+
+        Raises:
+            Unavailable: nothing can be stored.
+        """
+        for subscription in self._registry.subscriptions():
+            concerned = event_type is None or event_type in subscription.event_types
+            if concerned and self._coordinator.topology(subscription.id).epoch:
+                try:
+                    self.initialise(subscription)
+                except NotFound:
+                    continue  # deleted meanwhile
 
     def reset(self, command: ResetCursors, context: Context) -> None:
         """Let all streams end, then set cursors, backwards too; without cursors the subscription is only initialised.
@@ -83,61 +118,35 @@ class Positions:
         detail = "Application or subscription is blocked"
         self._gate.blacklist("CONSUMER", context.subject, subscription.event_types, detail)
         self._gate.administration(context.subject, subscription)
-        self._check_event_types(subscription, command.cursors)
-        places = {
-            EventTypePartition(cursor["event_type"], cursor["partition"]): self._place(cursor)
-            for cursor in command.cursors
-        }
+        places = self._places(subscription, command.cursors)
         self.initialise(subscription)
         if not places:
             return
-        self._coordinator.reset(
-            subscription.id, {key: place.offset for key, place in places.items()}, self._reset_timeout_s
-        )
+        offsets = {key: place.offset for key, place in places.items()}
+        previous = self._coordinator.reset(subscription.id, offsets, self._reset_timeout_s)
         # The effect comes first: what the audit log tells has happened.
-        cursors = tuple(
-            InitialCursor(event_type=key.event_type, partition=key.partition, offset=place.offset)
-            for key, place in places.items()
+        record = RecordCursorsReset(
+            subscription_id=subscription.id, cursors=_cursors(offsets), previous=_cursors(previous)
         )
-        self._offload(self._bus.dispatch, RecordCursorsReset(subscription_id=subscription.id, cursors=cursors), context)
+        self._offload(self._bus.dispatch, record, context)
 
-    def _timeline(self, name: str) -> tuple[Timeline, Sequence[Bounds]]:
-        timeline = self._registry.timelines(name).active
-        return timeline, self._store.bounds(timeline.topic)
+    def _extents(self, name: str) -> Sequence[Extents]:
+        return extents_of(self._registry.timelines(name), self._stores)
 
-    @staticmethod
-    def _check_event_types(subscription: Subscription, cursors: Iterable[Mapping[str, Any]]) -> None:
-        foreign = sorted({cursor["event_type"] for cursor in cursors} - set(subscription.event_types))
+    def _places(self, subscription: Subscription, names: Sequence[NamedPlace]) -> Mapping[EventTypePartition, Place]:
+        foreign = sorted({named.event_type for named in names if named.event_type} - set(subscription.event_types))
         if foreign:
             raise Invalid(f"Event type does not belong to subscription: [{', '.join(foreign)}]")
+        if not names:
+            return {}
+        places = {name: NamedPlaces(self._registry.timelines(name), self._stores) for name in subscription.event_types}
+        partitions = {name: len(each.partitions) for name, each in places.items()}
+        wanted = dict(for_each_partition(names, partitions))
+        return {EventTypePartition(*key): places[key[0]].readable(named) for key, named in wanted.items()}
 
-    def _place(self, cursor: Mapping[str, Any]) -> Place:
-        name = cursor["event_type"]
-        timeline, bounds = self._timeline(name)
-        return readable_place(name, cursor["partition"], cursor["offset"], timeline.order, bounds)
 
-
-def readable_place(event_type: str, partition: str, offset: str, order: int, bounds: Sequence[Bounds]) -> Place:
-    """The place that a cursor names, which must be readable (consumption contract 2.3).
-
-    Args:
-        event_type: named in the error.
-        partition: as the client names it.
-        offset: in any accepted form.
-        order: of the timeline that is read.
-        bounds: of all its partitions, by number.
-
-    Raises:
-        InvalidCursor: partition or offset can't be read.
-        UnavailableCursor: the position has expired, or does not exist yet.
-    """
-    numbers = {str(number): number for number in range(len(bounds))}
-    if partition not in numbers:
-        raise InvalidCursor(f"non existing partition {partition}")
-    oldest, newest = bounds[numbers[partition]]
-    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
-    if place is None:
-        return Place(order, oldest - 1)
-    if place.order != order or not oldest - 1 <= place.position <= newest:
-        raise UnavailableCursor(event_type, partition, offset)
-    return place
+def _cursors(offsets: Mapping[EventTypePartition, str]) -> tuple[InitialCursor, ...]:
+    return tuple(
+        InitialCursor(event_type=key.event_type, partition=key.partition, offset=offset)
+        for key, offset in offsets.items()
+    )

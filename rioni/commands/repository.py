@@ -5,11 +5,13 @@ from typing import Any
 
 from rioni.commands.context import Context
 from rioni.domain.authorization import Attribute, Subject, permits
+from rioni.domain.coordination_ports import Coordinator
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
 from rioni.domain.event_type import EventType
 from rioni.domain.events import DomainEvent
 from rioni.domain.limits import Limits
-from rioni.domain.ports import Coordinator, EventStore, LogTransaction, ReadModels
+from rioni.domain.log_ports import LogTransaction, ReadModels
+from rioni.domain.ports import EventStores
 from rioni.domain.settings import SETTINGS, Settings
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
@@ -25,13 +27,13 @@ class Repository:
         models: ReadModels,
         context: Context,
         *,
-        store: EventStore,
+        stores: EventStores,
         coordinator: Coordinator,
         limits: Limits,
         default_admin: Attribute,
     ) -> None:
         self.context = context
-        self.store = store
+        self.stores = stores
         self.coordinator = coordinator
         self.limits = limits
         self.undo: list[Callable[[], None]] = []
@@ -76,10 +78,23 @@ class Repository:
         """All subscriptions to an event type."""
         return self._models.subscriptions_of(self._transaction.connection, event_type)
 
+    def storages(self) -> Sequence[StorageEntry]:
+        """All storages by id."""
+        return self._models.storages(self._transaction.connection)
+
     def default_storage(self) -> StorageEntry:
         """The storage in which new event types begin."""
-        storages = self._models.storages(self._transaction.connection)
-        return next(storage for storage in storages if storage.default)
+        return next(storage for storage in self.storages() if storage.default)
+
+    def holds_events(self, storage_id: str) -> bool:
+        """Whether a storage is where events of any event type lie."""
+        timelines = self._models.timelines_in(self._transaction.connection, storage_id)
+        return any(timeline.cleaned_up_at is None for timeline in timelines)
+
+    def topics_in(self, storage_id: str) -> set[str]:
+        """The topics of all timelines in a storage; not of those that are being switched to."""
+        timelines = self._models.timelines_in(self._transaction.connection, storage_id)
+        return {timeline.topic for timeline in timelines}
 
     def settings(self) -> Settings:
         """The broker's settings."""

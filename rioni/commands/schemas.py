@@ -5,11 +5,15 @@ from dataclasses import dataclass
 import msgspec
 
 from rioni.commands.repository import Repository
+from rioni.domain.avro.evolution import evolve_avro_schema
+from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import Invalid, InvalidFields
+from rioni.domain.event_owner import OwnerFinder
 from rioni.domain.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
 from rioni.domain.event_type_rules import schema_violations
-from rioni.domain.evolution import evolve_schema
+from rioni.domain.evolution import evolve_schema, next_schema_version
 from rioni.domain.schema import check_paths, check_schema
+from rioni.domain.schema_change import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,7 @@ def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool
 
 
 def check_submitted_schema(event_type: EventType) -> None:
-    """Check a schema by itself, and the paths into it that the event type names.
+    """Check a schema by itself; a JSON schema also for the paths into it that the event type names.
 
     Args:
         event_type: as it shall become; its schema may have any version.
@@ -50,8 +54,9 @@ def check_submitted_schema(event_type: EventType) -> None:
     Raises:
         Invalid: a rule of registry contract 5.2 or 3.1 is broken.
     """
-    if event_type.schema.type != "json_schema":
-        raise Invalid("This version of the broker stores events of json_schema only, not of avro_schema")
+    if event_type.schema.type == "avro_schema":
+        parse_event_schema(event_type.schema.schema)
+        return
     effective = check_schema(
         event_type.schema.schema,
         name=event_type.name,
@@ -62,11 +67,17 @@ def check_submitted_schema(event_type: EventType) -> None:
     check_paths(effective, "ordering_key_fields", event_type.ordering_key_fields)
     check_paths(effective, "ordering_instance_ids", event_type.ordering_instance_ids)
     selector = event_type.event_owner_selector
-    if isinstance(selector, EventOwnerSelector) and selector.type == "path":
+    if isinstance(selector, EventOwnerSelector) and not _finds_owner_by_itself(selector, event_type):
         check_paths(effective, "event_owner_selector.value", [selector.value])
     if event_type.partition_strategy == "hash":
         within = "data" if event_type.category == "data" else ""
         check_paths(effective, "partition_key_fields", event_type.partition_key_fields, within=within)
+
+
+def _finds_owner_by_itself(selector: EventOwnerSelector, event_type: EventType) -> bool:
+    """Whether an owner selector needs nothing of the schema: the owner is always the same, or the broker writes it."""
+    finder = OwnerFinder.of(selector, enriches=bool(event_type.enrichment_strategies))
+    return finder.path is None or finder.enriched
 
 
 def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: EventType, *, now: str) -> Schema | None:
@@ -85,14 +96,29 @@ def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: Event
     assert submitted.schema is not None
     schema = Schema(type=submitted.type, schema=submitted.schema, version=current.schema.version, created_at=now)
     check_submitted_schema(msgspec.structs.replace(wanted, schema=schema))
-    version = evolve_schema(
+    version = _next_version(current, schema, wanted.compatibility_mode)
+    return None if version is None else msgspec.structs.replace(schema, version=version)
+
+
+def _next_version(current: EventType, submitted: Schema, submitted_mode: str) -> str | None:
+    """What the rules of the two types of schemas make of a change (registry contract 5.3, 5.5)."""
+    match current.schema.type, submitted.type:
+        case "avro_schema", "json_schema":
+            raise Invalid("Cannot change from avro_schema to json_schema!")
+        case "json_schema", "avro_schema":
+            # Nothing to compare: events in JSON go on to be validated against the schema that they had.
+            return next_schema_version(current.schema.version, Level.MAJOR)
+        case "avro_schema", _:
+            evolve = evolve_avro_schema
+        case _:
+            evolve = evolve_schema
+    return evolve(
         original=current.schema.schema,
         submitted=submitted.schema,
         original_mode=current.compatibility_mode,
-        submitted_mode=wanted.compatibility_mode,
+        submitted_mode=submitted_mode,
         version=current.schema.version,
     )
-    return None if version is None else msgspec.structs.replace(schema, version=version)
 
 
 def why_incompatible(event_type: EventType, known: Schema, submitted: SubmittedSchema) -> str | None:

@@ -39,7 +39,7 @@ def test_a_command_that_fails_in_the_middle_leaves_nothing(broker):
     failing = Bus(
         broker.log,
         FailingModels(),
-        store=broker.store,
+        stores=broker.stores,
         coordinator=broker.coordinator,
         limits=broker.limits,
         default_admin=DEFAULT_ADMIN,

@@ -1,29 +1,35 @@
+import re
 import uuid
 
 import pytest
 
 from rioni.commands.cursors import CommitCursors
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.settings import AddBlacklistEntry
+from rioni.commands.settings import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.subscriptions import CreateSubscription
+from rioni.commands.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.authorization import BROKER, Attribute, Subject, SubscriptionAuthorization
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import format_offset
 from rioni.domain.errors import Blocked, Denied, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
-from rioni.domain.ports import EventTypePartition
 from tests.support.builders import event_type_spec, subscription_spec
 
 
 NAME = "order.created"
 PARTITION = EventTypePartition(NAME, "0")
+PAID = EventTypePartition("order.paid", "0")
 ALICE = Attribute("user", "alice")
 
 
 @pytest.fixture
 def subscription(broker):
-    broker.do(CreateEventType(spec=event_type_spec()))
+    """To two event types of one partition each, with one stream that has both."""
+    for name in (NAME, PAID.event_type):
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
     lists = SubscriptionAuthorization(admins=(ALICE,), readers=(ALICE,))
-    subscription, _ = broker.do(CreateSubscription(spec=subscription_spec(authorization=lists)))
-    broker.coordinator.initialise(subscription.id, {PARTITION: format_offset(1, -1)})
+    spec = subscription_spec(authorization=lists, event_types=(NAME, PAID.event_type))
+    subscription, _ = broker.do(CreateSubscription(spec=spec))
+    broker.coordinator.initialise(subscription.id, dict.fromkeys((PARTITION, PAID), format_offset(1, -1)))
     return subscription
 
 
@@ -41,51 +47,83 @@ def commit(broker, subscription_id, stream_id, *offsets, subject=BROKER, **chang
 
 
 def test_cursors_advance_in_the_order_of_the_request(broker, subscription, stream_id):
-    offsets = [format_offset(1, position) for position in (5, 6, 2, 7)]
-    assert list(commit(broker, subscription.id, stream_id, *offsets)) == [True, True, False, True]
-    assert broker.coordinator.cursors(subscription.id) == {PARTITION: offsets[-1]}
+    commit(broker, subscription.id, stream_id, "100")
+    offsets = [format_offset(1, position) for position in (105, 106, 102, 96, 130, 120, 121, 130)]
+    advanced = [True, True, False, False, True, False, False, False]
+    assert list(commit(broker, subscription.id, stream_id, *offsets)) == advanced
+    assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 130)
 
 
 def test_begin_and_plain_numbers_are_understood(broker, subscription, stream_id):
     assert list(commit(broker, subscription.id, stream_id, "BEGIN", "3")) == [False, True]
-    assert broker.coordinator.cursors(subscription.id) == {PARTITION: format_offset(1, 3)}
+    assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 3)
 
 
 @pytest.mark.parametrize(
-    ("offset", "changes", "error"),
+    ("offset", "changes", "error", "detail"),
     [
-        ("x", {}, InvalidCursor),
-        ("0", {"event_type": "nope"}, InvalidCursor),
-        ("001-0007-000000000000000000", {}, UnavailableCursor),
+        ("x", {}, InvalidCursor, "invalid offset x for partition 0"),
+        ("END", {}, InvalidCursor, "invalid offset END for partition 0"),
+        ("0", {"event_type": "nope"}, InvalidCursor, 'EventType "nope" does not exist.'),
+        (format_offset(7, 3), {}, UnavailableCursor, f"offset 3 for partition 0 event type {NAME} is unavailable as"),
     ],
 )
-def test_cursors_that_name_nothing_are_refused(broker, subscription, stream_id, offset, changes, error):
-    with pytest.raises(error):
+def test_3_cursors_that_name_nothing_are_refused(broker, subscription, stream_id, offset, changes, error, detail):
+    with pytest.raises(error, match=detail):
         commit(broker, subscription.id, stream_id, offset, **changes)
 
 
-def test_nothing_to_commit_is_refused(broker, subscription, stream_id):
-    with pytest.raises(Invalid, match="Cursors are empty"):
-        commit(broker, subscription.id, stream_id)
+def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscription, stream_id):
+    """Everything is wrong at first, and then one thing less each time."""
+    for _ in range(2):
+        broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
+    broker.do(CleanUpTimeline(event_type=NAME, order=2))
+    for kind, name in (("CONSUMER_ET", "order.paid"), ("CONSUMER_ET", NAME)):
+        broker.do(AddBlacklistEntry(type=kind, name=name))
+    expired, there = format_offset(2, -1), format_offset(3, 0)
+
+    def refused(error, detail, subscription_id, session, offset, subject=BROKER, **changes):
+        with pytest.raises(error, match=re.escape(detail)):
+            commit(broker, subscription_id, session, *([offset] if offset else []), subject=subject, **changes)
+
+    unknown, bob = str(uuid.uuid4()), Subject(name="bob")
+    refused(Invalid, "Cursors are empty", unknown, "x", None, bob)
+    blocked = "Application or subscription is blocked"
+    refused(Blocked, blocked, unknown, "x", expired, bob)
+    broker.do(RemoveBlacklistEntry(type="CONSUMER_ET", name=NAME))
+    # The subscription reads an event type that is blocked, whatever is committed.
+    refused(Blocked, blocked, subscription.id, "x", expired, bob)
+    broker.do(RemoveBlacklistEntry(type="CONSUMER_ET", name="order.paid"))
+    refused(SubscriptionNotFound, f'Subscription with id "{unknown}" does not exist', unknown, "x", expired, bob)
+    refused(Denied, f"Access on READ subscription:{subscription.id} denied", subscription.id, "x", expired, bob)
+    unavailable = f"offset -1 for partition 0 event type {NAME} is unavailable as retention time of data elapsed. "
+    refused(UnavailableCursor, unavailable, subscription.id, "x", expired)
+    refused(Invalid, "Stream id has to be valid UUID, but `x was provided", subscription.id, "x", there, partition="9")
+    refused(Invalid, f"Session with stream id {unknown} not found", subscription.id, unknown, there, partition="9")
+    refused(Invalid, "non existing partition 9", subscription.id, stream_id, there, partition="9")
+    other = str(uuid.uuid4())
+    broker.coordinator.join(subscription.id, other)
+    for partition in (PARTITION, PAID):
+        broker.coordinator.release(subscription.id, stream_id, partition)
+    owners = {each.session: key for key, each in broker.coordinator.topology(subscription.id).partitions.items()}
+    name = owners[other].event_type
+    there = format_offset(1, 0)
+    cursor = f"Cursor {{partition='0', offset='{there}', event_type='{name}'}}"
+    foreign = f"{cursor} cannot be committed with stream id {stream_id}"
+    refused(Invalid, foreign, subscription.id, stream_id, there, event_type=name)
+
+
+def test_one_bad_cursor_refuses_all_of_them(broker, subscription, stream_id):
+    with pytest.raises(InvalidCursor):
+        commit(broker, subscription.id, stream_id, "3", "x")
+    assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, -1)
 
 
 def test_only_readers_and_administrators_commit(broker, subscription, stream_id):
-    with pytest.raises(Denied, match=f"Access on READ subscription:{subscription.id} denied"):
-        commit(broker, subscription.id, stream_id, "0", subject=Subject(name="bob"))
     alice = Subject(name="alice", attributes=frozenset({ALICE}))
     assert list(commit(broker, subscription.id, stream_id, "0", subject=alice)) == [True]
 
 
-def test_blocked_consumers_do_not_commit(broker, subscription, stream_id):
-    broker.do(AddBlacklistEntry(type="CONSUMER_ET", name=NAME))
-    with pytest.raises(Blocked, match="Application or subscription is blocked"):
-        commit(broker, subscription.id, stream_id, "0")
-
-
-def test_subscription_and_stream_must_exist(broker, subscription, stream_id):
-    with pytest.raises(SubscriptionNotFound):
-        commit(broker, str(uuid.uuid4()), stream_id, "0")
-    with pytest.raises(Invalid, match="Stream id has to be valid UUID"):
-        commit(broker, subscription.id, "x", "0")
-    with pytest.raises(Invalid, match="not found"):
-        commit(broker, subscription.id, str(uuid.uuid4()), "0")
+def test_positions_that_were_never_sent_are_committed(broker, subscription, stream_id):
+    assert list(commit(broker, subscription.id, stream_id, "-1", "25")) == [False, True]
+    assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 25)

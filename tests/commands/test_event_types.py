@@ -87,7 +87,7 @@ def test_deletion_takes_timelines_and_topic_along(broker):
     broker.do(CREATE)
     topic, head = topic_of(broker), broker.log.head().position
     broker.do(DeleteEventType(name=NAME))
-    assert broker.topics(head) == ["timeline.deleted", "event-type.deleted"]
+    assert broker.topics(head) == ["timeline.deleted", "event-type.deleted", "topic.abandoned"]
     with pytest.raises(NotFound):
         broker.store.bounds(topic)
     broker.registry.refresh()
@@ -153,5 +153,20 @@ def test_subscriptions_that_may_go_with_it_are_deleted_in_the_same_command(broke
         "subscription-key.released",
         "timeline.deleted",
         "event-type.deleted",
+        "topic.abandoned",
     ]
     assert len({entry.origin.command_id for entry in entries}) == 1
+
+
+def test_whoever_an_event_type_names_as_its_administrator_may_relax_its_compatibility_mode(broker):
+    broker.do(CreateEventType(spec=event_type_spec(authorization=ALICES)))
+    relaxed = ChangeEventType(name=NAME, spec=event_type_spec(authorization=ALICES, compatibility_mode="none"))
+    assert broker.do(relaxed, ALICE).compatibility_mode == "none"
+
+
+def test_where_nobody_administers_an_event_type_only_those_of_the_broker_relax_its_compatibility_mode(broker):
+    broker.do(CREATE)
+    relaxed = ChangeEventType(name=NAME, spec=event_type_spec(compatibility_mode="none"))
+    with pytest.raises(Invalid, match="changing compatibility_mode is not allowed"):
+        broker.do(relaxed, ALICE)
+    assert broker.do(relaxed, ADMIN).compatibility_mode == "none"

@@ -44,11 +44,6 @@ def test_a_breaking_schema_is_refused(broker):
         broker.do(AddSchema(name=NAME, schema=submitted(SCHEMA.replace("string", "integer"))))
 
 
-def test_events_that_are_not_json_are_refused_clearly(broker):
-    with pytest.raises(Invalid, match="json_schema only"):
-        broker.do(CreateEventType(spec=event_type_spec(schema=submitted("{}", "avro_schema"))))
-
-
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

@@ -1,0 +1,48 @@
+"""Lets go of topics: that it is to be is recorded first, with whatever it follows from, and done afterwards.
+
+So nothing is deleted that a command which fails still needs, and what could not be deleted, because a process died or a
+storage was out of reach, is deleted later.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from rioni.commands.repository import Repository
+from rioni.domain.abandoned_topic import TopicAbandoned, TopicDeleted
+from rioni.domain.errors import RioniError
+from rioni.domain.timeline import Timeline
+
+
+_log = structlog.get_logger("rioni.topics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTopicsDeleted:
+    """Note that abandoned topics are gone."""
+
+    topics: Collection[str]
+
+
+def abandon(timeline: Timeline, repository: Repository) -> None:
+    """Record that a timeline's topic is to be deleted, and try to do so after the commit."""
+    repository.record(
+        TopicAbandoned(topic=timeline.topic, storage_id=timeline.storage_id, event_type=timeline.event_type)
+    )
+    repository.after_commit.append(partial(_delete, timeline, repository))
+
+
+def record_topics_deleted(command: RecordTopicsDeleted, repository: Repository) -> None:
+    """Record what is gone; nothing of what is known to be gone already."""
+    for topic in sorted(command.topics):
+        if repository.find("topic", topic) is not None:
+            repository.record(TopicDeleted(topic=topic))
+
+
+def _delete(timeline: Timeline, repository: Repository) -> None:
+    try:
+        repository.stores.of(timeline.storage_id).delete_topic(timeline.topic)
+    except RioniError as ex:
+        _log.warning("a topic could not be deleted; the housekeeper will", topic=timeline.topic, reason=str(ex))

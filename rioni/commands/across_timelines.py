@@ -1,0 +1,138 @@
+"""Reads an event type's timelines as one: each lies in a topic of some storage."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from rioni.domain.cursor import BEFORE_FIRST, Place
+from rioni.domain.cursor_arithmetic import Extent, Extents, place_since
+from rioni.domain.cursor_arithmetic import extents_of as extents_of_timelines
+from rioni.domain.errors import NotFound
+from rioni.domain.ports import Bounds, Chunk, EventStore, EventStores
+from rioni.domain.timeline import Timeline, Timelines
+
+
+T = TypeVar("T")
+
+
+def extents_of(timelines: Timelines, stores: EventStores) -> Sequence[Extents]:
+    """What every partition holds, by number; of the timelines that are not cleaned up. May block on the disk.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+
+    def bounds(timeline: Timeline) -> Sequence[Bounds]:
+        try:
+            return stores.of(timeline.storage_id).bounds(timeline.topic)
+        except NotFound:
+            if timeline.latest_position is None:
+                raise
+            return ()  # cleaned up a moment ago
+
+    return extents_of_timelines(timelines.readable, bounds)
+
+
+def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
+    """The places of the last event of every partition, by number; raises as `extents_of`. Does not block.
+
+    PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
+    """
+    active = timelines.active
+    known = stores.of(active.storage_id).newest(active.topic, active.partitions)
+    # A partition that is so new that the store has not heard of it is empty.
+    newest = [*known, *[BEFORE_FIRST] * (active.partitions - len(known))]
+    return [timelines.newest(number, newest[number]) for number in range(active.partitions)]
+
+
+def since(timelines: Timelines, stores: EventStores, number: int, extents: Extents, recorded_at_ms: int) -> Place:
+    """The place in a partition before the first event that was stored at this time or later; blocks on the disk.
+
+    Args:
+        timelines: of the event type.
+        stores: of the storages.
+        number: of the partition.
+        extents: of the partition, in `timelines.readable`.
+        recorded_at_ms: a time that nothing was stored at since means the end.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+    by_order = {timeline.order: timeline for timeline in timelines.readable}
+
+    def first_since(extent: Extent) -> int:
+        timeline = by_order[extent.order]
+        try:
+            return stores.of(timeline.storage_id).first_since(timeline.topic, number, recorded_at_ms)
+        except NotFound:
+            if timeline.latest_position is None:
+                raise
+            return extent.newest + 1  # cleaned up a moment ago
+
+    return place_since(extents, first_since)
+
+
+def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int, after: Place) -> int | None:
+    """When the first event behind a place was stored; None where nothing follows. Blocks on the disk.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+    found = _first_answer(
+        timelines, stores, number, after, lambda store, topic, first: store.recorded_at_ms(topic, number, first)
+    )
+    return found and found[1]
+
+
+def read_after(
+    timelines: Timelines, stores: EventStores, number: int, after: Place, bytes_max: int
+) -> tuple[int, Sequence[Chunk]]:
+    """The next chunks of a partition, all from one timeline, and the order of that; none where nothing follows.
+
+    Args:
+        timelines: of the event type.
+        stores: of the storages.
+        number: of the partition.
+        after: the last place read; what retention has removed behind it is passed over.
+        bytes_max: as for `EventStore.read`.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+    found = _first_answer(
+        timelines,
+        stores,
+        number,
+        after,
+        lambda store, topic, first: store.read(topic, number, first, bytes_max) or None,
+    )
+    return found or (after.order, ())
+
+
+def _first_answer(
+    timelines: Timelines,
+    stores: EventStores,
+    number: int,
+    after: Place,
+    ask: Callable[[EventStore, str, int], T | None],
+) -> tuple[int, T] | None:
+    """The answer of the first timeline that has one to a question about its store, topic and first position."""
+    for timeline, first in timelines.following(number, after):
+        store, topic = stores.of(timeline.storage_id), timeline.topic
+        try:
+            answer = ask(store, topic, first)
+            if answer is None and timeline.latest_position is not None:
+                # Whoever goes on for nothing must not miss what others have appended. A store may hear of that late,
+                # unless it is asked for bounds; those of a closed timeline never change.
+                store.bounds(topic)
+                answer = ask(store, topic, first)
+        except NotFound:
+            if timeline.latest_position is None:
+                raise
+            continue  # cleaned up a moment ago
+        if answer is not None:
+            return timeline.order, answer
+    return None

@@ -1,0 +1,101 @@
+"""Deletes what was left: abandoned topics; and by processes that died, topics made for nothing and lost cursors."""
+
+import msgspec
+import structlog
+
+from rioni.commands.abandoned_topics import RecordTopicsDeleted
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.timelines import DeleteForsakenTopics
+from rioni.domain.abandoned_topic import AbandonedTopic
+from rioni.domain.coordination_ports import Coordinator
+from rioni.domain.errors import RioniError
+from rioni.domain.ports import EventStores, Offload
+from rioni.domain.registry_ports import Registry
+from rioni.domain.topic_names import TopicNames
+
+
+_log = structlog.get_logger("rioni.sweeping")
+
+
+class Sweeper:
+    """Looks for topics without a timeline, and cursors without a subscription; blocks, but never other greenlets.
+
+    What the log says is abandoned is deleted, whatever it holds. Of the rest, only what was without one the time before
+    as well, topics only if they are empty, cursors only if nobody streams. So the patience is that of whoever calls, no
+    event is lost even where the log of another broker was mounted, and what is just being made stays.
+    """
+
+    def __init__(
+        self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: Bus, offload: Offload
+    ) -> None:
+        self._registry = registry
+        self._stores = stores
+        self._coordinator = coordinator
+        self._bus = bus
+        self._offload = offload
+        self._suspects: set[tuple[str, str]] = set()
+        self._forgettable: set[str] = set()
+
+    def sweep(self, context: Context) -> None:
+        """Delete what was suspect before and still is.
+
+        Raises:
+            Unavailable: a store can't be used.
+        """
+        self._forget()
+        before, self._suspects = self._suspects, self._nameless()
+        remaining = before & self._suspects
+        for storage_id in sorted({storage_id for storage_id, _ in remaining}):
+            topics = frozenset(topic for each, topic in remaining if each == storage_id)
+            command = DeleteForsakenTopics(storage_id=storage_id, topics=topics)
+            if deleted := self._offload(self._bus.dispatch, command, context):
+                _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
+
+    def delete_abandoned(self, context: Context) -> None:
+        """Delete the topics that the log says are to be deleted; what can't be is logged and left for the next time."""
+        self._registry.refresh()
+        if "disable_db_write_operations" in self._registry.settings.features:
+            return
+        deleted = [each.topic for each in self._registry.abandoned_topics() if self._delete(each)]
+        if deleted:
+            self._offload(self._bus.dispatch, RecordTopicsDeleted(topics=deleted), context)
+
+    def _delete(self, abandoned: AbandonedTopic) -> bool:
+        if self._registry.storage(abandoned.storage_id) is None:
+            return False  # it may come back
+        try:
+            self._stores.of(abandoned.storage_id).delete_topic(abandoned.topic)
+        except RioniError as ex:
+            _log.warning("a topic could not be deleted yet", reason=str(ex), **msgspec.structs.asdict(abandoned))
+            return False
+        return True
+
+    def _forget(self) -> None:
+        initialised = {*self._coordinator.initialised()}
+        # In this order: a subscription is recorded before anybody reads it.
+        self._registry.refresh()
+        before = self._forgettable
+        self._forgettable = initialised - {subscription.id for subscription in self._registry.subscriptions()}
+        for subscription_id in sorted(before & self._forgettable):
+            if not self._coordinator.topology(subscription_id).sessions:
+                self._coordinator.forget(subscription_id)
+                _log.info("cursors without a subscription were deleted", subscription_id=subscription_id)
+
+    def _nameless(self) -> set[tuple[str, str]]:
+        """All topics that no timeline names, each with its storage."""
+        self._registry.refresh()
+        there = {
+            (storage.id, topic)
+            for storage in self._registry.storages()
+            if isinstance(store := self._stores.of(storage.id), TopicNames)
+            for topic in store.topics()
+        }
+        # In this order: a switch is recorded before its topic is made.
+        self._registry.refresh()
+        timelines = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
+        named = {(each.storage_id, each.topic) for every in timelines for each in every.timelines}
+        switched_to = {
+            (every.switch.timeline.storage_id, every.switch.timeline.topic) for every in timelines if every.switch
+        }
+        return there - named - switched_to

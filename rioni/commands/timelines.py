@@ -1,0 +1,245 @@
+"""Commands that change where an event type's events are stored (registry contract 7.7 and 8, consumption 11 and 12).
+
+A switch takes several commands, because stores have to be asked in between: `rioni.commands.switching` gives them. Each
+of them leaves the log such that whoever comes next knows what to do.
+"""
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from rioni.commands.abandoned_topics import abandon
+from rioni.commands.repository import Repository
+from rioni.domain.cursor import BEFORE_FIRST
+from rioni.domain.errors import Conflict, Disabled, Invalid, InvalidFields, NotFound, Unavailable
+from rioni.domain.event_type import EventType, EventTypeChanged, Statistic
+from rioni.domain.own_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.timeline import (
+    Timeline,
+    TimelineCleanedUp,
+    Timelines,
+    TimelinesRepartitioned,
+    TimelineSwitchAborted,
+    TimelineSwitched,
+    TimelineSwitchStarted,
+)
+
+
+INITIATOR_DIED = "the process that switched has died"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSwitch:
+    """Prepare that events are stored in a new topic, of a storage that may be another one."""
+
+    event_type: str
+    storage_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteSwitch:
+    """Store events in the new topic from now on; the old one must be closed."""
+
+    event_type: str
+    timeline: Timeline
+    """As `StartSwitch` returned it."""
+    latest_position: tuple[int, ...]
+    """Of the old topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortSwitch:
+    """Go on as if the switch had never been started."""
+
+    event_type: str
+    timeline: Timeline
+    """As `StartSwitch` returned it."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUpTimeline:
+    """Remove the events of a closed timeline."""
+
+    event_type: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition:
+    """Let an event type have more partitions."""
+
+    event_type: str
+    partition_count: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteForsakenTopics:
+    """Delete those of some topics that are empty and that no timeline names."""
+
+    storage_id: str
+    topics: Collection[str]
+    """No switch that is under way names them: it would have been recorded before they were made."""
+
+
+def start_switch(command: StartSwitch, repository: Repository) -> tuple[Timeline, Timeline]:
+    """Record that a switch has begun.
+
+    Returns:
+        The active timeline and the next one, whose topic does not exist yet.
+
+    Raises:
+        EventTypeNotFound: there is no such event type.
+        InvalidFields: no storage is named.
+        Invalid: the storage does not exist, or the event type is compacted.
+        Conflict: a switch is under way already.
+        Unavailable: the storage can't be used.
+    """
+    event_type, context = repository.event_type(command.event_type), repository.context
+    if command.storage_id is None:
+        raise InvalidFields([("storage_id", "must not be null")])
+    if repository.find("storage", command.storage_id) is None:
+        raise Invalid(f"No storage with id: {command.storage_id}")
+    if event_type.cleanup_policy != "delete":
+        raise Invalid(
+            f"It is not possible to create a timeline for event type with '{event_type.cleanup_policy}' cleanup_policy"
+        )
+    timelines = repository.timelines(event_type.name)
+    if timelines.switch is not None:
+        if repository.coordinator.lives(timelines.switch.worker):
+            raise Conflict(f"Timeline is already being created for: {event_type.name}")
+        _abort(timelines, INITIATOR_DIED, repository)
+    active = timelines.active
+    repository.stores.of(command.storage_id)  # can it be used?
+    timeline = Timeline(
+        id=context.derive_id("timeline"),
+        event_type=event_type.name,
+        order=active.order + 1,
+        storage_id=command.storage_id,
+        topic=context.derive_id("topic"),
+        partitions=active.partitions,
+        created_at=context.now,
+        switched_at=context.now,
+    )
+    repository.record(
+        TimelineSwitchStarted(event_type=event_type.name, timeline=timeline, worker=repository.coordinator.worker)
+    )
+    return active, timeline
+
+
+def complete_switch(command: CompleteSwitch, repository: Repository) -> None:
+    """Record that events are stored in the new topic.
+
+    Raises:
+        EventTypeNotFound: the event type was deleted meanwhile.
+        Conflict: the switch was aborted, or the storage deleted meanwhile.
+    """
+    switch = repository.timelines(command.event_type).switch
+    if switch is None or switch.timeline != command.timeline:
+        raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
+    if repository.find("storage", command.timeline.storage_id) is None:
+        raise Conflict(f"The storage {command.timeline.storage_id} was deleted meanwhile.")
+    repository.record(
+        TimelineSwitched(
+            event_type=command.event_type, timeline=command.timeline, latest_position=command.latest_position
+        )
+    )
+
+
+def abort_switch(command: AbortSwitch, repository: Repository) -> None:
+    """Record that a switch has failed and take back its effects; nothing happens if it is over."""
+    timelines: Timelines | None = repository.find("timeline", command.event_type)
+    if timelines and timelines.switch and timelines.switch.timeline == command.timeline:
+        _abort(timelines, command.reason, repository)
+    elif timelines is None or all(each.id != command.timeline.id for each in timelines.timelines):
+        # Whoever switched may have made it after others had deleted it.
+        abandon(command.timeline, repository)
+
+
+def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
+    """Record that the events of a closed timeline are gone, and remove them; nothing happens if they are."""
+    for timeline in repository.timelines(command.event_type).readable[:-1]:
+        if timeline.order == command.order:
+            at = repository.context.now
+            repository.record(TimelineCleanedUp(event_type=command.event_type, order=command.order, cleaned_up_at=at))
+            abandon(timeline, repository)
+
+
+def repartition(command: Repartition, repository: Repository) -> None:
+    """Add partitions to all timelines; subscriptions get them by `Positions.extend`.
+
+    Raises:
+        Disabled: the feature `repartitioning` is off.
+        EventTypeNotFound: there is no such event type.
+        Invalid: the number is below the present one, or above the limit; or it is the dead letter queue.
+        Unavailable: timelines are being switched, or a store can't write.
+    """
+    if "repartitioning" not in repository.settings().features:
+        raise Disabled("Repartitioning is disabled. Switch on the feature repartitioning.")
+    event_type, count = repository.event_type(command.event_type), command.partition_count
+    if event_type.name == DEAD_LETTER_QUEUE:
+        raise Invalid(f"Repartitioning {DEAD_LETTER_QUEUE} event type is not supported")
+    if count is None:
+        raise InvalidFields([("partition_count", "must not be null")])
+    timelines, most = repository.timelines(event_type.name), repository.limits.partitions_max
+    if count < timelines.active.partitions:
+        raise Invalid("Number of partitions can not decrease")
+    if count > max(most, timelines.active.partitions):
+        raise Invalid(f"Number of partitions should not be more than {most}")
+    if timelines.switch is not None:
+        raise Unavailable(f"Event type {event_type.name} is currently in maintenance, please repeat request")
+    if count > timelines.active.partitions:
+        # The partitions come first: empty ones that nobody knows of are harmless.
+        for timeline in timelines.readable:
+            repository.stores.of(timeline.storage_id).extend_topic(timeline.topic, count)
+        repository.record(TimelinesRepartitioned(event_type=event_type.name, partitions=count))
+    wanted = _with_parallelism(event_type, count)
+    if wanted != event_type:
+        changed = msgspec.structs.replace(wanted, updated_at=repository.context.now)
+        repository.record(EventTypeChanged(name=event_type.name, event_type=changed))
+
+
+def delete_forsaken_topics(command: DeleteForsakenTopics, repository: Repository) -> Sequence[str]:
+    """Delete topics, and return which ones.
+
+    An event type's first topic is made by the transaction that records it. No other one runs beside this one, so that
+    what has no timeline now never will.
+    """
+    store = repository.stores.of(command.storage_id)
+    deleted = []
+    for topic in sorted(set(command.topics) - repository.topics_in(command.storage_id)):
+        with contextlib.suppress(NotFound):  # another process was faster
+            if all(bounds.newest == BEFORE_FIRST for bounds in store.bounds(topic)):
+                store.delete_topic(topic)
+                deleted.append(topic)
+    return deleted
+
+
+def _with_parallelism(event_type: EventType, count: int) -> EventType:
+    known = event_type.default_statistic
+    statistic = Statistic(
+        messages_per_minute=known.messages_per_minute if known else 1,
+        message_size=known.message_size if known else 1,
+        read_parallelism=count,
+        write_parallelism=count,
+    )
+    return msgspec.structs.replace(event_type, default_statistic=statistic)
+
+
+def _abort(timelines: Timelines, reason: str, repository: Repository) -> None:
+    switch, active = timelines.switch, timelines.active
+    assert switch is not None
+    # The effect comes first, and may come again: a topic that is open while the log says otherwise harms nobody.
+    repository.stores.of(active.storage_id).reopen_topic(active.topic)
+    repository.record(
+        TimelineSwitchAborted(event_type=timelines.event_type, timeline_id=switch.timeline.id, reason=reason)
+    )
+    # Not now: that its storage may be out of reach must not keep the event type from going on where it is.
+    abandon(switch.timeline, repository)
+
+
+def topics_to_delete(timelines: Timelines) -> Sequence[Timeline]:
+    """The timelines whose topics go with their event type, the next one of a switch included."""
+    return [*timelines.readable, *([timelines.switch.timeline] if timelines.switch else [])]

@@ -1,0 +1,146 @@
+"""What becomes of a command whose connection to PostgreSQL is cut in the commit, or that meets others in a deadlock."""
+
+import contextlib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from threading import Event
+
+import pytest
+from sqlalchemy import text
+
+from rioni.commands.bus import ATTEMPTS_MAX, Bus
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.settings import SwitchFeature
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.errors import CommitUnknown, Conflict, NothingWritten
+from rioni.projections.projector import Projector
+from rioni.storage import sql
+from rioni.storage.event_log import SqlEventLog
+from tests.support.broker import DEFAULT_ADMIN, running_broker
+from tests.support.builders import context, event_type_spec
+from tests.support.proxy import Cut, proxy_to
+
+
+pytestmark = pytest.mark.postgres
+
+REFUSED = pytest.raises(NothingWritten, match="Try again later")
+CREATE = CreateEventType(spec=event_type_spec())
+
+
+@pytest.fixture
+def proxy(postgres_url):
+    with proxy_to(postgres_url()) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def broker(proxy, tmp_path):
+    with running_broker(tmp_path / "data", database=proxy.url) as broker:
+        yield broker
+
+
+def topics_of(broker):
+    return Counter(entry.event.TOPIC for entry in broker.log.entries(0, 100))
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
+def test_a_command_whose_connection_is_cut_in_the_commit_is_answered_and_done_once(broker, proxy, cut):
+    before = topics_of(broker)
+    proxy.cut = cut
+    created = broker.bus.dispatch(CREATE, context())
+    assert proxy.cuts == 1
+    assert topics_of(broker) - before == {"event-type.created": 1, "timeline.opened": 1}
+    broker.registry.refresh()
+    assert broker.registry.event_type(created.name) == created
+    timeline = broker.registry.timelines(created.name).active
+    assert len(broker.store.bounds(timeline.topic)) == timeline.partitions
+    with pytest.raises(Conflict):
+        broker.bus.dispatch(CREATE, context())
+
+
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
+def test_a_command_that_changes_nothing_is_answered_too(broker, proxy, cut):
+    switch = SwitchFeature(feature="kpi_collection", enabled=True)
+    broker.bus.dispatch(switch, context())
+    head = broker.log.head()
+    proxy.cut = cut
+    broker.bus.dispatch(switch, context())
+    assert proxy.cuts == 1
+    assert broker.log.head() == head
+
+
+def test_the_same_command_id_of_an_earlier_change_is_not_taken_for_this_one(broker, proxy):
+    mine = context()
+    for enabled in (True, False):
+        broker.bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=enabled), mine)
+    proxy.cut = Cut.BEFORE
+    broker.bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=True), mine)
+    broker.registry.refresh()
+    assert "kpi_collection" in broker.registry.settings.features
+
+
+def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_nothing(broker, proxy):
+    head = broker.log.head()
+    proxy.cut, proxy.always = Cut.BEFORE, True
+    with pytest.raises(NothingWritten):
+        broker.bus.dispatch(CREATE, context())
+    assert proxy.cuts == ATTEMPTS_MAX
+    assert broker.log.head() == head
+
+
+def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stands(broker, proxy):
+    log = SqlEventLog(sql.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
+    proxy.cut = Cut.FOR_GOOD
+    with contextlib.closing(log), pytest.raises(CommitUnknown, match="nobody knows"):
+        broker.bus_on(log).dispatch(CREATE, context())
+
+
+# --- deadlocks ---
+
+
+class Deadlocks(Projector):
+    """Read models to which others write as well, which they must not: so often, both wait in a circle."""
+
+    def __init__(self, others, times):
+        super().__init__()
+        self._others, self._left = others, times
+        self._waiting = ThreadPoolExecutor(1)
+
+    def apply(self, connection, entries):
+        if self._left:
+            self._left -= 1
+            has_begun = Event()
+            waiting = self._waiting.submit(self._get_in_the_way, has_begun)
+            assert has_begun.wait(20)
+            try:
+                super().apply(connection, entries)
+            finally:
+                connection.rollback()
+                waiting.result(20)
+        else:
+            super().apply(connection, entries)
+
+    def _get_in_the_way(self, has_begun):
+        with self._others.begin() as connection:
+            connection.execute(text("SELECT * FROM tracking FOR UPDATE"))
+            has_begun.set()
+            connection.execute(text("SELECT * FROM head FOR UPDATE"))
+
+
+@pytest.mark.parametrize(("times", "outcome"), [(ATTEMPTS_MAX - 1, nullcontext()), (ATTEMPTS_MAX, REFUSED)])
+def test_a_command_that_meets_others_in_a_deadlock_is_tried_again_some_times(broker, proxy, times, outcome):
+    # Whoever looks first finds the deadlock, and gives in.
+    log = SqlEventLog(sql.create_engine(f"{proxy.url}&options=-c deadlock_timeout=10ms"), TOPICS)
+    bus = Bus(
+        log,
+        Deadlocks(broker.engine, times),
+        stores=broker.stores,
+        coordinator=broker.coordinator,
+        limits=broker.limits,
+        default_admin=DEFAULT_ADMIN,
+    )
+    before = topics_of(broker)
+    with contextlib.closing(log), outcome:
+        bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=True), context())
+    assert topics_of(broker) - before == ({} if outcome is REFUSED else {"settings.feature-switched": 1})

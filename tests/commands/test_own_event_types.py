@@ -1,0 +1,49 @@
+"""What auditors read comes from the broker: others can't write to its event types, create, change or delete them."""
+
+import pytest
+
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.errors import Denied
+from rioni.domain.own_event_types import AUDIT_LOG, NAMES
+from tests.support.broker import DEFAULT_ADMIN
+from tests.support.builders import as_spec, event_type_spec
+
+
+def subject(attribute):
+    return Subject(name=attribute.value, attributes=frozenset({attribute}))
+
+
+STRANGER, ADMIN = subject(Attribute("user", "mallory")), subject(DEFAULT_ADMIN)
+
+
+@pytest.fixture
+def event_type(broker):
+    broker.own_event_types.ensure_one(AUDIT_LOG)
+    return broker.registry.event_type(AUDIT_LOG)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_only_administrators_create_them_before_the_broker_does(broker, name):
+    command = CreateEventType(spec=event_type_spec(name=name))
+    with pytest.raises(Denied, match="the broker itself publishes to it"):
+        broker.do(command, STRANGER)
+    broker.do(command, ADMIN)
+
+
+@pytest.mark.parametrize("reader", [STRANGER, ADMIN])
+def test_everybody_reads_the_audit_log(broker, event_type, reader):
+    assert broker.gate.event_type(reader, AUDIT_LOG, "READ") == event_type
+
+
+def test_only_administrators_write_change_and_delete_it(broker, event_type):
+    changed = ChangeEventType(name=AUDIT_LOG, spec=as_spec(event_type))
+    with pytest.raises(Denied):
+        broker.gate.event_type(STRANGER, AUDIT_LOG, "WRITE")
+    with pytest.raises(Denied):
+        broker.do(changed, STRANGER)
+    with pytest.raises(Denied):
+        broker.do(DeleteEventType(name=AUDIT_LOG), STRANGER)
+    broker.gate.event_type(ADMIN, AUDIT_LOG, "WRITE")
+    broker.do(changed, ADMIN)
+    broker.do(DeleteEventType(name=AUDIT_LOG), ADMIN)

@@ -1,0 +1,314 @@
+import json
+
+import pytest
+import structlog
+
+from rioni.commands.across_timelines import read_after, recorded_at_ms_after
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.commands.publishing import PublishEvents
+from rioni.commands.settings import SwitchFeature
+from rioni.commands.storages import CreateStorage
+from rioni.commands.timelines import AbortSwitch, StartSwitch
+from rioni.domain.authorization import BROKER, Subject
+from rioni.domain.cursor import Place
+from rioni.domain.errors import (
+    Conflict,
+    Denied,
+    EventTypeNotFound,
+    Invalid,
+    InvalidFields,
+    NotFound,
+    TopicClosed,
+    Unavailable,
+)
+from rioni.domain.event_type import Options
+from rioni.domain.ports import Bounds
+from rioni.domain.storage_entry import StorageEntry
+from tests.support.builders import as_spec, event_type_spec
+
+
+NAME = "order.created"
+METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
+
+
+@pytest.fixture(autouse=True)
+def event_type(broker):
+    return broker.do(CreateEventType(spec=event_type_spec()))
+
+
+def start(storage_id="default", name=NAME):
+    return StartSwitch(event_type=name, storage_id=storage_id)
+
+
+def switch(broker, storage_id="default", subject=BROKER):
+    broker.switcher.switch(start(storage_id), broker.context(subject))
+
+
+def timelines(broker):
+    broker.registry.refresh()
+    return broker.registry.timelines(NAME)
+
+
+def publish(broker):
+    body = json.dumps([{"order_id": "1", "metadata": METADATA}]).encode()
+    return broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER)
+
+
+def test_events_go_to_the_new_timeline_and_the_old_one_knows_where_it_ends(broker):
+    publish(broker)
+    publish(broker)
+    before = broker.log.head().position
+    switch(broker)
+    publish(broker)
+    old, new = timelines(broker).timelines
+    assert (old.latest_position, new.latest_position, new.order) == ((1,), None, 2)
+    assert broker.store.bounds(old.topic) == [Bounds(0, 1)]
+    assert broker.store.bounds(new.topic) == [Bounds(0, 0)]
+    assert broker.topics(before) == ["timeline.switch-started", "timeline.switched"]
+
+
+def test_a_timeline_may_lie_in_another_storage(broker):
+    broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
+    publish(broker)
+    switch(broker, "a")
+    publish(broker)
+    new = timelines(broker).active
+    assert new.storage_id == "a"
+    assert broker.stores.of("a").bounds(new.topic) == [Bounds(0, 0)]
+    with pytest.raises(NotFound):
+        broker.store.bounds(new.topic)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "detail"),
+    [
+        (start("nope"), Invalid, "No storage with id: nope"),
+        (start(None), InvalidFields, "storage_id"),
+        (start(name="nope"), EventTypeNotFound, 'EventType "nope" does not exist'),
+    ],
+)
+def test_what_can_not_be_switched_stays_as_it_is(broker, command, error, detail):
+    head = broker.log.head()
+    with pytest.raises(error, match=detail):
+        broker.switcher.switch(command, broker.context())
+    assert broker.log.head() == head
+
+
+def test_compacted_event_types_keep_their_timeline(broker):
+    broker.do(CreateEventType(spec=event_type_spec(name="compacted", cleanup_policy="compact")))
+    with pytest.raises(Invalid, match="It is not possible to create a timeline for event type with 'compact'"):
+        broker.switcher.switch(start(name="compacted"), broker.context())
+
+
+def test_timelines_are_for_administrators(broker):
+    with pytest.raises(Denied, match=f"Access on ADMIN event-type:{NAME} denied"):
+        switch(broker, subject=Subject(name="somebody"))
+
+
+def test_a_storage_that_can_not_be_used_is_refused_before_anything_happens(broker):
+    broker.do(CreateStorage(storage=StorageEntry(id="k", storage_type="kafka", default=False)))
+    head = broker.log.head()
+    with pytest.raises(Unavailable, match="type kafka"):
+        switch(broker, "k")
+    assert broker.log.head() == head
+    assert publish(broker).events == 1
+
+
+def test_only_one_switch_at_a_time(broker):
+    broker.do(start())
+    with pytest.raises(Conflict, match=f"Timeline is already being created for: {NAME}"):
+        switch(broker)
+
+
+def test_publishers_wait_for_the_end_of_a_switch_and_not_for_ever(broker):
+    active, _ = broker.do(start())
+    assert publish(broker).events == 1, "nothing is closed yet"
+    broker.store.close_topic(active.topic)
+    with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
+        publish(broker)
+
+
+class TakesHalf:
+    """A store that is closed amid its first batch: of each partition it has taken the first event by then."""
+
+    def __init__(self, store, closes):
+        self._store, self._closes = store, closes
+
+    def append(self, topic, batches, **options):
+        closes, self._closes = self._closes, None
+        if closes is None:
+            return self._store.append(topic, batches, **options)
+        self._store.append(topic, {number: events[:1] for number, events in batches.items()})
+        closes()
+        raise TopicClosed(topic, dict.fromkeys(batches, 1))
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def publish_amid(broker, monkeypatch):
+    """Publishes three events while something happens to their topic."""
+
+    def publish_amid(happens):
+        half, of = TakesHalf(broker.store, happens), broker.stores.of
+        monkeypatch.setattr(broker.stores, "of", lambda name: half if name == "default" else of(name))
+        body = json.dumps([{"order_id": str(number), "metadata": METADATA} for number in range(3)]).encode()
+        return broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER)
+
+    return publish_amid
+
+
+def test_what_a_closing_topic_has_not_taken_of_a_batch_goes_to_the_next_one(broker, publish_amid):
+    broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
+    published = publish_amid(lambda: switch(broker, "a"))
+    assert (published.events, published.partly) == (3, ())
+    old, new = timelines(broker).timelines
+    assert (old.latest_position, broker.stores.of("a").bounds(new.topic)) == ((0,), [Bounds(0, 1)])
+
+
+class Lagging:
+    """A store that hears of what other processes have appended when it is asked for bounds, and not before."""
+
+    def __init__(self, store):
+        self._store, self._heard = store, False
+
+    def bounds(self, topic):
+        self._heard = True
+        return self._store.bounds(topic)
+
+    def read(self, topic, *place):
+        return self._store.read(topic, *place) if self._heard else []
+
+    def recorded_at_ms(self, topic, *place):
+        return self._store.recorded_at_ms(topic, *place) if self._heard else None
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("lagging", ["default", "a"])
+def test_readers_do_not_go_on_to_the_next_timeline_before_they_have_heard_of_all_of_this_one(broker, lagging):
+    broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
+    publish(broker)
+    switch(broker, "a")
+    publish(broker)
+    stores = {name: broker.stores.of(name) for name in ("default", "a")}
+    stores[lagging] = Lagging(stores[lagging])
+    order, chunks = read_after(timelines(broker), Stores(stores), 0, Place(1, -1), 1_000_000)
+    assert (order, len(chunks)) == (1, 1)
+    stores["default"] = Lagging(broker.store)
+    broker.clock.advance(1)
+    assert recorded_at_ms_after(timelines(broker), Stores(stores), 0, Place(1, -1)) == chunks[0].recorded_at_ms
+    order, chunks = read_after(timelines(broker), Stores(stores), 0, Place(1, 0), 1_000_000)
+    assert (order, len(chunks)) == ((2, 1) if lagging == "default" else (1, 0)), "who lags behind the end waits"
+
+
+class Stores:
+    def __init__(self, stores):
+        self._stores = stores
+
+    def of(self, storage_id):
+        return self._stores[storage_id]
+
+
+def test_if_the_next_one_does_not_come_it_is_said_what_was_not_taken(broker, publish_amid):
+    store, topic = broker.store, timelines(broker).active.topic
+
+    def closes():
+        broker.do(start())
+        store.close_topic(topic)
+
+    published = publish_amid(closes)
+    assert [(item.publishing_status, item.detail) for item in published.partly] == [("failed", "interrupted")] * 3
+    assert store.bounds(topic) == [Bounds(0, 0)]
+
+
+def test_a_switch_that_fails_has_never_happened(broker, monkeypatch):
+    def fail(topic):
+        raise Unavailable("the disk is full")
+
+    publish(broker)
+    monkeypatch.setattr(broker.store, "close_topic", fail)
+    before = broker.log.head().position
+    with pytest.raises(Unavailable, match="the disk is full"):
+        switch(broker)
+    started, aborted, abandoned = broker.log.entries(before, 10)
+    assert abandoned.event.topic == started.event.timeline.topic
+    assert (aborted.event.TOPIC, aborted.event.reason) == ("timeline.switch-aborted", "the disk is full")
+    with pytest.raises(NotFound):
+        broker.store.bounds(started.event.timeline.topic)
+    assert publish(broker).events == 1
+    assert len(timelines(broker).timelines) == 1
+
+
+def test_what_is_over_is_not_aborted(broker):
+    switch(broker)
+    head, new = broker.log.head(), timelines(broker).active
+    broker.do(AbortSwitch(event_type=NAME, timeline=new, reason="late"))
+    assert broker.log.head() == head
+    assert publish(broker).events == 1
+
+
+def test_an_event_type_that_is_deleted_takes_the_next_timeline_with_it(broker):
+    _, new = broker.do(start())
+    broker.store.create_topic(new.topic, 1)
+    broker.do(DeleteEventType(name=NAME))
+    with pytest.raises(NotFound):
+        broker.store.bounds(new.topic)
+    broker.store.create_topic(new.topic, 1)
+    broker.do(AbortSwitch(event_type=NAME, timeline=new, reason="the event type is gone"))
+    with pytest.raises(NotFound):
+        broker.store.bounds(new.topic)
+
+
+def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_type):
+    housekeeper = broker.housekeeper()
+    publish(broker)
+    switch(broker)
+    publish(broker)
+    switch(broker)
+    first, _, last = timelines(broker).timelines
+    retention_ms = event_type.options.retention_time
+    broker.clock.advance(1_900_000_000_000 - broker.clock.now_ms())
+    housekeeper.expire()
+    after = timelines(broker)
+    assert [each.cleaned_up_at is None for each in after.timelines] == [False, False, True]
+    assert after.readable == [last]
+    assert retention_ms
+    with pytest.raises(NotFound):
+        broker.store.bounds(first.topic)
+    assert broker.topics()[-4:] == ["timeline.cleaned-up", "topic.abandoned"] * 2
+
+
+def test_closed_timelines_stay_while_the_database_is_read_only(broker):
+    """Consumption contract 13.4, disable_db_write_operations."""
+    switch(broker)
+    broker.clock.advance(1_900_000_000_000 - broker.clock.now_ms())
+    for enabled in (True, False):
+        broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=enabled))
+        with structlog.testing.capture_logs() as logged:
+            broker.housekeeper().expire()
+        assert [each.cleaned_up_at is None for each in timelines(broker).timelines] == [enabled, True]
+        assert logged == []
+
+
+def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_type):
+    switch(broker)
+    closed_at_ms = 1_795_168_800_000  # about the time of the commands of the test
+    broker.clock.advance(closed_at_ms + event_type.options.retention_time + 60_000 - broker.clock.now_ms())
+    spec = as_spec(event_type)
+    longer = event_type.options.retention_time * 2
+    broker.do(ChangeEventType(name=NAME, spec=event_type_spec(options=Options(retention_time=longer))))
+    broker.housekeeper().expire()
+    assert all(each.cleaned_up_at is None for each in timelines(broker).timelines)
+    broker.do(ChangeEventType(name=NAME, spec=spec))
+    broker.housekeeper().expire()
+    assert [each.cleaned_up_at is None for each in timelines(broker).timelines] == [False, True]
+
+
+def test_the_store_itself_refuses_what_comes_too_late(broker):
+    old = timelines(broker).active
+    switch(broker)
+    with pytest.raises(TopicClosed):
+        broker.store.append(old.topic, {0: [b"{}"]})

@@ -1,12 +1,19 @@
 """Queries over the audit log: who changed what, when, from where, with both states."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, select
 
 from rioni.projections.tables import AUDIT_LOG
+
+
+ENTRIES_PER_READ = 500
+"""With the states before and after, each of which may have 256 kB."""
+
+Begin = Callable[[], AbstractContextManager[Connection]]
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +28,23 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A natural key such as an event type's name, or `<kind>:<key>`."""
 
 
-def entries(connection: Connection, wanted: AuditFilter, *, after: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the entries behind a log position that match, in order, `before` and `after` as JSON text."""
+def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the entries behind a log position that match, in order, `before` and `after` as JSON text.
+
+    Args:
+        begin: begins a transaction that reads. There are many short ones, so that whoever takes the entries may take
+            their time: a database does not keep a transaction open for a reader that has paused.
+        wanted: which ones.
+        after: the position.
+    """
+    while page := _page(begin, wanted, after):
+        yield from page
+        after = page[-1]["position"]
+
+
+def _page(begin: Begin, wanted: AuditFilter, after: int) -> list[dict[str, Any]]:
     columns = AUDIT_LOG.c
-    query = select(AUDIT_LOG).where(columns.position > after).order_by(columns.position)
+    query = select(AUDIT_LOG).where(columns.position > after).order_by(columns.position).limit(ENTRIES_PER_READ)
     if wanted.since is not None:
         query = query.where(columns.recorded_at >= wanted.since)
     if wanted.until is not None:
@@ -35,5 +55,5 @@ def entries(connection: Connection, wanted: AuditFilter, *, after: int = 0) -> I
         kind, colon, key = wanted.resource.partition(":")
         matches = (columns.resource == key) & (columns.resource_type == kind)
         query = query.where(matches | (columns.resource == wanted.resource) if colon else columns.resource == kind)
-    for row in connection.execution_options(yield_per=1_000).execute(query):
-        yield dict(row._mapping)  # noqa: SLF001 - the public name of SQLAlchemy's row mapping
+    with begin() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]

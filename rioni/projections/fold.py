@@ -113,7 +113,7 @@ def _read_model_changes(entry: LogEntry, after: Folded) -> Iterator[Change]:
         case "subscription":
             yield from _subscription_changes(entry.event, after)
         case "storage":
-            yield from _storage_changes(after)
+            yield from _storage_changes(entry.event, after)
 
 
 def _event_type_changes(entry: LogEntry, after: Folded) -> Iterator[Change]:
@@ -144,14 +144,14 @@ def _timeline_changes(event: DomainEvent, after: Folded) -> Iterator[Change]:
     if not isinstance(after.state, Timelines):
         yield Change("timelines", (event.key,), None)
         return
-    timeline = after.state.active
-    row = {
-        "event_type": timeline.event_type,
-        "order": timeline.order,
-        "storage_id": timeline.storage_id,
-        "body": msgspec.json.encode(timeline).decode(),
-    }
-    yield Change("timelines", (timeline.event_type, timeline.order), row)
+    for timeline in after.state.timelines:
+        row = {
+            "event_type": timeline.event_type,
+            "order": timeline.order,
+            "storage_id": timeline.storage_id,
+            "body": msgspec.json.encode(timeline).decode(),
+        }
+        yield Change("timelines", (timeline.event_type, timeline.order), row)
 
 
 def _subscription_changes(event: DomainEvent, after: Folded) -> Iterator[Change]:
@@ -173,7 +173,9 @@ def _subscription_changes(event: DomainEvent, after: Folded) -> Iterator[Change]
         yield Change("subscription_event_types", (subscription.id, name), link)
 
 
-def _storage_changes(after: Folded) -> Iterator[Change]:
-    if isinstance(after.state, StorageEntry):
+def _storage_changes(event: DomainEvent, after: Folded) -> Iterator[Change]:
+    if not isinstance(after.state, StorageEntry):
+        yield Change("storages", (event.key,), None)
+    else:
         row = {"id": after.state.id, "is_default": after.state.default, "body": after.body}
         yield Change("storages", (after.state.id,), row)

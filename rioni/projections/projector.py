@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Table, and_, column, delete, insert, select, table, update
 
 from rioni.domain.events import stream_id
 from rioni.domain.ports import LogEntry
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
+from rioni.domain.timeline import Timeline
 from rioni.projections.fold import EMPTY, Change, Folded, decode_state, fold
-from rioni.projections.tables import READ_MODELS, STATES, STORAGES, SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS
+from rioni.projections.tables import READ_MODELS, STATES, STORAGES, SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS, TIMELINES
 
 
 TRACKING_NAME = "read-models"
@@ -47,6 +49,11 @@ class Projector:
         """All storages by id."""
         query = select(STORAGES.c.body).order_by(STORAGES.c.id)
         return [decode_state("storage", body) for body in connection.scalars(query)]
+
+    def timelines_in(self, connection: Connection, storage_id: str) -> Sequence[Timeline]:
+        """All timelines in a storage, of all event types."""
+        query = select(TIMELINES.c.body).where(TIMELINES.c.storage_id == storage_id)
+        return [msgspec.json.decode(body, type=Timeline) for body in connection.scalars(query)]
 
     def apply(self, connection: Connection, entries: Iterable[LogEntry]) -> None:
         """Fold entries into the tables and move the tracking position, all in the caller's transaction.

@@ -2,14 +2,18 @@
 
 import threading
 from collections.abc import Iterable
+from functools import partial
 
+from rioni.domain.abandoned_topic import AbandonedTopic
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
 from rioni.domain.event_type import EventType
 from rioni.domain.limits import Limits
-from rioni.domain.ports import EventLog, LogEntry, Offload
-from rioni.domain.publishing import PublishRules
+from rioni.domain.log_ports import EventLog
+from rioni.domain.ports import LogEntry, Offload
+from rioni.domain.publish_rules import PublishRules
 from rioni.domain.settings import SETTINGS, Settings
+from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import Timelines
 
@@ -20,8 +24,8 @@ ENTRIES_PER_READ = 1_000
 class MemoryRegistry:
     """Implements the port `Registry`, one per process.
 
-    Before every use `refresh` asks the log for its head, which is cheap, and applies what is new: whatever was answered
-    to any client before is visible here, without a cache that could be stale.
+    Before every use `refresh` asks the log for its last position, which is cheap, and applies what is new: whatever was
+    answered to any client before is visible here, without a cache that could be stale.
     """
 
     def __init__(self, log: EventLog, limits: Limits, offload: Offload) -> None:
@@ -42,8 +46,15 @@ class MemoryRegistry:
 
     def refresh(self) -> None:
         """Catch up with the log."""
-        if self._log.head().position == self.position:
-            return
+        if self._log.position() > self.position:
+            self._catch_up()
+
+    def hear(self) -> None:
+        """Catch up with what this process was told of: for what must go on while the database is silent."""
+        if self._log.heard() > self.position:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
         with self._lock:
             while entries := self._offload(self._log.entries, self.position, ENTRIES_PER_READ):
                 for entry in entries:
@@ -66,6 +77,10 @@ class MemoryRegistry:
         """The broker's settings."""
         state = self._states["settings"].get(SETTINGS)
         return state if isinstance(state, Settings) else Settings()
+
+    def subscriptions(self) -> list[Subscription]:
+        """All subscriptions."""
+        return [state for state in self._states["subscription"].values() if isinstance(state, Subscription)]
 
     def event_types(self) -> list[EventType]:
         """All event types."""
@@ -92,21 +107,26 @@ class MemoryRegistry:
             raise SubscriptionNotFound(subscription_id)
         return state
 
+    def storage(self, storage_id: str) -> StorageEntry | None:
+        """The storage, if there is one."""
+        state = self._states["storage"].get(storage_id)
+        return state if isinstance(state, StorageEntry) else None
+
+    def storages(self) -> list[StorageEntry]:
+        """All storages."""
+        return [state for state in self._states["storage"].values() if isinstance(state, StorageEntry)]
+
+    def abandoned_topics(self) -> list[AbandonedTopic]:
+        """All topics that are to be deleted."""
+        return [state for state in self._states["topic"].values() if isinstance(state, AbandonedTopic)]
+
     def publish_rules(self, name: str) -> PublishRules:
         """What publishing to an event type needs, compiled when it is first asked for."""
         if (rules := self._rules.get(name)) is None:
-            event_type, timeline = self.event_type(name), self.timelines(name).active
-            rules = self._rules[name] = PublishRules.of(
-                name=name,
-                category=event_type.category,
-                cleanup_policy=event_type.cleanup_policy,
-                compatibility_mode=event_type.compatibility_mode,
-                enrichment_strategies=event_type.enrichment_strategies,
-                partition_strategy=event_type.partition_strategy,
-                partition_key_fields=event_type.partition_key_fields,
-                partitions=timeline.partitions,
-                schema=event_type.schema.schema,
-                schema_version=event_type.schema.version,
-                limits=self._limits,
-            )
+            event_type, timelines = self.event_type(name), self.timelines(name)
+            build = partial(PublishRules.of, event_type, partitions=timelines.active.partitions, limits=self._limits)
+            rules = self._offload(build)
+            # Whoever asks next gets them, unless others hold by now.
+            if (self._states["event-type"].get(name), self._states["timeline"].get(name)) == (event_type, timelines):
+                self._rules[name] = rules
         return rules

@@ -38,8 +38,7 @@ def exported(target: Path) -> list[dict]:
 
 
 def live(engine, wanted: AuditFilter = ALL) -> list[dict]:
-    with engine.connect() as connection:
-        return list(audit_entries(connection, wanted))
+    return list(audit_entries(engine.connect, wanted))
 
 
 def test_an_export_holds_the_audit_log_in_a_folder_per_day_with_the_head_beside_it(

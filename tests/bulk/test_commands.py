@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rioni import bootstrap
+from rioni.bootstrap.foundation import lay_foundation
+from rioni.bootstrap.preparation import prepare
 from rioni.config import Config
+from rioni.domain.ports import direct
 from tests.support.commands import run_command
 
 
@@ -23,8 +25,10 @@ def run(monkeypatch, capsys):
 @pytest.fixture
 def data(tmp_path: Path) -> str:
     """A data directory with one entry in its log: the default storage."""
-    with bootstrap.prepare(Config(data=tmp_path / "data")):
-        return str(tmp_path / "data")
+    config = Config(data=tmp_path / "data")
+    with prepare(config) as directory:
+        lay_foundation(config, directory, direct).close()
+    return str(config.data)
 
 
 def test_a_dry_rebuild_finds_what_differs_and_a_rebuild_mends_it(run, data):

@@ -1,8 +1,13 @@
+import contextlib
+from functools import partial
+
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.settings import SwitchFeature
+from rioni.projections import audit_log
 from rioni.projections.audit_log import AuditFilter, entries
+from rioni.storage.sql import reading
 from tests.support.builders import event_type_spec
 
 
@@ -13,8 +18,8 @@ def found(broker):
     broker.do(DeleteEventType(name="order.created"))
 
     def found(after=0, **wanted):
-        with broker.engine.connect() as connection:
-            return [each["topic"] for each in entries(connection, AuditFilter(**wanted), after=after)]
+        begin = partial(reading, broker.engine)
+        return [each["topic"] for each in entries(begin, AuditFilter(**wanted), after=after)]
 
     return found
 
@@ -26,6 +31,7 @@ ALL = [
     "settings.feature-switched",
     "timeline.deleted",
     "event-type.deleted",
+    "topic.abandoned",
 ]
 
 
@@ -43,3 +49,22 @@ ALL = [
 )
 def test_entries_are_found_by_time_actor_and_resource(found, wanted, topics):
     assert found(**wanted) == topics
+
+
+@pytest.mark.usefixtures("found")
+def test_no_transaction_stays_open_for_who_takes_the_entries_slowly(broker, monkeypatch):
+    monkeypatch.setattr(audit_log, "ENTRIES_PER_READ", 4)
+    under_way = set()
+
+    @contextlib.contextmanager
+    def begin():
+        with reading(broker.engine) as connection:
+            under_way.add(connection)
+            yield connection
+            under_way.remove(connection)
+
+    seen = []
+    for each in entries(begin, AuditFilter()):
+        assert not under_way
+        seen.append(each["topic"])
+    assert seen == ALL

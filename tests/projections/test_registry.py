@@ -6,9 +6,9 @@ from rioni.commands.settings import SwitchFeature
 from rioni.commands.subscriptions import CreateSubscription, DeleteSubscription
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
 from rioni.domain.event_type import SubmittedSchema
+from rioni.domain.ports import direct
 from rioni.projections.registry import MemoryRegistry
 from rioni.projections.states import all_states
-from rioni.storage.embedded.events import direct
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 
 
@@ -38,7 +38,7 @@ def test_it_follows_subscriptions_and_settings(broker):
     broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
     broker.registry.refresh()
     assert broker.registry.subscription(subscription.id) == subscription
-    assert broker.registry.settings.features == ("kpi_collection",)
+    assert broker.registry.settings.features == ("kpi_collection", "repartitioning")
     broker.do(DeleteSubscription(subscription_id=subscription.id))
     broker.registry.refresh()
     with pytest.raises(SubscriptionNotFound):
@@ -70,3 +70,9 @@ def test_publish_rules_are_kept_until_the_event_type_changes(broker):
     broker.do(AddSchema(name=NAME, schema=SubmittedSchema(type="json_schema", schema=wider)))
     broker.registry.refresh()
     assert broker.registry.publish_rules(NAME).schema_version == "1.1.0"
+
+
+def test_what_it_hears_of_it_follows_too(broker):
+    broker.do(CREATE)
+    broker.registry.hear()
+    assert broker.registry.event_type(NAME).name == NAME

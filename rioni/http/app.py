@@ -7,10 +7,16 @@ import falcon
 from rioni.domain.errors import RioniError
 from rioni.domain.event_type_rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
+from rioni.http.authentication import AuthenticationMiddleware
+from rioni.http.avro_schemas import AvroSchemaResource, AvroSchemasResource
+from rioni.http.clients import ConsumersResource, ProducersResource
 from rioni.http.cursors import CursorDistancesResource, CursorsLagResource, ShiftedCursorsResource
+from rioni.http.dead_letters import DeadLettersResource, RedriveResource
+from rioni.http.documentation import DocsResource, OpenApiResource
 from rioni.http.event_types import EventTypeResource, EventTypesResource, RegistryResource
-from rioni.http.events import EventsResource
-from rioni.http.health import HealthResource, MetricsResource, ReadyResource, VersionResource
+from rioni.http.events import DeletedEventsResource, EventsResource
+from rioni.http.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
+from rioni.http.measuring import AccessMiddleware
 from rioni.http.metrics import Metrics
 from rioni.http.middleware import RequestMiddleware
 from rioni.http.partitions import PartitionResource, PartitionsResource
@@ -21,52 +27,73 @@ from rioni.http.settings import (
     BlacklistEntryResource,
     BlacklistResource,
     FeaturesResource,
-    StorageResource,
-    StoragesResource,
 )
+from rioni.http.storages import DefaultStorageResource, StorageResource, StoragesResource
 from rioni.http.subscription_cursors import SubscriptionCursorsResource
 from rioni.http.subscription_events import SubscriptionEventsResource
 from rioni.http.subscription_stats import SubscriptionStatsResource
+from rioni.http.subscription_streams import SubscriptionStreamResource
 from rioni.http.subscriptions import SubscriptionResource, SubscriptionsResource
+from rioni.http.timelines import PartitionCountResource, TimelinesResource
 
 
 def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
     """Every path with its resource."""
     return [
+        ("/avro-schemas/{name}/versions", AvroSchemasResource()),
+        ("/avro-schemas/{name}/versions/{version}", AvroSchemaResource()),
         ("/event-types", EventTypesResource(services)),
         ("/event-types/{name}", EventTypeResource(services)),
         ("/event-types/{name}/events", EventsResource(services, metrics)),
+        ("/event-types/{name}/deleted-events", DeletedEventsResource(services, metrics)),
         ("/event-types/{name}/cursor-distances", CursorDistancesResource(services)),
         ("/event-types/{name}/cursors-lag", CursorsLagResource(services)),
         ("/event-types/{name}/shifted-cursors", ShiftedCursorsResource(services)),
+        ("/event-types/{name}/consumers", ConsumersResource(services)),
+        ("/event-types/{name}/producers", ProducersResource(services)),
         ("/event-types/{name}/partitions", PartitionsResource(services)),
         ("/event-types/{name}/partitions/{partition}", PartitionResource(services)),
+        ("/event-types/{name}/partition-count", PartitionCountResource(services)),
+        ("/event-types/{name}/timelines", TimelinesResource(services)),
         ("/event-types/{name}/schemas", SchemasResource(services)),
         ("/event-types/{name}/schemas/{version}", SchemaResource(services)),
         ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(services)),
         ("/subscriptions", SubscriptionsResource(services)),
         ("/subscriptions/{subscription_id}", SubscriptionResource(services)),
         ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(services, metrics)),
+        ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(services)),
         ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(services)),
         ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(services, metrics)),
+        ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(services)),
+        ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(services, metrics)),
         ("/settings/admins", AdminsResource(services)),
         ("/settings/blacklist", BlacklistResource(services)),
         ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(services)),
         ("/settings/features", FeaturesResource(services)),
         ("/storages", StoragesResource(services)),
+        ("/storages/default/{storage_id}", DefaultStorageResource(services)),
         ("/storages/{storage_id}", StorageResource(services)),
         ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
         ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
         ("/metrics", MetricsResource(metrics)),
         ("/health", HealthResource()),
+        ("/livez", LiveResource(services)),
         ("/readyz", ReadyResource(services)),
         ("/version", VersionResource()),
+        ("/openapi.json", OpenApiResource(services.offload)),
+        ("/docs", DocsResource(services.offload)),
     ]
 
 
 def create_app(services: Services, metrics: Metrics) -> falcon.App[Any, Any]:
     """Put the application together for one process."""
-    app = falcon.App(middleware=[RequestMiddleware(metrics)], media_type=falcon.MEDIA_JSON)
+    # In this order requests come by them; responses come the other way round.
+    middleware: list[Any] = [
+        AccessMiddleware(services),
+        RequestMiddleware(metrics),
+        AuthenticationMiddleware(services.authentication),
+    ]
+    app = falcon.App(middleware=middleware, media_type=falcon.MEDIA_JSON)
     app.req_options.strip_url_path_trailing_slash = True
     app.req_options.auto_parse_qs_csv = False
     app.add_error_handler(Exception, problems.on_unexpected)

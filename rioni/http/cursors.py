@@ -7,12 +7,11 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.domain.cursor import Place, format_offset, parse_offset
-from rioni.domain.cursor_arithmetic import Extent, distance, shifted
+from rioni.commands.named_places import NamedPlaces
+from rioni.domain.cursor_arithmetic import available, distance, newest, shifted
 from rioni.domain.errors import Invalid
-from rioni.domain.timeline import FIRST_ORDER
 from rioni.http import bodies
-from rioni.http.requests import read_body, subject_of
+from rioni.http.requests import read_json, subject_of
 from rioni.http.services import Services
 
 
@@ -27,20 +26,16 @@ class _CursorsResource(ABC):
         services = self._services
         services.registry.refresh()
         services.gate.event_type(subject_of(req), name, "READ")
-        items = self._read(read_body(req, services.config.body_bytes_max))
-        timeline = services.registry.timelines(name).active
-        extents = {
-            str(number): [Extent(timeline.order, *bounds)]
-            for number, bounds in enumerate(services.store.bounds(timeline.topic))
-        }
-        resp.data = orjson.dumps([self._answer(item, extents) for item in items])
+        items = self._read(read_json(req))
+        places = NamedPlaces(services.registry.timelines(name), services.stores)
+        resp.data = orjson.dumps([self._answer(item, places) for item in items])
 
     @abstractmethod
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         """The items of a body."""
 
     @abstractmethod
-    def _answer(self, item: Mapping[str, Any], extents: Mapping[str, list[Extent]]) -> dict[str, Any]:
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
         """The answer to one item."""
 
 
@@ -50,12 +45,12 @@ class CursorDistancesResource(_CursorsResource):
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return bodies.cursor_pairs(body)
 
-    def _answer(self, item: Mapping[str, Any], extents: Mapping[str, list[Extent]]) -> dict[str, Any]:
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
         initial, final = item["initial_cursor"], item["final_cursor"]
         if initial["partition"] != final["partition"]:
             raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
-        known = extents.get(initial["partition"], [])
-        return {**item, "distance": distance(_place(initial, extents), _place(final, extents), known)}
+        begin, end = (places.place(bodies.named_place(cursor)) for cursor in (initial, final))
+        return {**item, "distance": distance(begin, end, places.extents(initial["partition"]))}
 
 
 class ShiftedCursorsResource(_CursorsResource):
@@ -64,9 +59,10 @@ class ShiftedCursorsResource(_CursorsResource):
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return bodies.cursors(body)
 
-    def _answer(self, item: Mapping[str, Any], extents: Mapping[str, list[Extent]]) -> dict[str, Any]:
-        place = shifted(_place(item, extents), item.get("shift") or 0, extents[item["partition"]])
-        return {"partition": item["partition"], "offset": place.offset}
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+        named = bodies.named_place(item)
+        place = shifted(places.place(named), named.shift, places.extents(named.partition))
+        return {"partition": named.partition, "offset": place.offset}
 
 
 class CursorsLagResource(_CursorsResource):
@@ -75,22 +71,11 @@ class CursorsLagResource(_CursorsResource):
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return bodies.cursors(body)
 
-    def _answer(self, item: Mapping[str, Any], extents: Mapping[str, list[Extent]]) -> dict[str, Any]:
-        place, known = _place(item, extents), extents[item["partition"]]
-        oldest, newest = known[0], known[-1]
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+        named = bodies.named_place(item)
+        place, known = places.place(named), places.extents(named.partition)
         return {
-            "partition": item["partition"],
-            "oldest_available_offset": format_offset(oldest.order, oldest.oldest),
-            "newest_available_offset": format_offset(newest.order, newest.newest),
-            "unconsumed_events": distance(place, Place(newest.order, newest.newest), known),
+            "partition": named.partition,
+            **available(known),
+            "unconsumed_events": distance(place, newest(known), known),
         }
-
-
-def _place(cursor: Mapping[str, Any], extents: Mapping[str, list[Extent]]) -> Place:
-    if cursor["partition"] not in extents:
-        raise Invalid("Partition not found.")
-    place = parse_offset(cursor["offset"], partition=cursor["partition"], oldest_order=FIRST_ORDER)
-    if place is not None:
-        return place
-    oldest = extents[cursor["partition"]][0]
-    return Place(oldest.order, oldest.oldest - 1)

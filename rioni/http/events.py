@@ -1,15 +1,24 @@
-"""`/event-types/{name}/events`: publishing, and the low-level stream (registry contract 6, consumption contract 4)."""
+"""`/event-types/{name}/events` and `…/deleted-events`: publishing, and the low-level stream.
 
+Sources: registry contract 6, consumption contract 4.
+"""
+
+import time
 from http import HTTPStatus
+from typing import Any
 
 import falcon
 import msgspec
 
-from rioni.commands.publishing import PublishEvents
+from rioni.commands.publishing import DeleteEvents, Published, Publisher, PublishEvents
+from rioni.domain import consumer_tag, idempotency
+from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.http.attendance import notice_publishing
+from rioni.http.measuring import measure_publishing, slo_bucket
 from rioni.http.metrics import Metrics
-from rioni.http.requests import read_body, subject_of
+from rioni.http.requests import media_type, read_body, subject_of
 from rioni.http.services import Services
-from rioni.http.streaming.low_level import Slots, open_low_level_stream
+from rioni.http.streaming.low_level import open_low_level_stream
 
 
 class EventsResource:
@@ -18,21 +27,79 @@ class EventsResource:
     def __init__(self, services: Services, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
-        self._slots = Slots(services.config.streams_per_partition_max)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Publish a batch: 200 and nothing more if it is stored, 422 with a result for each event if it is refused."""
-        body = read_body(req, self._services.config.body_bytes_max)
-        command = PublishEvents(event_type=name, body=body, flow_id=req.context.flow_id)
-        published = self._services.publisher.publish(command, subject_of(req))
-        if published.refused:
-            self._metrics.refused_batches.labels(name).inc()
-            resp.status = HTTPStatus.UNPROCESSABLE_ENTITY.value
-            resp.data = msgspec.json.encode(published.refused)
-            return
-        self._metrics.published_events.labels(name).inc(published.events)
-        self._metrics.published_bytes.labels(name).inc(len(body))
+        """Publish a batch: 200 and nothing more if it is stored, else a result for each event.
+
+        That comes with 422 if nothing was stored because an event was refused, and with 207 if not all of them could be
+        stored.
+        """
+        command = PublishEvents(**_request(req, name, self._services))
+        published = _publisher(req, self._services).publish(command, subject_of(req))
+        _answer(resp, name, published, self._metrics)
+        _report(req, self._services, command, published)
+        seconds = time.monotonic() - req.context.started_at
+        self._metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
+        if published.events:
+            self._metrics.published_events.labels(name).inc(published.events)
+            self._metrics.published_bytes.labels(name).inc(len(command.body))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Stream events of some or all partitions."""
-        open_low_level_stream(req, resp, name, self._services, self._metrics, self._slots)
+        open_low_level_stream(req, resp, name, self._services, self._metrics)
+
+
+class DeletedEventsResource:
+    """What is to go from one compacted event type."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
+        self._metrics = metrics
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Delete the events that have the keys of a batch; answers as publishing does."""
+        command = DeleteEvents(**_request(req, name, self._services))
+        deleted = _publisher(req, self._services).delete(command, subject_of(req))
+        _answer(resp, name, deleted, self._metrics)
+        _report(req, self._services, command, deleted)
+        if deleted.events:
+            self._metrics.deleted_events.labels(name).inc(deleted.events)
+
+
+def _publisher(req: falcon.Request, services: Services) -> Publisher:
+    """Who understands the body."""
+    return services.avro_publisher if media_type(req.content_type) == MEDIA_TYPE else services.publisher
+
+
+def _request(req: falcon.Request, name: str, services: Services) -> dict[str, Any]:
+    """What both commands are made of; what the headers say is looked at before the body is read."""
+    tag = req.get_header(consumer_tag.HEADER)
+    key = req.get_header(idempotency.HEADER)
+    return {
+        "event_type": name,
+        "flow_id": req.context.flow_id,
+        "span_ctx": req.context.span_ctx,
+        "subscription_id": None if tag is None else consumer_tag.tagged_subscription(tag),
+        "idempotency_key": None if key is None else idempotency.check_key(key),
+        "body": read_body(req, services.config.body_bytes_max),
+    }
+
+
+def _answer(resp: falcon.Response, name: str, published: Published, metrics: Metrics) -> None:
+    if published.refused:
+        metrics.refused_batches.labels(name).inc()
+        resp.status = HTTPStatus.UNPROCESSABLE_ENTITY.value
+        resp.data = msgspec.json.encode(published.refused)
+    elif published.partly:
+        resp.status = HTTPStatus.MULTI_STATUS.value
+        resp.data = msgspec.json.encode(published.partly)
+    if published.duplicates:
+        metrics.duplicate_events.labels(name).inc(published.duplicates)
+
+
+def _report(
+    req: falcon.Request, services: Services, command: PublishEvents | DeleteEvents, published: Published
+) -> None:
+    """Note it for the event types of KPIs, and who it was."""
+    measure_publishing(req, services, command.event_type, published, len(command.body))
+    notice_publishing(req, services, command.event_type, published)

@@ -1,11 +1,14 @@
-"""`/health`, `/version`, `/metrics`: what operators and their machines ask."""
+"""`/health`, `/livez`, `/readyz`, `/version`, `/metrics`: what operators and their machines ask."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import falcon
 import orjson
 
 from rioni import __version__
+from rioni.domain.health import Health
 from rioni.http.metrics import Metrics
 from rioni.http.services import Services
 
@@ -19,6 +22,17 @@ class HealthResource:
         resp.text = "OK"
 
 
+class LiveResource:
+    """`/livez`: the process does what it has to; where it does not, a restart may help."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Show how well everything inside works, with 503 if something does not."""
+        _show(resp, self._services, self._services.live.results(), stopping=False)
+
+
 class ReadyResource:
     """`/readyz`: the process can do its work."""
 
@@ -26,14 +40,23 @@ class ReadyResource:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        """Say OK once the log can be read and shutting down has not begun."""
-        resp.content_type = falcon.MEDIA_TEXT
-        if self._services.stopping.is_set():
-            resp.status = HTTPStatus.SERVICE_UNAVAILABLE.value
-            resp.text = "shutting down"
-            return
-        self._services.registry.refresh()
-        resp.text = "OK"
+        """Show how well everything works that requests need, with 503 if something does not, or the end has begun."""
+        _show(resp, self._services, self._services.ready.results(), stopping=self._services.stopping.is_set())
+
+
+def _show(resp: falcon.Response, services: Services, results: Mapping[str, Health], *, stopping: bool) -> None:
+    failed = any(health.reason for health in results.values())
+    if stopping or failed:
+        resp.status = HTTPStatus.SERVICE_UNAVAILABLE.value
+    status = "stopping" if stopping else "failed" if failed else "ok"
+    checks = {name: _shown(health) for name, health in results.items()}
+    resp.set_header("Cache-Control", "no-store")
+    resp.data = orjson.dumps({"status": status, "worker": services.coordinator.worker, "checks": checks})
+
+
+def _shown(health: Health) -> dict[str, Any]:
+    members = {"reason": health.reason, "detail": health.detail, "warnings": list(health.warnings)}
+    return {"status": health.status} | {name: value for name, value in members.items() if value}
 
 
 class VersionResource:

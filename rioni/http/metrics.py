@@ -5,6 +5,8 @@ import os
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from rioni.domain.store_measurements import StoreMeasurements
+
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable that names the folder in which worker processes share their counts."""
@@ -20,6 +22,13 @@ class Metrics:
             # The library looks for the folder when it is imported, which is before the settings are read.
             values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]  # left out there
         registry = CollectorRegistry()
+        self.worker_info = Gauge(
+            "rioni_worker_info",
+            "1 for each worker process that lives, by its name and that of its machine",
+            ["node", "worker"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self.requests = Counter(
             "rioni_http_requests",
             "Requests answered",
@@ -33,6 +42,13 @@ class Metrics:
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
+        self.publish_seconds = Histogram(
+            "rioni_publish_seconds",
+            "Time to answer publish requests, by the size of the body",
+            ["slo_bucket"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
         self.published_events = Counter(
             "rioni_published_events",
             "Events stored",
@@ -42,6 +58,18 @@ class Metrics:
         self.published_bytes = Counter(
             "rioni_published_bytes",
             "Bytes of publish requests whose events were stored",
+            ["event_type"],
+            registry=registry,
+        )
+        self.deleted_events = Counter(
+            "rioni_deleted_events",
+            "Deletions stored",
+            ["event_type"],
+            registry=registry,
+        )
+        self.duplicate_events = Counter(
+            "rioni_duplicate_events",
+            "Events left out because they had been stored before",
             ["event_type"],
             registry=registry,
         )
@@ -64,6 +92,29 @@ class Metrics:
             ["api"],
             registry=registry,
         )
+        self.hidden_events = Counter(
+            "rioni_hidden_events",
+            "Events that streams have passed over: filtered, deleted, for others",
+            ["api"],
+            registry=registry,
+        )
+        self.lost_events = Counter(
+            "rioni_lost_events",
+            "Events that retention has removed before streams could read them",
+            ["api"],
+            registry=registry,
+        )
+        self.unprocessable_events = Counter(
+            "rioni_unprocessable_events",
+            "Events that streams committed because no consumer ever did, kept in the dead letter queue or skipped",
+            ["policy"],
+            registry=registry,
+        )
+        self.redriven_events = Counter(
+            "rioni_redriven_events",
+            "Dead letters that were published again",
+            registry=registry,
+        )
         self.hub_stall_seconds = Gauge(
             "rioni_hub_stall_seconds",
             "The longest time that one piece of work has kept a worker from all others, since its start",
@@ -75,7 +126,62 @@ class Metrics:
             "Cursors that advanced a subscription",
             registry=registry,
         )
+        self.feed_entries_behind = Gauge(
+            "rioni_feed_entries_behind",
+            "Entries of the internal log that are still to be looked at, by event type of the broker's own",
+            ["event_type"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.dropped_measurements = Counter(
+            "rioni_dropped_measurements",
+            "Measurements that no KPI event reports, for lack of room or because a power failure has damaged them",
+            registry=registry,
+        )
+        self.store_append_seconds = Histogram(
+            "rioni_kafka_append_seconds",
+            "Time that Kafka takes to acknowledge what waits together",
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.store_failed_batches = Counter(
+            "rioni_kafka_failed_batches",
+            "Batches that Kafka has not stored, or not for certain",
+            registry=registry,
+        )
+        self.store_loaded_bytes = Counter(
+            "rioni_kafka_loaded_bytes",
+            "Bytes of events read from Kafka that were not in memory any more",
+            registry=registry,
+        )
+        self.store_events_behind = Gauge(
+            "rioni_kafka_events_behind",
+            "Events known to be written that a worker has not read yet",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.store_begun_anew = Counter(
+            "rioni_kafka_topics_begun_anew",
+            "Topics that a worker follows from their ends on again, because they were not what they had been",
+            registry=registry,
+        )
+        self.store_settled_batches = Counter(
+            "rioni_kafka_settled_batches",
+            "Batches of which it was found out in Kafka what had become of them",
+            registry=registry,
+        )
         self._registry = registry
+
+    def of_store(self) -> StoreMeasurements:
+        """Where an event store tells how it fares."""
+        return StoreMeasurements(
+            append_seconds=self.store_append_seconds.observe,
+            failed_batches=self.store_failed_batches.inc,
+            loaded_bytes=self.store_loaded_bytes.inc,
+            events_behind=self.store_events_behind.set,
+            begun_anew=self.store_begun_anew.inc,
+            settled_batches=self.store_settled_batches.inc,
+        )
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format, summed over the worker processes."""

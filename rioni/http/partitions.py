@@ -1,14 +1,16 @@
 """`/event-types/{name}/partitions`: what the partitions of an event type hold (consumption contract 3)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import falcon
 import orjson
 
-from rioni.domain.cursor import format_offset, parse_offset
+from rioni.commands.across_timelines import extents_of
+from rioni.domain.cursor import parse_offset, partition_number
+from rioni.domain.cursor_arithmetic import Extents, available, begin, distance, newest
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.ports import Bounds
-from rioni.domain.timeline import FIRST_ORDER, Timeline
+from rioni.domain.timeline import FIRST_ORDER
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
 
@@ -21,16 +23,16 @@ class PartitionsResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List partitions; those named by `cursors` come last and tell how many events are unconsumed."""
-        timeline, bounds = _partitions(self._services, req, name)
+        partitions = _partitions(self._services, req, name)
         cursors = _cursors(req.get_param("cursors"))
         asked = [partition for partition, _ in cursors]
-        items = [_partition(timeline, number, each) for number, each in enumerate(bounds) if str(number) not in asked]
+        items = [_partition(number, each) for number, each in enumerate(partitions) if str(number) not in asked]
         for partition, offset in cursors:
-            number = _number(partition, len(bounds))
+            number = partition_number(partition, len(partitions))
             if number is None:
                 raise Invalid("invalid consumed_offset or partition")
-            lag = unconsumed(timeline, bounds[number], partition, offset)
-            items.append(_partition(timeline, number, bounds[number]) | {"unconsumed_events": lag})
+            lag = _unconsumed(partitions[number], partition, offset)
+            items.append(_partition(number, partitions[number]) | {"unconsumed_events": lag})
         resp.data = orjson.dumps(items)
 
 
@@ -42,54 +44,39 @@ class PartitionResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str, partition: str) -> None:
         """Show a partition; with `consumed_offset` also how many events are unconsumed."""
-        timeline, bounds = _partitions(self._services, req, name)
-        number, consumed = _number(partition, len(bounds)), req.get_param("consumed_offset")
+        partitions = _partitions(self._services, req, name)
+        number, consumed = partition_number(partition, len(partitions)), req.get_param("consumed_offset")
         if number is None and consumed is not None:
             raise Invalid("invalid consumed_offset or partition")
         if number is None:
             raise NotFound("partition not found")
-        item = _partition(timeline, number, bounds[number])
+        item = _partition(number, partitions[number])
         if consumed is not None:
-            item["unconsumed_events"] = unconsumed(timeline, bounds[number], partition, consumed)
+            item["unconsumed_events"] = _unconsumed(partitions[number], partition, consumed)
         resp.data = orjson.dumps(item)
 
 
-def unconsumed(timeline: Timeline, bounds: Bounds, partition: str, offset: str) -> int:
+def _unconsumed(extents: Extents, partition: str, offset: str) -> int:
     """How many events follow an offset.
 
     Raises:
         InvalidCursor: the offset can't be read.
         Invalid: it names a timeline that does not exist.
     """
-    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
-    if place is None:
-        return bounds.newest - bounds.oldest + 1
-    if place.order != timeline.order:
+    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(extents)
+    if all(extent.order != place.order for extent in extents):
         raise Invalid("invalid consumed_offset or partition")
-    return bounds.newest - place.position
+    return distance(place, newest(extents), extents)
 
 
-def _partitions(services: Services, req: falcon.Request, name: str) -> tuple[Timeline, list[Bounds]]:
+def _partitions(services: Services, req: falcon.Request, name: str) -> Sequence[Extents]:
     services.registry.refresh()
     services.gate.event_type(subject_of(req), name, "READ")
-    timeline = services.registry.timelines(name).active
-    return timeline, list(services.store.bounds(timeline.topic))
+    return extents_of(services.registry.timelines(name), services.stores)
 
 
-def _partition(timeline: Timeline, number: int, bounds: Bounds) -> dict[str, Any]:
-    return {
-        "partition": str(number),
-        "oldest_available_offset": format_offset(timeline.order, bounds.oldest),
-        "newest_available_offset": format_offset(timeline.order, bounds.newest),
-    }
-
-
-def _number(partition: str, partitions: int) -> int | None:
-    """The number that a partition id stands for, if there is such a partition."""
-    if partition.isascii() and partition.isdigit() and str(int(partition)) == partition:
-        number = int(partition)
-        return number if number < partitions else None
-    return None
+def _partition(number: int, extents: Extents) -> dict[str, Any]:
+    return {"partition": str(number), **available(extents)}
 
 
 def _cursors(text: str | None) -> list[tuple[str, str]]:
@@ -100,6 +87,8 @@ def _cursors(text: str | None) -> list[tuple[str, str]]:
         pairs = [(cursor.get("partition"), cursor.get("offset")) for cursor in cursors]
     except (orjson.JSONDecodeError, AttributeError, TypeError) as ex:
         raise Invalid("malformed cursors") from ex
+    if not isinstance(cursors, list):
+        raise Invalid("malformed cursors")
     for partition, offset in pairs:
         if not partition:
             raise Invalid("partition must not be null")

@@ -2,7 +2,9 @@
 
 import secrets
 import string
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import falcon
@@ -13,17 +15,28 @@ from rioni.domain import errors
 
 
 PROBLEM_JSON = "application/problem+json"
+X_PROBLEM_JSON = "application/x.problem+json"
+AUTHENTICATION = "https://httpstatus.es/{}"
+FIELDS = "http://httpstatus.es/422"
+CONSTRAINTS = "https://zalando.github.io/problem/constraint-violation"
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.Malformed: HTTPStatus.BAD_REQUEST,
+    errors.StillUsed: HTTPStatus.BAD_REQUEST,
+    errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    errors.Insufficient: HTTPStatus.FORBIDDEN,
     errors.Denied: HTTPStatus.FORBIDDEN,
     errors.AdminOnly: HTTPStatus.FORBIDDEN,
     errors.Blocked: HTTPStatus.FORBIDDEN,
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.NotAcceptable: HTTPStatus.NOT_ACCEPTABLE,
+    errors.TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.UnusableStart: HTTPStatus.PRECONDITION_FAILED,
     errors.Outdated: HTTPStatus.PRECONDITION_FAILED,
+    errors.UnknownMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,
@@ -40,13 +53,51 @@ def status_of(error: errors.RioniError) -> HTTPStatus:
     return next(STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES)
 
 
-def problem(status: HTTPStatus, detail: str = "", type_: str = "") -> bytes:
+def problem(status: HTTPStatus, detail: str = "", type_: str = "", more: Mapping[str, str] = NOTHING) -> bytes:
     """The body of a problem: title, status, and the members that there is something to say in."""
     body: dict[str, Any] = {"type": type_} if type_ else {}
     body |= {"title": _TITLES.get(status, status.phrase), "status": status.value}
     if detail:
         body["detail"] = detail
+    body.update(more)
     return orjson.dumps(body)
+
+
+def _constraint_violation(error: errors.MissingMembers) -> bytes:
+    violations = [{"field": field, "message": message} for field, message in error.violations]
+    status = HTTPStatus.BAD_REQUEST
+    return orjson.dumps(
+        {"type": CONSTRAINTS, "title": "Constraint Violation", "status": status.value, "violations": violations}
+    )
+
+
+def _available(error: errors.RioniError) -> Mapping[str, str]:
+    """What can be read where a cursor can't be: so that programs need not read the detail."""
+    cause = error.__cause__ if isinstance(error, errors.UnusableStart) else error
+    return cause.available if isinstance(cause, errors.UnavailableCursor) else NOTHING
+
+
+def _type(error: errors.RioniError, status: HTTPStatus) -> str:
+    match error:
+        case errors.InvalidFields():
+            return FIELDS
+        case errors.Unauthenticated() | errors.Insufficient() | errors.TokensUnavailable():
+            return AUTHENTICATION.format(status.value)
+        case _:
+            return ""
+
+
+def _challenge(error: errors.RioniError) -> str | None:
+    """What a client is told to do about its token (RFC 6750, chapter 3)."""
+    match error:
+        case errors.Unauthenticated(refused=refused):
+            return 'Bearer realm="rioni"' + (', error="invalid_token"' if refused else "")
+        case errors.InsufficientScope(scope=scope):
+            return f'Bearer realm="rioni", error="insufficient_scope", scope="{scope}"'
+        case errors.Insufficient():
+            return 'Bearer realm="rioni", error="insufficient_scope"'
+        case _:
+            return None
 
 
 _TITLES = {
@@ -56,18 +107,24 @@ _TITLES = {
 """Reason phrases that Python's versions spell in different ways."""
 
 
-def answer(resp: falcon.Response, status: HTTPStatus, detail: str = "", type_: str = "") -> None:
-    """Make a response a problem."""
+def answer(req: falcon.Request, resp: falcon.Response, status: HTTPStatus, body: bytes) -> None:
+    """Make a response a problem, of the older media type only where the client asks for that."""
     resp.status = status.value
-    resp.content_type = PROBLEM_JSON
-    resp.data = problem(status, detail, type_)
+    resp.content_type = X_PROBLEM_JSON if X_PROBLEM_JSON in req.accept else PROBLEM_JSON
+    resp.data = body
     resp.stream = None
 
 
-def on_rioni_error(_req: falcon.Request, resp: falcon.Response, ex: errors.RioniError, _params: Any) -> None:
+def on_rioni_error(req: falcon.Request, resp: falcon.Response, ex: errors.RioniError, _params: Any) -> None:
     """Answer an error of the domain."""
-    type_ = "http://httpstatus.es/422" if isinstance(ex, errors.InvalidFields) else ""
-    answer(resp, status_of(ex), str(ex), type_)
+    status = status_of(ex)
+    if isinstance(ex, errors.MissingMembers):
+        body = _constraint_violation(ex)
+    else:
+        body = problem(status, str(ex), _type(ex, status), _available(ex))
+    if (challenge := _challenge(ex)) is not None:
+        resp.set_header("WWW-Authenticate", challenge)
+    answer(req, resp, status, body)
 
 
 def on_http_error(req: falcon.Request, resp: falcon.Response, ex: falcon.HTTPError, _params: Any) -> None:
@@ -79,15 +136,12 @@ def on_http_error(req: falcon.Request, resp: falcon.Response, ex: falcon.HTTPErr
         HTTPStatus.NOT_FOUND: f"No resource at {req.path}",
         HTTPStatus.METHOD_NOT_ALLOWED: f"Request method '{req.method}' not supported",
     }
-    answer(resp, status, details.get(status) or ex.description or ex.title or "")
+    answer(req, resp, status, problem(status, details.get(status) or ex.description or ex.title or ""))
 
 
 def on_unexpected(req: falcon.Request, resp: falcon.Response, ex: Exception, _params: Any) -> None:
     """Answer our own mistake, under a number that the log names too."""
     number = "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(24))
     _log.error("unexpected error", error_id=number, method=req.method, path=req.path, exc_info=ex)
-    answer(
-        resp,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        f"An internal error happened. Please report it. (ETI{number})",
-    )
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    answer(req, resp, status, problem(status, f"An internal error happened. Please report it. (ETI{number})"))

@@ -11,7 +11,7 @@ from rioni.commands.schemas import AddSchema, why_incompatible
 from rioni.domain.errors import InvalidFields, Malformed
 from rioni.domain.event_type import Schema, SubmittedSchema
 from rioni.http import bodies
-from rioni.http.requests import dispatch, integer, read_body
+from rioni.http.requests import DEFINITION_BYTES_MAX, dispatch, integer, read_json
 from rioni.http.services import Services
 from rioni.projections import schemas
 
@@ -39,7 +39,7 @@ class SchemasResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add a version; with `fetch` only find the one that is the same."""
-        submitted = bodies.submitted_schema(read_body(req, self._services.config.body_bytes_max))
+        submitted = bodies.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
         if req.get_param_as_bool("fetch"):
             resp.data = self._services.query(schemas.body_like, name, submitted).encode()
             return
@@ -67,7 +67,7 @@ class CompatibilityCheckResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Say whether the event type's mode lets a schema follow a version, and if not why."""
-        submitted = bodies.submitted_schema(read_body(req, self._services.config.body_bytes_max))
+        submitted = bodies.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
         if submitted.schema is None:
             raise InvalidFields([("schema", "must not be null")])
         self._services.registry.refresh()

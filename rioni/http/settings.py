@@ -1,7 +1,7 @@
-"""`/settings` and `/storages`: administrators, blacklist, features, storages (registry contract 9)."""
+"""`/settings`: administrators, blacklist, features (registry contract 9)."""
 
+import contextlib
 from http import HTTPStatus
-from typing import Any
 
 import falcon
 import msgspec
@@ -9,13 +9,11 @@ import orjson
 
 from rioni.commands.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.domain.authorization import permits
-from rioni.domain.errors import AdminOnly
+from rioni.domain.errors import AdminOnly, ReadOnly
 from rioni.domain.settings import FEATURES, Admins, Settings
-from rioni.domain.storage_entry import StorageEntry
 from rioni.http import bodies
-from rioni.http.requests import dispatch, read_body, subject_of
+from rioni.http.requests import dispatch, read_json, subject_of
 from rioni.http.services import Services
-from rioni.projections import storages
 
 
 class AdminsResource:
@@ -26,12 +24,12 @@ class AdminsResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the administrators, the configured default administrator included."""
-        admins = _settings(req, self._services).admins
+        admins = settings_for(req, self._services).admins
         resp.data = _admins_body(admins, self._services)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Name the administrators."""
-        submitted = bodies.admins(read_body(req, self._services.config.body_bytes_max))
+        submitted = bodies.admins(read_json(req))
         admins = dispatch(SetAdmins(admins=submitted), req, self._services)
         resp.data = _admins_body(admins, self._services)
 
@@ -44,7 +42,7 @@ class BlacklistResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List what is blocked."""
-        blacklist = _settings(req, self._services).blacklist
+        blacklist = settings_for(req, self._services).blacklist
         body = {
             f"{side.lower()}s": {
                 "event_types": [name for kind, name in blacklist if kind == f"{side}_ET"],
@@ -80,44 +78,27 @@ class FeaturesResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List all features."""
-        on = _settings(req, self._services).features
+        on = settings_for(req, self._services).features
         resp.data = orjson.dumps({"items": [{"feature": name, "enabled": name in on} for name in FEATURES]})
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Switch a feature."""
-        feature, enabled = bodies.feature(read_body(req, self._services.config.body_bytes_max))
+        feature, enabled = bodies.feature(read_json(req))
         dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._services)
+        # At once, so that clients can subscribe; where that is not possible now, housekeeping tries again.
+        with contextlib.suppress(ReadOnly):
+            self._services.own_event_types.ensure()
         resp.status = HTTPStatus.NO_CONTENT.value
 
 
-class StoragesResource:
-    """`/storages`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List the storages."""
-        _settings(req, self._services, "Admin privileges required to perform this operation")
-        resp.data = orjson.dumps([_storage(each) for each in self._services.query(storages.all_storages)])
-
-
-class StorageResource:
-    """`/storages/{id}`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
-        """Show a storage."""
-        _settings(req, self._services, "Admin privileges required to perform this operation")
-        resp.data = orjson.dumps(_storage(self._services.query(storages.get, storage_id)))
-
-
-def _settings(
+def settings_for(
     req: falcon.Request, services: Services, refusal: str = "Admin privileges are required to perform this operation"
 ) -> Settings:
-    """The settings, for the broker's administrators only."""
+    """The settings, up to date, for the broker's administrators only.
+
+    Raises:
+        AdminOnly: the subject is none of them; `refusal` is what it is told.
+    """
     services.registry.refresh()
     settings = services.registry.settings
     if not permits((*settings.admins.readers, services.default_admin), subject_of(req)):
@@ -128,10 +109,3 @@ def _settings(
 def _admins_body(admins: Admins, services: Services) -> bytes:
     shown = {name: (*getattr(admins, name), services.default_admin) for name in ("admins", "readers", "writers")}
     return msgspec.json.encode(Admins(**shown))
-
-
-def _storage(storage: StorageEntry) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": storage.id, "storage_type": storage.storage_type, "default": storage.default}
-    if storage.configuration:
-        item[f"{storage.storage_type}_configuration"] = storage.configuration
-    return item

@@ -9,10 +9,12 @@ import orjson
 from rioni.commands.cursors import CommitCursors
 from rioni.commands.positions import ResetCursors
 from rioni.domain.errors import Malformed
-from rioni.http import bodies
+from rioni.domain.ports import LOG_KEY
+from rioni.http import bodies, shapes
+from rioni.http.attendance import notice_commit
 from rioni.http.metrics import Metrics
-from rioni.http.requests import context_of, read_body, subject_of
-from rioni.http.services import LOG_KEY, Services
+from rioni.http.requests import context_of, read_json, subject_of
+from rioni.http.services import Services
 
 
 STREAM_ID_HEADER = "X-Nakadi-StreamId"
@@ -46,7 +48,7 @@ class SubscriptionCursorsResource:
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Reset cursors, once all streams have ended."""
-        cursors = bodies.reset_cursors(read_body(req, self._services.config.body_bytes_max))
+        cursors = bodies.reset_cursors(read_json(req))
         command = ResetCursors(subscription_id=subscription_id, cursors=cursors)
         self._services.positions.reset(command, context_of(req, self._services))
         self._services.signals.notify(LOG_KEY)
@@ -57,15 +59,19 @@ class SubscriptionCursorsResource:
         stream_id = req.get_header(STREAM_ID_HEADER)
         if stream_id is None:
             raise Malformed(f"The header {STREAM_ID_HEADER} is missing")
-        cursors = bodies.committed_cursors(read_body(req, self._services.config.body_bytes_max))
+        cursors = bodies.committed_cursors(read_json(req))
         command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
         advanced = self._services.committer.commit(command, subject_of(req))
         self._metrics.committed_cursors.inc(sum(advanced))
+        notice_commit(req, self._services, subscription_id, sum(advanced))
         if all(advanced):
             resp.status = HTTPStatus.NO_CONTENT.value
             return
         items = [
-            {"cursor": cursor, "result": "committed" if done else "outdated"}
+            {
+                "cursor": {name: cursor[name] for name in shapes.COMMITTED_MEMBERS},
+                "result": "committed" if done else "outdated",
+            }
             for cursor, done in zip(cursors, advanced, strict=True)
         ]
         resp.data = orjson.dumps({"items": items})

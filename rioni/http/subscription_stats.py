@@ -1,15 +1,18 @@
 """`/subscriptions/{id}/stats`: who reads which partition, and how far behind (consumption contract 6)."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import falcon
 import orjson
 
-from rioni.domain.cursor import parse_offset
-from rioni.domain.ports import Assignment, Bounds, EventTypePartition, Topology
+from rioni.commands.across_timelines import newest_of, recorded_at_ms_after
+from rioni.domain.coordination_ports import Assignment, EventTypePartition, Topology
+from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
 from rioni.domain.subscription import Subscription
-from rioni.domain.timeline import FIRST_ORDER, Timeline
+from rioni.domain.timeline import FIRST_ORDER, Timelines
 from rioni.http.services import Services
 
 
@@ -24,75 +27,101 @@ class SubscriptionStatsResource:
         services = self._services
         services.registry.refresh()
         subscription = services.registry.subscription(subscription_id)
-        time_lag = req.get_param_as_bool("show_time_lag") or False
         topology = services.coordinator.topology(subscription_id)
         cursors = services.coordinator.cursors(subscription_id)
-        items = []
-        for name in subscription.event_types:
-            timeline = services.registry.timelines(name).active
-            bounds = services.store.bounds(timeline.topic)
-            partitions = []
-            for partition in _partition_ids(timeline):
-                key = EventTypePartition(name, partition)
-                lag = self._lag(timeline, partition, bounds[int(partition)], cursors.get(key), time_lag=time_lag)
-                partitions.append(_assignment(topology, key) | lag)
-            items.append({"event_type": name, "partitions": partitions})
+        event_types = {name: services.registry.timelines(name) for name in subscription.event_types}
+        unconsumed = {}
+        for timelines in event_types.values():
+            unconsumed.update(unconsumed_of(timelines, newest_of(timelines, services.stores), cursors))
+        ages_s: dict[EventTypePartition, int | None] = {}
+        if req.get_param_as_bool("show_time_lag"):
+            behind = {key: _place(cursors[key]) for key, count in unconsumed.items() if count}
+            ages_s |= dict.fromkeys(unconsumed, 0)
+            ages_s |= services.offload(self._ages_s, event_types, behind)
+        items = [
+            {
+                "event_type": name,
+                "partitions": [
+                    _assignment(topology, key, unconsumed.get(key), ages_s.get(key)) for key in partitions_of(timelines)
+                ],
+            }
+            for name, timelines in event_types.items()
+        ]
         resp.data = orjson.dumps({"items": items})
 
-    def _lag(
-        self, timeline: Timeline, partition: str, bounds: Bounds, committed: str | None, *, time_lag: bool
-    ) -> dict[str, int]:
-        """How far a partition is behind; unknown as long as the subscription was never streamed."""
-        if committed is None:
-            return {}
-        first = _first_unconsumed(committed, timeline, bounds)
-        lag = {"unconsumed_events": bounds.newest + 1 - first}
-        if time_lag:
-            lag["consumer_lag_seconds"] = _lag_s(self._services, timeline, int(partition), first)
-        return lag
+    def _ages_s(
+        self, event_types: Mapping[str, Timelines], places: Mapping[EventTypePartition, Place]
+    ) -> dict[EventTypePartition, int | None]:
+        """How old the next events are, None where nobody can say it; blocks on the disk."""
+        now_ms = self._services.clock.now_ms()
+        ages_s: dict[EventTypePartition, int | None] = dict.fromkeys(places)
+        for key, place in places.items():
+            # PERF: one lookup in an index for each partition, 16 us; the events themselves are not read.
+            with contextlib.suppress(Unavailable, NotFound):
+                timelines = event_types[key.event_type]
+                at_ms = recorded_at_ms_after(timelines, self._services.stores, int(key.partition), place)
+                ages_s[key] = 0 if at_ms is None else max(0, (now_ms - at_ms) // 1_000)
+        return ages_s
+
+
+def partitions_of(timelines: Timelines) -> list[EventTypePartition]:
+    """All partitions of an event type, in the order of statistics: sorted as strings."""
+    return sorted(
+        EventTypePartition(timelines.event_type, str(number)) for number in range(timelines.active.partitions)
+    )
+
+
+def unconsumed_of(
+    timelines: Timelines, newest: Sequence[Place], cursors: Mapping[EventTypePartition, str]
+) -> dict[EventTypePartition, int]:
+    """How many events of each partition follow the committed one; those that retention has removed still count.
+
+    Args:
+        timelines: of the event type.
+        newest: the places of the last events, by number.
+        cursors: the committed offsets; nothing is known of partitions without one.
+    """
+    return {
+        key: max(0, timelines.distance(int(key.partition), _place(cursors[key]), newest[int(key.partition)]))
+        for key in partitions_of(timelines)
+        if key in cursors
+    }
+
+
+def _place(committed: str) -> Place:
+    """The place of a committed offset, which is canonical."""
+    place = parse_offset(committed, partition="", oldest_order=FIRST_ORDER)
+    assert place is not None, "committed offsets are canonical"
+    return place
 
 
 def status_of(services: Services, subscription: Subscription) -> list[dict[str, Any]]:
     """The readers of all partitions, without their lag: the member `status` of a listed subscription."""
     topology = services.coordinator.topology(subscription.id)
-    return [
-        {
-            "event_type": name,
-            "partitions": [
-                _assignment(topology, EventTypePartition(name, partition))
-                for partition in _partition_ids(services.registry.timelines(name).active)
-            ],
-        }
-        for name in subscription.event_types
-    ]
+    items = []
+    for name in subscription.event_types:
+        try:
+            timelines = services.registry.timelines(name)
+        except EventTypeNotFound:
+            continue  # deleted a moment ago, and the subscription with it
+        items.append(
+            {"event_type": name, "partitions": [_assignment(topology, key) for key in partitions_of(timelines)]}
+        )
+    return items
 
 
-def _partition_ids(timeline: Timeline) -> Iterator[str]:
-    return iter(sorted(map(str, range(timeline.partitions))))
-
-
-def _first_unconsumed(offset: str, timeline: Timeline, bounds: Bounds) -> int:
-    """The first position that is not committed; events that retention has removed still count."""
-    place = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
-    if place is None or place.order != timeline.order:
-        return bounds.oldest
-    return min(place.position, bounds.newest) + 1
-
-
-def _lag_s(services: Services, timeline: Timeline, partition: int, first: int) -> int:
-    chunks = services.store.read(timeline.topic, partition, first, 1)
-    if not chunks:
-        return 0
-    return max(0, (services.clock.now_ms() - chunks[0].recorded_at_ms) // 1_000)
-
-
-def _assignment(topology: Topology, key: EventTypePartition) -> dict[str, Any]:
+def _assignment(
+    topology: Topology, key: EventTypePartition, unconsumed: int | None = None, age_s: int | None = None
+) -> dict[str, Any]:
+    """What is known of a partition, members in the order that clients know."""
     assignment = topology.partitions.get(key, Assignment())
-    item: dict[str, Any] = {
+    session = topology.sessions.get(assignment.session)
+    members = {
         "partition": key.partition,
         "state": assignment.state,
+        "unconsumed_events": unconsumed,
+        "consumer_lag_seconds": age_s,
         "stream_id": assignment.session,
+        "assignment_type": session and ("direct" if session.requested else "auto"),
     }
-    if (session := topology.sessions.get(assignment.session)) is not None:
-        item["assignment_type"] = "direct" if session.requested else "auto"
-    return item
+    return {name: value for name, value in members.items() if value is not None}

@@ -11,7 +11,7 @@ from rioni.commands.subscriptions import ChangeSubscription, CreateSubscription,
 from rioni.domain.errors import Malformed
 from rioni.domain.subscription import Subscription
 from rioni.http import bodies
-from rioni.http.requests import attribute, dispatch, integer, read_body
+from rioni.http.requests import attribute, dispatch, integer, read_json
 from rioni.http.services import Services
 from rioni.http.subscription_stats import status_of
 from rioni.projections import subscriptions
@@ -31,8 +31,9 @@ class SubscriptionsResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a subscription, or answer the one that is the same."""
-        spec = bodies.subscription_spec(read_body(req, self._services.config.body_bytes_max))
+        spec = bodies.subscription_spec(read_json(req))
         subscription, created = dispatch(CreateSubscription(spec=spec), req, self._services)
+        self._services.own_event_types.ensure_for(subscription)
         location = f"/subscriptions/{subscription.id}"
         resp.set_header("Location", location)
         if created:
@@ -69,6 +70,8 @@ class SubscriptionsResource:
             found, places = _token_places(found, place, limit)
         links = {rel: {"href": _href(req, place, limit)} for rel, place in places.items()}
         show_status = req.get_param_as_bool("show_status") or False
+        # The page may know of event types that came meanwhile.
+        self._services.registry.refresh()
         items = [self._item(each, show_status=show_status) for each in found]
         resp.data = b'{"items":[%b],"_links":%b}' % (b",".join(items), orjson.dumps(links))
 
@@ -91,8 +94,9 @@ class SubscriptionResource:
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Change a subscription."""
-        spec = bodies.subscription_spec(read_body(req, self._services.config.body_bytes_max))
-        dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._services)
+        spec = bodies.subscription_spec(read_json(req))
+        changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._services)
+        self._services.own_event_types.ensure_for(changed)
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:

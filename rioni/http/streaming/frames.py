@@ -1,11 +1,12 @@
 """Writes batches as lines of JSON, out of stored bytes that are never parsed (consumption contract 4.4, 8.3)."""
 
 from collections.abc import Callable
+from typing import ClassVar, Protocol
 from uuid import uuid4
 
 import orjson
 
-from rioni.domain.ports import EventTypePartition
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.streaming.messages import Send
 
 
@@ -14,11 +15,23 @@ def random_token() -> str:
     return str(uuid4())
 
 
+class FrameWriter(Protocol):
+    """Writes the batches of one stream in one form."""
+
+    MEDIA_TYPE: ClassVar[str]
+
+    def write(self, send: Send) -> bytes:
+        """The bytes of a batch."""
+
+
 class Frames:
-    """Writes the batches of one stream.
+    """Writes the batches of one stream in JSON.
 
     PERF: what stays the same for a partition is made once; a batch costs as many steps as it has chunks.
     """
+
+    __slots__ = ("_fixed", "_token")
+    MEDIA_TYPE: ClassVar[str] = "application/x-json-stream"
 
     def __init__(self, token: Callable[[], str] | None = None) -> None:
         """Begin.

@@ -1,29 +1,33 @@
 """Opens low-level streams: checks, start positions and slots (consumption contract 4.1 to 4.3, 4.6)."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+from collections.abc import Sequence
+from functools import partial
 
 import falcon
 import orjson
 
-from rioni.commands.positions import readable_place
+from rioni.commands.across_timelines import extents_of
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
+from rioni.domain.cursor_arithmetic import Extents, newest, readable_place
 from rioni.domain.errors import (
     EventTypeNotFound,
     Invalid,
     InvalidCursor,
     Malformed,
     NotFound,
-    TooMany,
     UnusableStart,
 )
-from rioni.domain.ports import Bounds, EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
+from rioni.http.attendance import reader
+from rioni.http.measuring import batch_measure
 from rioni.http.metrics import Metrics
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
-from rioni.http.streaming.opening import Meter, client_of, respond, sources_of, stream_limits
-from rioni.http.streaming.pump import LowLevelStream, Source
+from rioni.http.streaming.low_level_stream import LowLevelStream
+from rioni.http.streaming.opening import Meter, client_of, respond, stream_limits
+from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
 
 
 CURSORS_HEADER = "X-Nakadi-Cursors"
@@ -33,37 +37,8 @@ DEPRECATION = (
 )
 
 
-class Slots:
-    """How many streams each client has on each partition; of this process."""
-
-    def __init__(self, streams_max: int) -> None:
-        self._streams_max = streams_max
-        self._taken: Counter[tuple[str, EventTypePartition]] = Counter()
-
-    def take(self, client: str, event_type: str, partitions: Collection[EventTypePartition]) -> Callable[[], None]:
-        """Take a slot of each partition, or none; what is returned gives them back.
-
-        Raises:
-            TooMany: names the partitions that have none left.
-        """
-        full = [key.partition for key in partitions if self._taken[client, key] >= self._streams_max]
-        if full:
-            raise TooMany(
-                "You exceeded the maximum number of simultaneous connections to a single partition for event type: "
-                f"{event_type}, partition(s): {', '.join(full)}; "
-                f"max limit is {self._streams_max} connections per client"
-            )
-        slots = Counter((client, key) for key in partitions)
-        self._taken += slots
-
-        def give_back() -> None:
-            self._taken -= slots
-
-        return give_back
-
-
 def open_low_level_stream(
-    req: falcon.Request, resp: falcon.Response, name: str, services: Services, metrics: Metrics, slots: Slots
+    req: falcon.Request, resp: falcon.Response, name: str, services: Services, metrics: Metrics
 ) -> None:
     """Check a request in the contract's order, and begin to stream.
 
@@ -91,31 +66,37 @@ def open_low_level_stream(
         check()
     except EventTypeNotFound as ex:
         raise NotFound("topic not found") from ex
-    sources = sources_of(services, name)
-    bounds = services.store.bounds(sources[0].topic)
-    start = _start(req.get_header(CURSORS_HEADER), name, sources, bounds)
+    extents = extents_of(services.registry.timelines(name), services.stores)
+    start = _start(_cursors_text(req), name, extents)
     if parameters is None:
         assert refused is not None
         raise refused
-    give_back = slots.take(subject.name, name, start.keys())
-    client = client_of(req, services, check, Meter(metrics, "low-level", give_back))
-    read = {key: sources[int(key.partition)] for key in start}
+    give_back = services.stream_slots.take(subject.name, start.keys())
+    with contextlib.ExitStack() as undo:
+        undo.callback(give_back)
+        visibility = partial(services.gate.visibility, subject)
+        meter = Meter(metrics, "low-level", batch_measure(req, services), reader(req, services, name), give_back)
+        client = client_of(req, services, check, visibility, meter, parameters, places=start)
+        stream = LowLevelStream(parameters, start, services.streams, client)
+        undo.pop_all()
     resp.set_header("Warning", DEPRECATION)
-    respond(req, resp, LowLevelStream(parameters, start, read, services.stream_ports(), client))
+    respond(req, resp, stream)
 
 
-def _start(
-    header: str | None, name: str, sources: Sequence[Source], bounds: Sequence[Bounds]
-) -> dict[EventTypePartition, Place]:
+def _cursors_text(req: falcon.Request) -> str | None:
+    """The cursors in JSON; a browser can set no header, and comes back with the last id that it has seen."""
+    seen = req.get_header(LAST_EVENT_ID) if wants_events(req) else None
+    named = req.get_header(CURSORS_HEADER)
+    return seen or (req.get_param("cursors") if named is None else named)
+
+
+def _start(header: str | None, name: str, partitions: Sequence[Extents]) -> dict[EventTypePartition, Place]:
     """The partitions to read, and the last place read in each: without cursors all of them, from the end."""
     if header is None:
-        return {
-            EventTypePartition(name, str(number)): Place(source.order, bounds[number].newest)
-            for number, source in enumerate(sources)
-        }
+        return {EventTypePartition(name, str(number)): newest(extents) for number, extents in enumerate(partitions)}
     try:
         return {
-            EventTypePartition(name, partition): readable_place(name, partition, offset, sources[0].order, bounds)
+            EventTypePartition(name, partition): readable_place(name, partition, offset, partitions)
             for partition, offset in _cursors(header)
         }
     except InvalidCursor as ex:

@@ -8,38 +8,39 @@ A client that stops reading blocks the server's write, and with it the stream; t
 that, then the server calls `close`.
 """
 
+import contextlib
 import logging
-import socket
 import time
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Self
 
-from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.cursor import BEFORE_FIRST, Place
 from rioni.domain.errors import NotFound, RioniError
-from rioni.domain.ports import Clock, Coordinator, EventStore, EventTypePartition, Signals, Topology
+from rioni.domain.ports import Watch
 from rioni.domain.streaming.messages import (
     Arrived,
     Close,
-    Coordinated,
+    Commit,
     End,
     Fetch,
     Fetched,
-    Holding,
     Input,
     Output,
     Reason,
     Release,
     Run,
+    Seen,
     Send,
     Tick,
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.timeline import FIRST_ORDER
-from rioni.http.streaming.frames import Frames, random_token
+from rioni.domain.unprocessable import Policy
+from rioni.http.streaming.frames import FrameWriter
+from rioni.http.streaming.sharing import Tail, topic_key
+from rioni.http.streaming.surroundings import Client, StreamPorts
 
 
 WRITE_BYTES = 262_144
@@ -54,82 +55,41 @@ ATTEND_BUSY_EVERY_S = 0.05
 LOOK_EVERY_S = 5.0
 """How often a stream looks for new events and assignments without having been woken: notifications may be lost."""
 
-TCP_ESTABLISHED = 1
-
 _log = logging.getLogger(__name__)
 
 
-class Source(NamedTuple):
-    """Where the events of a partition lie."""
-
-    topic: str
-    partition: int
-    order: int
-    """Of the timeline."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPorts:
-    """What every stream of a process works with."""
-
-    clock: Clock
-    store: EventStore
-    signals: Signals
-    coordinator: Coordinator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """What a stream asks about its client; all of it at every wake-up, so it must be cheap."""
-
-    gone: Callable[[], bool]
-    """Whether nobody reads any more."""
-    ended: Callable[[], End | None] = lambda: None
-    """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
-    keys: Collection[str] = ()
-    """What to watch besides events and assignments, so that `ended` is asked at once."""
-    on_events: Callable[[int], None] = lambda _count: None
-    """Told how many events were written, batch by batch."""
-    on_close: Callable[[], None] = lambda: None
-    """Called once when everything is over."""
-
-
-def client_gone(connection: socket.socket) -> Callable[[], bool]:
-    """Watch a client through its TCP connection: gone is also who only says that nothing more will come.
-
-    PERF: the state of the connection costs 1 us and never blocks, as a look at what there is to receive does under
-    gevent.
-    """
-
-    def gone() -> bool:
-        try:
-            return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED
-        except OSError:
-            return True
-
-    return gone
-
-
-class _Stream(ABC):
+class Pump(ABC):
     """What the streams of both APIs have in common."""
 
     def __init__(
         self,
-        machine: StreamMachine,
-        frames: Frames,
-        sources: Mapping[EventTypePartition, Source],
+        parameters: StreamParameters,
+        start: Mapping[EventTypePartition, Place] | None,
+        frames: FrameWriter,
+        partitions: Collection[EventTypePartition],
         ports: StreamPorts,
         client: Client,
         keys: Iterable[str],
+        policy: Policy | None = None,
     ) -> None:
-        self._machine, self._frames, self._sources, self._ports, self._client = machine, frames, sources, ports, client
+        self._visibility = client.visibility()
+        self._machine = StreamMachine(parameters, ports.clock.monotonic(), start, self._visibility, policy)
+        self._frames, self._ports, self._client = frames, ports, client
         self._gone = client.gone
-        self._outputs: deque[Output] = deque()
+        self._outputs: list[Output] = []
         self._fetches: dict[EventTypePartition, Fetch] = {}
         self._begun = self._done = self._left = False
-        topics = (f"topic:{source.topic}" for source in sources.values())
-        self._watch = ports.signals.watch({*keys, *topics, *client.keys})
+        self._tails = self._current_tails({key.event_type for key in partitions})
+        self._keys = (*keys, *client.keys)
+        self._watch = self._new_watch()
         self._attend_at_s = self._look_at_s = ports.clock.monotonic()
+        self._memory_bytes_max = parameters.memory_bytes_max
+        ports.memory.open()
+
+    @property
+    def media_type(self) -> str:
+        """What the stream is made of."""
+        return self._frames.MEDIA_TYPE
 
     def __iter__(self) -> Self:
         return self
@@ -138,6 +98,7 @@ class _Stream(ABC):
         """Wait for the next batches; the first item is empty."""
         if not self._begun:
             self._begun = True
+            self._client.on_begin()
             return b""
         # Who always has something to send must let others run too.
         time.sleep(0)
@@ -153,21 +114,27 @@ class _Stream(ABC):
         self._left = True
         self._gone = lambda: True
         self._attend_at_s = self._ports.clock.monotonic()
-        try:
+        with contextlib.ExitStack() as leaving:
+            for leave in (self._client.on_close, self._leave, self._watch.close, self._ports.memory.close):
+                leaving.callback(leave)
             while self._advance():
                 pass
-        finally:
-            self._watch.close()
-            self._leave()
-            self._client.on_close()
 
     @abstractmethod
     def _look(self) -> None:
         """Find out what has changed."""
 
     @abstractmethod
-    def _release(self, partition: EventTypePartition) -> None:
-        """Hand a partition over."""
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+        """Commit for the client."""
+
+    @abstractmethod
+    def _release(self, partitions: Collection[EventTypePartition]) -> None:
+        """Hand partitions over."""
+
+    @abstractmethod
+    def _holds(self) -> bool:
+        """Whether nobody else can be sending the same."""
 
     @abstractmethod
     def _leave(self) -> None:
@@ -203,7 +170,13 @@ class _Stream(ABC):
             self._done = True
 
     def _step(self, message: Input) -> None:
+        hidden, lost = self._machine.hidden, self._machine.lost
+        self._machine.memory_bytes_max = min(self._memory_bytes_max, self._ports.memory.share())
         self._outputs += self._machine.step(message, self._ports.clock.monotonic())
+        if count := self._machine.hidden - hidden:
+            self._client.on_hidden(count)
+        if count := self._machine.lost - lost:
+            self._client.on_lost(count)
 
     def _perform(self) -> bytes:
         """Do what was decided until something is to be written, or nothing is left to do."""
@@ -215,32 +188,55 @@ class _Stream(ABC):
                     break
                 self._fetch()
                 continue
-            match self._outputs.popleft():
+            match self._outputs.pop(0):
+                case Send(slices=slices) if slices and not self._holds():
+                    self._outputs.clear()
+                    self._fetches.clear()
+                    self._step(End(Reason.SESSION_ENDED))
                 case Send() as send:
                     lines.append(self._frames.write(send))
                     size += len(lines[-1])
                     if send.slices:
-                        self._client.on_events(sum([part.stop - part.start for part in send.slices]))
-                case Fetch() as fetch:
-                    self._fetches[fetch.partition] = fetch
-                case Release() as release:
-                    if lines:
-                        # What is said about a partition is said while it is still this stream's.
-                        self._outputs.appendleft(release)
-                        break
-                    self._release(release.partition)
-                case Close():
-                    self._done = True
+                        events = sum([part.stop - part.start for part in send.slices])
+                        self._client.on_batch(send.partition.event_type, events, len(lines[-1]))
+                case Release() as release if lines:
+                    # What is said about a partition is said while it is still this stream's.
+                    self._outputs.insert(0, release)
+                    break
+                case output:
+                    self._do(output)
         return b"".join(lines)
+
+    def _do(self, output: Output) -> None:
+        match output:
+            case Fetch() as fetch:
+                self._fetches[fetch.partition] = fetch
+            case Commit(cursors):
+                self._commit(cursors)
+            case Release(partition):
+                # PERF: together, for each change wakes all streams: 300 hand-overs one by one took more than a minute.
+                partitions = [partition]
+                while self._outputs and isinstance(following := self._outputs[0], Release):
+                    partitions.append(following.partition)
+                    del self._outputs[0]
+                self._release(partitions)
+            case Close(reason):
+                self._client.on_end(reason)
+                self._done = True
 
     def _fetch(self) -> None:
         fetches, self._fetches = self._fetches, {}
         runs = []
         for fetch in fetches.values():
-            topic, partition, order = self._sources[fetch.partition]
-            chunks = self._ports.store.read(topic, partition, fetch.after.position + 1, fetch.bytes_max)
-            runs.append(Run(fetch, order, chunks))
+            tail, number = self._tails[fetch.partition.event_type], int(fetch.partition.partition)
+            order, chunks = tail.read(number, fetch.after, fetch.bytes_max)
+            begun = Place(order, BEFORE_FIRST)
+            lost = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
+            runs.append(Run(fetch, order, chunks, lost))
         self._step(Fetched(runs))
+        if self._outputs and isinstance(self._outputs[0], Fetch):
+            # All events were hidden: who passes over many of them must let others run too.
+            time.sleep(0)
         if self._ports.clock.monotonic() >= self._attend_at_s - ATTEND_EVERY_S + ATTEND_BUSY_EVERY_S:
             self._attend(woken=self._watch.wait(0))
 
@@ -251,117 +247,37 @@ class _Stream(ABC):
     def _attend(self, *, woken: bool) -> None:
         now_s = self._ports.clock.monotonic()
         self._attend_at_s = now_s + ATTEND_EVERY_S
+        end = self._client.ended()
+        switched = end is None and self._follow_timelines()
+        if end is None and (visibility := self._client.visibility()) != self._visibility:
+            self._visibility = visibility
+            self._step(Seen(visibility))
         # First of all, so that there is a partition to say on why the stream ends.
-        if woken or now_s >= self._look_at_s:
+        if woken or switched or now_s >= self._look_at_s:
             self._look_at_s = now_s + LOOK_EVERY_S
             self._look()
         else:
             self._step(Tick())
-        if end := self._client.ended():
+        if end:
             self._step(end)
         if self._gone():
             self._step(End(Reason.CLIENT_GONE))
 
-    def _arrived(self, partitions: Iterable[EventTypePartition]) -> Arrived:
-        sources = {partition: self._sources[partition] for partition in partitions}
-        bounds = {topic: self._ports.store.bounds(topic) for topic in {source.topic for source in sources.values()}}
-        return Arrived(
-            {key: Place(order, bounds[topic][partition].newest) for key, (topic, partition, order) in sources.items()}
-        )
+    def _new_watch(self) -> Watch:
+        return self._ports.signals.watch({*self._keys, *(topic_key(tail.timelines) for tail in self._tails.values())})
 
+    def _current_tails(self, event_types: Iterable[str]) -> dict[str, Tail]:
+        return {name: self._ports.tails.of(self._ports.timelines(name)) for name in event_types}
 
-class LowLevelStream(_Stream):
-    """A stream of `GET /event-types/{name}/events` (consumption contract 4)."""
+    def _follow_timelines(self) -> bool:
+        """Watch new timelines, if there are any; say so, for their first events may have come before."""
+        if all(self._ports.timelines(name) is tail.timelines for name, tail in self._tails.items()):
+            return False
+        self._tails = self._current_tails(self._tails)
+        watch, self._watch = self._watch, self._new_watch()
+        watch.close()
+        return True
 
-    def __init__(
-        self,
-        parameters: StreamParameters,
-        start: Mapping[EventTypePartition, Place],
-        sources: Mapping[EventTypePartition, Source],
-        ports: StreamPorts,
-        client: Client,
-    ) -> None:
-        """Begin.
-
-        Args:
-            parameters: those of a low-level stream.
-            start: the partitions to read, and the last place read in each.
-            sources: for each of them.
-            ports: of this process.
-            client: who reads.
-        """
-        machine = StreamMachine(parameters, ports.clock.monotonic(), start)
-        super().__init__(machine, Frames(), sources, ports, client, ())
-        self._start = start
-
-    def _look(self) -> None:
-        self._step(self._arrived(self._start))
-
-    def _release(self, partition: EventTypePartition) -> None:
-        raise AssertionError(f"{partition} is not owned")
-
-    def _leave(self) -> None:
-        pass
-
-
-class SubscriptionStream(_Stream):
-    """A stream of `/subscriptions/{id}/events` (consumption contract 8)."""
-
-    def __init__(
-        self,
-        subscription_id: str,
-        stream_id: str,
-        parameters: StreamParameters,
-        sources: Mapping[EventTypePartition, Source],
-        ports: StreamPorts,
-        client: Client,
-    ) -> None:
-        """Begin; the session, which must have joined, is the stream's from now on.
-
-        Args:
-            subscription_id: what is read.
-            stream_id: the session.
-            parameters: those of a subscription's stream.
-            sources: for all partitions of the subscription.
-            ports: of this process.
-            client: who reads.
-        """
-        machine = StreamMachine(parameters, ports.clock.monotonic())
-        key = f"subscription:{subscription_id}"
-        super().__init__(machine, Frames(random_token), sources, ports, client, [key])
-        self._subscription_id, self._stream_id = subscription_id, stream_id
-        self._seen: tuple[Topology, Mapping[EventTypePartition, str]] | None = None
-        self._owned: Collection[EventTypePartition] = ()
-
-    def _look(self) -> None:
-        # In this order: then the cursors hold all that previous owners have committed.
-        topology = self._ports.coordinator.topology(self._subscription_id)
-        cursors = self._ports.coordinator.cursors(self._subscription_id)
-        if self._stream_id not in topology.sessions:
-            self._step(End(Reason.SESSION_ENDED if topology.partitions else Reason.SUBSCRIPTION_DELETED))
-            return
-        if self._seen is None or topology is not self._seen[0] or cursors is not self._seen[1]:
-            self._seen = topology, cursors
-            holdings = dict(self._holdings(topology, cursors))
-            self._owned = holdings.keys()
-            self._step(Coordinated(holdings))
-        if topology.resetting:
-            self._step(End(Reason.RESET))
-        self._step(self._arrived(self._owned))
-
-    def _holdings(
-        self, topology: Topology, cursors: Mapping[EventTypePartition, str]
-    ) -> Iterator[tuple[EventTypePartition, Holding]]:
-        for key, assignment in topology.partitions.items():
-            if assignment.session == self._stream_id:
-                place = parse_offset(cursors[key], partition=key.partition, oldest_order=FIRST_ORDER)
-                assert place is not None, "committed offsets are canonical"
-                yield key, Holding(place, bool(assignment.next_session))
-
-    def _release(self, partition: EventTypePartition) -> None:
-        self._ports.coordinator.release(self._subscription_id, self._stream_id, partition)
-        # Somebody may not want it any more: then it is still this stream's, and read again.
-        self._seen = None
-
-    def _leave(self) -> None:
-        self._ports.coordinator.leave(self._subscription_id, self._stream_id)
+    def _arrived(self, partitions: Collection[EventTypePartition]) -> Arrived:
+        newest = {name: self._tails[name].newest() for name in {partition.event_type for partition in partitions}}
+        return Arrived({key: newest[key.event_type][int(key.partition)] for key in partitions})

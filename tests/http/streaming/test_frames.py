@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
-from rioni.domain.ports import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import Send
 from rioni.http.streaming.frames import Frames, random_token

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import socket
 from collections.abc import Iterator
@@ -5,19 +6,26 @@ from uuid import uuid4
 
 import pytest
 
+from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place, format_offset
-from rioni.domain.errors import Unavailable
-from rioni.domain.ports import EventTypePartition
+from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.headers import Headers
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.http.streaming.pump import Client, LowLevelStream, Source, StreamPorts, SubscriptionStream, client_gone
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.timeline import Timelines
+from rioni.http.streaming.connection import client_gone
+from rioni.http.streaming.low_level_stream import LowLevelStream
+from rioni.http.streaming.subscription_stream import SubscriptionStream
+from rioni.http.streaming.surroundings import Client, StreamPorts
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
-from tests.support.memory import MemoryEventStore, MemorySignals, chunk
+from tests.support.memory import MemoryEventStore, MemorySignals, OneStore, chunk
 
 
 A, B = EventTypePartition("a", "0"), EventTypePartition("a", "1")
-SOURCES = {A: Source("topic", 0, 1), B: Source("topic", 1, 1)}
 
 
 @pytest.fixture
@@ -31,11 +39,23 @@ def signals(clock: ManualClock) -> MemorySignals:
 
 
 @pytest.fixture
-def ports(clock: ManualClock, signals: MemorySignals, tmp_path) -> Iterator[StreamPorts]:
+def timelines() -> list[Timelines]:
+    """What the process knows: replace the one item to let it learn something."""
+    return [timelines_of(timeline(1, "topic", partitions=2))]
+
+
+@pytest.fixture
+def ports(clock: ManualClock, signals: MemorySignals, timelines: list[Timelines], tmp_path) -> Iterator[StreamPorts]:
     store = MemoryEventStore(clock, signals)
     store.create_topic("topic", 2)
     coordinator = EmbeddedCoordinator(tmp_path / "coordination.db", clock=clock, signals=signals)
-    yield StreamPorts(clock=clock, store=store, signals=signals, coordinator=coordinator)
+    yield StreamPorts(
+        clock=clock,
+        stores=OneStore(store),
+        timelines=lambda _name: timelines[0],
+        signals=signals,
+        coordinator=coordinator,
+    )
     coordinator.close()
 
 
@@ -54,7 +74,7 @@ def start(ports: StreamPorts, subscription: str, client: Client | None = None, *
         subscription,
         stream_id,
         StreamParameters(**(defaults | parameters)),
-        SOURCES,
+        (A, B),
         ports,
         client or Client(gone=lambda: False),
     )
@@ -68,7 +88,7 @@ def lines(data: bytes) -> list[dict]:
 
 
 def publish(ports: StreamPorts, partition: int, *events: int) -> None:
-    ports.store.append("topic", {partition: [b"%d" % event for event in events]})
+    ports.stores.of("default").append("topic", {partition: [b"%d" % event for event in events]})
 
 
 def sessions(ports: StreamPorts, subscription: str) -> set[str]:
@@ -102,6 +122,21 @@ def test_commits_open_the_window(ports, signals, subscription):
     signals.then.append(lambda: commit(ports, stream, subscription, A, 1))
     assert lines(next(stream))[0]["events"] == [3, 4]
     stream.close()
+
+
+def test_committing_the_same_again_gives_more_time(ports, signals, clock, subscription):
+    publish(ports, 0, *range(2))
+    stream = start(ports, subscription, commit_timeout_s=20, batch_flush_timeout_s=15, max_uncommitted_events=1)
+    assert lines(next(stream))[0]["events"] == [0]
+    for _ in range(3):
+        assert "info" not in lines(next(stream))[0]
+        commit(ports, stream, subscription, A, -1)
+    commit(ports, stream, subscription, A, 0)
+    assert lines(next(stream))[0]["events"] == [1]
+    before_s = clock.monotonic()
+    infos = [line["info"] for data in stream for line in lines(data) if "info" in line]
+    assert infos == [{"debug": "Commit timeout reached"}]
+    assert clock.monotonic() - before_s == 20
 
 
 def test_quiet_partitions_are_kept_alive(ports, clock, subscription):
@@ -192,11 +227,35 @@ def test_a_forgotten_subscription_ends_the_stream(ports, signals, subscription):
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "Subscription deleted"}
 
 
+class Forgetful:
+    """A coordinator that forgets everything between two questions of a stream."""
+
+    def __init__(self, coordinator: EmbeddedCoordinator) -> None:
+        self._coordinator = coordinator
+        self.forgets = False
+
+    def __getattr__(self, name):
+        return getattr(self._coordinator, name)
+
+    def cursors(self, subscription_id):
+        if self.forgets:
+            self._coordinator.forget(subscription_id)
+        return self._coordinator.cursors(subscription_id)
+
+
+def test_a_subscription_may_be_deleted_between_two_questions(ports, signals, subscription):
+    forgetful = Forgetful(ports.coordinator)
+    stream = start(dataclasses.replace(ports, coordinator=forgetful), subscription)
+    signals.then.append(lambda: setattr(forgetful, "forgets", True))
+    signals.then.append(lambda: signals.notify(f"subscription:{subscription}"))
+    assert lines(b"".join(stream))[-1]["info"] == {"debug": "Subscription deleted"}
+
+
 def test_a_deleted_topic_ends_the_stream(ports, signals, subscription):
     stream = start(ports, subscription)
 
     def delete() -> None:
-        ports.store.delete_topic("topic")
+        ports.stores.of("default").delete_topic("topic")
         signals.notify("topic:topic")
 
     signals.then += [lambda: publish(ports, 0, 1), delete]
@@ -218,7 +277,7 @@ def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscri
     def fail(*_: object) -> None:
         raise Unavailable("The disk does not answer.")
 
-    monkeypatch.setattr(ports.store, "read", fail)
+    monkeypatch.setattr(ports.stores.of("default"), "read", fail)
     signals.then.append(lambda: publish(ports, 0, 1))
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "The disk does not answer."}
     assert sessions(ports, subscription) == set()
@@ -231,7 +290,7 @@ def test_a_defect_ends_the_stream_and_tells_nothing_of_its_inside(ports, signals
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(ports.store, "read", fail)
+    monkeypatch.setattr(ports.stores.of("default"), "read", fail)
     signals.then.append(lambda: publish(ports, 0, 1))
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "Internal error"}
     assert sessions(ports, subscription) == set()
@@ -240,7 +299,7 @@ def test_a_defect_ends_the_stream_and_tells_nothing_of_its_inside(ports, signals
 
 def test_a_lost_notification_delays_only(ports, clock, signals, subscription):
     stream = start(ports, subscription)
-    signals.then.append(lambda: ports.store._partition("topic", 0).append(chunk(0, [b"1"])))
+    signals.then.append(lambda: ports.stores.of("default")._partition("topic", 0).append(chunk(0, [b"1"])))
     assert lines(next(stream))[0]["events"] == [1]
     assert clock.monotonic() < 10
     stream.close()
@@ -253,7 +312,6 @@ def test_a_low_level_stream(ports, signals):
     stream = LowLevelStream(
         StreamParameters(batch_limit=2, stream_limit=3, stream_timeout_s=100),
         {A: Place(1, 0)},
-        SOURCES,
         ports,
         Client(gone=lambda: False, on_close=lambda: over.append("over")),
     )
@@ -271,7 +329,6 @@ def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
     stream = LowLevelStream(
         StreamParameters(stream_timeout_s=100, batch_limit=1000),
         {A: Place(1, -1)},
-        SOURCES,
         ports,
         Client(gone=lambda: bool(gone)),
     )
@@ -283,6 +340,15 @@ def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
     gone.append(True)
     publish(ports, 0, *range(1000))
     assert len(list(stream)) <= 1
+
+
+def test_a_client_is_let_go_of_even_where_its_session_can_not_be_ended(ports, subscription):
+    over = []
+    stream = start(ports, subscription, Client(gone=lambda: False, on_close=lambda: over.append("over")))
+    ports.coordinator.close()
+    with pytest.raises(RioniError):
+        stream.close()
+    assert over == ["over"]
 
 
 def test_a_closed_connection_is_noticed():
@@ -300,3 +366,120 @@ def test_a_closed_connection_is_noticed():
             client.close()
             connection.close()
             assert gone()
+
+
+# --- timelines ---
+
+
+def switched(*latest: int) -> Timelines:
+    """Timelines after a switch from `topic` to `next`."""
+    return timelines_of(timeline(1, "topic", partitions=2, latest_position=latest), timeline(2, "next", partitions=2))
+
+
+def test_a_stream_goes_on_in_the_next_timeline_without_being_woken_for_its_events(ports, signals, timelines):
+    publish(ports, 0, 0, 1)
+    stream = LowLevelStream(
+        StreamParameters(batch_limit=1, stream_timeout_s=100, batch_flush_timeout_s=50),
+        {A: Place(1, -1), B: Place(1, -1)},
+        ports,
+        Client(gone=lambda: False),
+    )
+    next(stream)
+    assert [line["cursor"]["offset"] for line in lines(next(stream))] == [format_offset(1, 0), format_offset(1, 1)]
+
+    def switch() -> None:
+        # The stream does not watch the new topic yet: only the look at the timelines tells of its events.
+        ports.stores.of("default").create_topic("next", 2)
+        ports.stores.of("default").append("next", {0: [b"2"], 1: [b"10"]})
+        timelines[:] = [switched(1, -1)]
+
+    signals.then.append(switch)
+    sent = {line["cursor"]["partition"]: line for line in lines(next(stream))}
+    assert {partition: line["events"] for partition, line in sent.items()} == {"0": [2], "1": [10]}
+    assert sent["0"]["cursor"]["offset"] == format_offset(2, 0)
+    signals.then.append(lambda: ports.stores.of("default").append("next", {1: [b"11"]}))
+    assert lines(next(stream))[0]["cursor"] == {"partition": "1", "offset": format_offset(2, 1)}
+    stream.close()
+
+
+def test_events_of_a_timeline_that_was_cleaned_up_are_counted_as_skipped(ports, timelines):
+    ports.stores.of("default").create_topic("next", 2)
+    ports.stores.of("default").append("next", {0: [b"5"]})
+    timelines[:] = [
+        timelines_of(
+            timeline(1, "gone", partitions=2, latest_position=(4, -1), cleaned_up_at="t"),
+            timeline(2, "next", partitions=2),
+        )
+    ]
+    subscription = str(uuid4())
+    ports.coordinator.initialise(subscription, {A: format_offset(1, 1), B: format_offset(1, -1)})
+    stream = start(ports, subscription)
+    (line,) = lines(next(stream))
+    assert line["events"] == [5]
+    assert line["info"] == {"debug": "Stream started; skipped events due to retention time passed, count: 3"}
+    stream.close()
+
+
+def test_a_stream_ends_when_its_subscription_gets_a_partition_that_it_does_not_know(ports, signals, subscription):
+    stream = start(ports, subscription)
+    new = EventTypePartition("a", "2")
+    signals.then.append(lambda: ports.coordinator.extend(subscription, {new: format_offset(1, -1)}))
+    *_, last = lines(b"".join(stream))
+    assert last["info"] == {"debug": "Resetting subscription cursors"}
+    assert sessions(ports, subscription) == set()
+
+
+def publish_with(ports: StreamPorts, partition: int, headers: Headers, *events: int) -> None:
+    batch = {partition: [b"%d" % event for event in events]}
+    ports.stores.of("default").append("topic", batch, headers={partition: [headers] * len(events)})
+
+
+def test_what_is_not_delivered_is_committed_in_the_name_of_the_stream(ports, signals, subscription):
+    publish_with(ports, 0, Headers(subscription_id="another"), 0, 1)
+    publish(ports, 0, 2)
+    stream = start(ports, subscription)
+    (line,) = lines(next(stream))
+    assert line["events"] == [2]
+    assert ports.coordinator.cursors(subscription) == {A: format_offset(1, 1), B: format_offset(1, -1)}
+    stream.close()
+
+
+def test_nothing_is_committed_by_a_stream_that_has_lost_its_session(ports, signals, subscription):
+    stream = start(ports, subscription)
+    stream._look()
+    publish_with(ports, 0, Headers(subscription_id="another"), 0)
+    stream._step(stream._arrived([A]))
+    ports.coordinator.leave(subscription, stream._stream_id)
+    assert lines(next(stream))[-1]["info"]["debug"] == "Session ended"
+    assert ports.coordinator.cursors(subscription)[A] == format_offset(1, -1)
+    stream.close()
+
+
+def test_a_process_that_stood_still_for_too_long_sends_nothing_more(ports, signals, subscription):
+    stream = start(ports, subscription, batch_limit=1)
+    publish(ports, 0, 1)
+    assert lines(next(stream))[0]["events"] == [1]
+    publish(ports, 0, 2, 3)
+    stream._look()
+    # As one that others have taken for dead, although it knows nothing of it yet.
+    ports.coordinator.close()
+    (last,) = lines(next(stream))
+    assert "events" not in last
+    assert last["info"]["debug"] == "Session ended"
+
+
+def test_what_somebody_may_see_can_change_while_the_stream_lasts(ports, signals, subscription):
+    blue = Subject(name="blue")
+    visibility = [Visibility(reader=blue)]
+    stream = start(ports, subscription, Client(gone=lambda: False, visibility=lambda: visibility[0]))
+    owned = Headers(owner=Attribute("team", "red"))
+    publish_with(ports, 0, owned, 0)
+    publish(ports, 0, 1)
+    assert [line["events"] for line in lines(next(stream))] == [[1]]
+    visibility[0] = Visibility()
+    signals.then.append(lambda: publish_with(ports, 0, owned, 2))
+    assert [line["events"] for line in lines(next(stream))] == [[2]]
+    visibility[0] = Visibility(reader=blue)
+    signals.then += [lambda: publish_with(ports, 0, owned, 3), lambda: publish(ports, 0, 4)]
+    assert [line["events"] for line in lines(next(stream))] == [[4]]
+    stream.close()

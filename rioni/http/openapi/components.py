@@ -1,0 +1,294 @@
+"""The parts that many operations share: schemas, headers, parameters, problems.
+
+What the broker answers is described by the structs that it encodes, what it accepts by the shapes of `bodies`; here
+both get the words, literals and defaults that a struct can't say.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rioni.domain import event_type_rules as rules
+from rioni.domain.event_type import EventType
+from rioni.domain.publish_results import ItemResult
+from rioni.domain.settings import Admins
+from rioni.domain.subscription import Subscription
+from rioni.http import shapes
+from rioni.http.openapi import notes
+from rioni.http.openapi.notes import Notes
+from rioni.http.openapi.operations import (
+    BOOLEAN,
+    INTEGER,
+    PROBLEMS,
+    STRING,
+    TIMESTAMP,
+    Json,
+    answer,
+    array,
+    problem_name,
+    schema,
+    structure,
+)
+from rioni.http.problems import PROBLEM_JSON
+
+
+_ANSWERED: Mapping[str, Notes] = {
+    "EventType": notes.EVENT_TYPE,
+    "Schema": notes.SCHEMA,
+    "Statistic": notes.STATISTIC,
+    "Options": notes.OPTIONS,
+    "EventOwnerSelector": notes.OWNER_SELECTOR,
+    "EventTypeAuthorization": notes.AUTHORIZATION,
+    "SubscriptionAuthorization": notes.AUTHORIZATION,
+    "Attribute": notes.ATTRIBUTE,
+    "Subscription": notes.SUBSCRIPTION,
+    "InitialCursor": notes.CURSOR,
+    "ItemResult": notes.ITEM_RESULT,
+}
+
+
+_UNAVAILABLE = {
+    "event_type": "Of a cursor that can't be read from.",
+    "partition": "Of the same cursor.",
+    "oldest_available_offset": "Of the first event that can be read there.",
+    "newest_available_offset": "Of the last one.",
+}
+"""What a problem tells programs about a cursor that has expired, or does not exist yet."""
+
+
+def described(plain: Json, words: Notes) -> Json:
+    """A schema with notes on its members, and on the members of the objects in it."""
+    if "items" in plain:
+        return plain | {"items": described(plain["items"], words)}
+    if "properties" not in plain:
+        return plain
+    members = plain["properties"].items()
+    return plain | {"properties": {name: _member(name, member, words.get(name, {})) for name, member in members}}
+
+
+def _member(name: str, plain: Json, note: Json) -> Json:
+    """One member with its note; where null stands for absent it stays a literal."""
+    noted = described(plain, notes.WITHIN.get(name, {})) | note
+    if "enum" in noted and "null" in plain.get("type", ()):
+        noted["enum"] = [*noted["enum"], None]
+    return noted
+
+
+def _request(shape: shapes.Shape, words: Notes, required: Iterable[str] = (), description: str = "") -> Json:
+    """What a body may be: the shape that checks its types, with words and what the rules require."""
+    noted = described(shape.schema, words)
+    noted |= {"required": [*required]} if required else {}
+    return noted | ({"description": description} if description else {})
+
+
+_TIMELINE: Json = {
+    "id": STRING,
+    "event_type": STRING,
+    "order": INTEGER,
+    "storage_id": STRING,
+    "topic": STRING,
+    "created_at": TIMESTAMP,
+    "switched_at": TIMESTAMP,
+    "cleaned_up_at": TIMESTAMP | {"type": ["string", "null"]},
+    "latest_position": structure({"offsets": array(INTEGER)}) | {"type": ["object", "null"]},
+}
+
+
+def schemas() -> Json:
+    """All schemas by name."""
+    structs = (EventType, Subscription, Admins, ItemResult)
+    _, written = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
+    answered = {name: described(plain, _ANSWERED.get(name, {})) for name, plain in written.items()}
+    return answered | _accepted() | _composed()
+
+
+def _accepted() -> Json:
+    every_item = f"Each item has {', '.join(shapes.CURSOR_MEMBERS)}."
+    every_place = (
+        "Each item has either an offset, which may be `END` as well, or a timestamp. Where that means something in "
+        "every partition, `partition` or both `event_type` and `partition` may be left out."
+    )
+    return {
+        "SubmittedEventType": _request(
+            shapes.EVENT_TYPE, notes.EVENT_TYPE, ("name", "owning_application", "category", "schema")
+        ),
+        "SubmittedSchema": _request(shapes.SUBMITTED_SCHEMA, notes.SCHEMA, ("schema",)),
+        "SubmittedSubscription": _request(
+            shapes.SUBSCRIPTION, notes.SUBSCRIPTION, ("owning_application", "event_types")
+        ),
+        "SubmittedCursors": _request(shapes.CURSORS, {}, ("items",), every_item),
+        "SubmittedPlaces": _request(shapes.NAMED_PLACES, notes.CURSOR, ("items",), every_place),
+        "SubmittedCursorList": _request(shapes.CURSOR_LIST, notes.CURSOR),
+        "SubmittedCursorPairs": _request(shapes.CURSOR_PAIRS, notes.CURSOR),
+        "SubmittedAdmins": _request(shapes.ADMINS, notes.AUTHORIZATION),
+        "SubmittedFeature": _request(shapes.FEATURE, notes.FEATURE, ("feature",)),
+        "SubmittedTimeline": _request(shapes.TIMELINE, notes.TIMELINE, ("storage_id",)),
+        "SubmittedPartitionCount": _request(shapes.PARTITION_COUNT, notes.PARTITION_COUNT, ("partition_count",)),
+        "SubmittedRedrive": _request(
+            shapes.REDRIVE, {}, description="Which dead letters; all of them without members."
+        ),
+        "SubmittedStorage": _request(shapes.STORAGE, notes.STORAGE, ("id", "storage_type")),
+    }
+
+
+def _composed() -> Json:
+    offset = STRING | {"examples": ["001-0001-000000000000000542"]}
+    partition = {
+        "partition": STRING,
+        "oldest_available_offset": offset,
+        "newest_available_offset": offset,
+        "unconsumed_events": INTEGER | {"description": "How many events follow the cursor that was asked about."},
+    }
+    cursor = {"partition": STRING, "offset": offset}
+    counted = {
+        "since": TIMESTAMP | {"description": "When the client was first seen."},
+        "events": INTEGER | {"description": "How many there were since then."},
+    }
+    lagging = {"partition": STRING, "unconsumed_events": INTEGER}
+    attending = {"client": STRING, "last_streamed_at": TIMESTAMP, "last_committed_at": TIMESTAMP}
+    committed = {**cursor, "event_type": STRING, "cursor_token": STRING}
+    named = structure(cursor | {"timestamp": STRING}, optional=("offset", "timestamp"))
+    blocked = structure({"event_types": array(STRING), "apps": array(STRING)})
+    statistics = {
+        "partition": STRING,
+        "state": {"enum": ["unassigned", "reassigning", "assigned"]},
+        "unconsumed_events": INTEGER | {"description": "Absent until the subscription was first streamed."},
+        "consumer_lag_seconds": INTEGER | {"description": "The age of the first unconsumed event, if asked for."},
+        "stream_id": STRING | {"description": "The stream that reads the partition; empty if none does."},
+        "assignment_type": {"enum": ["auto", "direct"], "description": "Whether the stream asked for the partition."},
+    }
+    assigned = structure(statistics, optional=("unconsumed_events", "consumer_lag_seconds", "assignment_type"))
+    assignments = structure({"event_type": STRING, "partitions": array(assigned)})
+    link = structure({"href": STRING})
+    metadata = {"type": "object", "description": "At least `eid` and `occurred_at`; the broker adds the rest."}
+    event: Json = {"type": "object", "properties": {"metadata": metadata}}
+    batch = {"cursor": schema("Cursor"), "events": array(event), "info": {"type": "object"}}
+    storage = {"id": STRING, "storage_type": STRING, "default": BOOLEAN, "kafka_configuration": {"type": "object"}}
+    return {
+        "Problem": structure(
+            {
+                "type": STRING | {"description": "A URI for the kind of problem; absent for the usual ones."},
+                "title": STRING | {"description": "The words for the status."},
+                "status": INTEGER,
+                "detail": STRING | {"description": "What is wrong, and often what to do."},
+                "violations": array(structure({"field": STRING, "message": STRING})),
+                **{name: STRING | {"description": text} for name, text in _UNAVAILABLE.items()},
+            },
+            optional=("type", "detail", "violations", *_UNAVAILABLE),
+            description="What every refusal answers (RFC 9457).",
+        ),
+        "Event": event,
+        "Batch": structure(batch, optional=("events", "info"), description="One line of a stream."),
+        "Cursor": structure(
+            committed,
+            optional=("event_type", "cursor_token"),
+            description="The place of a batch's last event; streams of a subscription add the last two members.",
+        ),
+        "CommittedCursor": structure(committed),
+        "CommitResult": structure(
+            {"cursor": schema("CommittedCursor"), "result": {"enum": ["committed", "outdated"]}},
+        ),
+        "Producer": structure({"client": STRING, "last_published_at": TIMESTAMP, **counted}),
+        "Reader": structure({"client": STRING, "last_read_at": TIMESTAMP, **counted}),
+        "Consumer": structure(
+            {
+                "id": STRING | {"description": "Of the subscription."},
+                "owning_application": STRING,
+                "consumer_group": STRING,
+                "streams": INTEGER | {"description": "How many there are now."},
+                "partitions": array(structure(lagging, optional=("unconsumed_events",))),
+                "clients": array(structure(attending, optional=("last_streamed_at", "last_committed_at"))),
+                "unconsumed_events": INTEGER | {"description": "In all; absent until it was first streamed."},
+            },
+            optional=("unconsumed_events",),
+        ),
+        "Partition": structure(partition, optional=("unconsumed_events",)),
+        "PartitionLag": structure(partition),
+        "ShiftedCursor": structure(cursor),
+        "Distance": structure({"initial_cursor": named, "final_cursor": named, "distance": INTEGER}),
+        "Assignments": assignments,
+        "ListedSubscription": {
+            "allOf": [schema("Subscription")],
+            "properties": {"status": array(schema("Assignments"), description="With `show_status` only.")},
+        },
+        "Links": structure({"prev": link, "next": link}, optional=("prev", "next")),
+        "Blacklist": structure({"producers": blocked, "consumers": blocked}),
+        "Feature": described(structure({"feature": STRING, "enabled": BOOLEAN}), notes.FEATURE),
+        "Storage": described(structure(storage, optional=("kafka_configuration",)), notes.STORAGE),
+        "Timeline": described(structure(_TIMELINE), notes.TIMELINE),
+        "AvroSchema": structure({"avro_schema": {"type": "object"}, "version": STRING}),
+        "Compatibility": structure(
+            {
+                "compatible": BOOLEAN,
+                "compatibility_mode": {"enum": [*rules.COMPATIBILITY_MODES]},
+                "validated_against_version": STRING,
+                "error": STRING,
+            },
+            optional=("error",),
+        ),
+    }
+
+
+def responses() -> Json:
+    """A problem for each status."""
+    return {
+        problem_name(status): answer(text, schema("Problem"), media=PROBLEM_JSON) for status, text in PROBLEMS.items()
+    }
+
+
+HEADERS: Json = {
+    "X-Flow-Id": {
+        "description": "The flow id of the request, or a new one; it stands in the logs of the broker.",
+        "required": True,
+        "schema": STRING,
+    },
+    "span_ctx": {
+        "description": "The span context of the request as a JSON object, empty if there is none.",
+        "required": True,
+        "schema": STRING,
+    },
+    "ETag": {"description": "Names this state of the resource.", "required": True, "schema": STRING},
+    "Link": {"description": "The neighbours of the page, as RFC 8288 has it: `prev` and `next`.", "schema": STRING},
+    "Warning": {"description": "What the client should know.", "required": True, "schema": STRING},
+    "Location": {"description": "The path of the subscription.", "required": True, "schema": STRING},
+    "Content-Location": {"description": "As `Location`.", "required": True, "schema": STRING},
+    "X-Nakadi-StreamId": {
+        "description": "The id of the stream, which commits name.",
+        "required": True,
+        "schema": {"type": "string", "format": "uuid"},
+    },
+    "Content-Security-Policy": {"description": "What the page may load: nothing.", "required": True, "schema": STRING},
+    "X-Content-Type-Options": {"description": "`nosniff`.", "required": True, "schema": STRING},
+    "Referrer-Policy": {"description": "`no-referrer`.", "required": True, "schema": STRING},
+    "Cache-Control": {"description": "The answer is never kept.", "required": True, "schema": STRING},
+}
+PARAMETERS: Json = {
+    "FlowId": {
+        "name": "X-Flow-Id",
+        "in": "header",
+        "description": "Names the request in logs and in the metadata of its events: up to 200 printable characters.",
+        "schema": STRING,
+        "example": "checkout-4711",
+    },
+    "SpanContext": {
+        "name": "span_ctx",
+        "in": "header",
+        "description": "The span that the request belongs to, as a JSON object of texts.",
+        "schema": STRING,
+        "example": '{"trace-id": "5a1b"}',
+    },
+    "ContentEncoding": {
+        "name": "Content-Encoding",
+        "in": "header",
+        "description": "How the body is compressed, if it is.",
+        "schema": {"enum": ["gzip", "zstd"]},
+    },
+}
+SECURITY_SCHEMES: Json = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "Where the broker asks for one: the header `Authorization: Bearer …` with a token that one "
+        "of its sources of tokens vouches for; see the manual on security.",
+    },
+}

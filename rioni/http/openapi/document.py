@@ -1,0 +1,135 @@
+"""The description of the API as one OpenAPI 3.1 document: what `GET /openapi.json` answers, and `/docs` shows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from rioni import __version__
+from rioni.http.authentication import PUBLIC, scope_of
+from rioni.http.middleware import ANY_MEDIA
+from rioni.http.openapi import (
+    administration,
+    components,
+    dead_letters,
+    event_types,
+    events,
+    partitions,
+    schemas,
+    subscriptions,
+    timelines,
+)
+from rioni.http.openapi.operations import Json, problem, reference
+
+
+_EVERYWHERE = (400, 406, 500, 503)
+_WITH_TOKEN = (401, 403)
+_WITH_BODY = (408, 413)
+_MEDIA_TYPE = 415
+COMMON = (*_EVERYWHERE, *_WITH_TOKEN, *_WITH_BODY, _MEDIA_TYPE)
+"""The problems that are much the same for all operations."""
+_TAGS = {
+    event_types.EVENT_TYPES: "What kinds of events there are, and what holds for each.",
+    schemas.SCHEMAS: "What the events of an event type look like, version by version.",
+    events.PUBLISHING: "Events on their way into the broker.",
+    subscriptions.SUBSCRIPTIONS: "Who reads which event types; the broker remembers how far.",
+    subscriptions.CONSUMING: "Events on their way out, and the cursors that say how far they are processed.",
+    dead_letters.DEAD_LETTERS: "Events that the consumers of a subscription never commit.",
+    partitions.PARTITIONS: "What partitions hold, and calculating with the places in them.",
+    events.STREAMS: "Reading without a subscription.",
+    timelines.TIMELINES: "Where the events of an event type are stored: for administrators of the broker.",
+    administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
+    administration.STORAGES: "Where events are stored: for administrators of the broker.",
+    administration.OPERATING: "For machines that look after the broker, and those who build clients.",
+}
+_DESCRIPTION = """\
+Rioni is an event broker: producers publish events over HTTP, consumers stream them back.
+
+An event type says what its events look like and who may use it. Its events lie in partitions, in the order in which
+they were published. A subscription reads one or more event types; its streams share the partitions, and commit cursors
+to say what they have processed.
+
+Where the broker asks for tokens, every path but `/health` needs one, with the scope `uid` or, in the mode `full`, with
+the scope that is named with each operation.
+
+Bodies are JSON in UTF-8. Refusals are problems (RFC 9457) whose `detail` says what to do."""
+
+
+def document() -> Json:
+    """The whole document, newly made, of plain JSON values."""
+    paths = {
+        path: {method: _completed(path, method, operation) for method, operation in methods.items()}
+        for path, methods in _paths()
+    }
+    used = {reference.rpartition("/")[2] for reference in _references(paths)}
+    described = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rioni",
+            "version": __version__,
+            "summary": "An event broker that serves the Nakadi API.",
+            "description": _DESCRIPTION,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/", "description": "This broker."}],
+        "tags": [{"name": name, "description": description} for name, description in _TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": components.schemas(),
+            "responses": {name: _with_headers(each) for name, each in components.responses().items() if name in used},
+            "headers": components.HEADERS,
+            "parameters": components.PARAMETERS,
+            "securitySchemes": components.SECURITY_SCHEMES,
+        },
+    }
+    plain: Json = orjson.loads(orjson.dumps(described))
+    return plain
+
+
+def _paths() -> Iterator[tuple[str, Json]]:
+    found: dict[str, Json] = {}
+    for part in (event_types, schemas, timelines, partitions, events, subscriptions, dead_letters, administration):
+        for path, methods in part.PATHS.items():
+            found.setdefault(path, {}).update(methods)
+    return iter(found.items())
+
+
+def _references(paths: Json) -> Iterator[str]:
+    """The references that stand for whole responses."""
+    for methods in paths.values():
+        for operation in methods.values():
+            yield from (response["$ref"] for response in operation["responses"].values() if "$ref" in response)
+
+
+def _completed(path: str, method: str, operation: Json) -> Json:
+    """An operation with what holds for all of its kind."""
+    responses: dict[int, Json] = {status: problem(status) for status in _EVERYWHERE}
+    shared = ["FlowId", "SpanContext"]
+    if method not in ("get", "delete") and path not in ANY_MEDIA:
+        responses[_MEDIA_TYPE] = problem(_MEDIA_TYPE)
+    if "requestBody" in operation:
+        responses |= {status: problem(status) for status in _WITH_BODY}
+    if "requestBody" in operation and method == "post":
+        shared.append("ContentEncoding")
+    security: Json = {}
+    if path not in PUBLIC:
+        responses |= {status: problem(status) for status in _WITH_TOKEN}
+        # Nothing at all is enough where the broker asks for no tokens.
+        security = {"security": [{"token": [scope_of(method.upper(), path)]}, {}]}
+    responses |= operation["responses"]
+    return (
+        operation
+        | security
+        | {
+            "parameters": [*operation["parameters"], *(reference("parameters", name) for name in shared)],
+            "responses": {str(status): _with_headers(responses[status]) for status in sorted(responses)},
+        }
+    )
+
+
+def _with_headers(response: Json) -> Json:
+    """A response with the headers that every answer has."""
+    if "$ref" in response:
+        return response
+    everywhere: dict[str, Any] = {name: reference("headers", name) for name in ("X-Flow-Id", "span_ctx")}
+    return response | {"headers": everywhere | response["headers"]}

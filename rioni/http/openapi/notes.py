@@ -1,0 +1,146 @@
+"""What the members of event types, subscriptions and the other resources mean, in words, literals and defaults."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rioni.domain import event_type_rules as rules
+from rioni.domain import idempotency
+from rioni.domain.settings import FEATURES
+from rioni.domain.subscription import READ_FROM
+from rioni.http.openapi.operations import TIMESTAMP, Json
+
+
+Notes = Mapping[str, Json]
+
+
+def _note(description: str, literals: Iterable[str] = (), **keywords: Any) -> Json:
+    return {"description": description, **({"enum": [*literals]} if literals else {}), **keywords}
+
+
+SCHEMA: Notes = {
+    "type": _note("The language of the schema.", rules.SCHEMA_TYPES),
+    "schema": _note("The schema as text; it is kept exactly as it was submitted."),
+    "version": _note("`major.minor.patch`, given by the broker."),
+    "created_at": TIMESTAMP,
+}
+AUTHORIZATION: Notes = {
+    "admins": _note("Who may change and delete it; each list has at least one attribute."),
+    "readers": _note("Who may read its events."),
+    "writers": _note("Who may publish to it."),
+}
+ATTRIBUTE: Notes = {
+    "data_type": _note("The kind of subject, such as `service` or `user`; `*` with the value `*` is everybody."),
+    "value": _note("The subject's name."),
+}
+STATISTIC: Notes = {
+    "messages_per_minute": _note("Events in a minute.", minimum=0),
+    "message_size": _note("Bytes of an event.", minimum=1),
+    "read_parallelism": _note("How many consumers read at once.", minimum=1),
+    "write_parallelism": _note("How many producers publish at once.", minimum=1),
+}
+OPTIONS: Notes = {"retention_time": _note("Milliseconds for which events stay readable.")}
+OWNER_SELECTOR: Notes = {
+    "type": _note("Whether `value` is a path in the event or the owner itself.", rules.OWNER_SELECTOR_TYPES),
+    "name": _note("The kind of owner."),
+    "value": _note("A path, or the owner."),
+}
+EVENT_TYPE: Notes = {
+    "name": _note("Words separated by dots; unique, and never changed.", maxLength=rules.NAME_CHARACTERS_MAX),
+    "owning_application": _note("The application that answers for the event type."),
+    "category": _note(
+        "`business` events carry `metadata`, `data` events tell of changes to an entity, `undefined` ones are free.",
+        rules.CATEGORIES,
+    ),
+    "enrichment_strategies": _note("`metadata_enrichment` for every category but `undefined`."),
+    "json_schema": _note("Where `schema` is Avro by now: what events in JSON are still validated against."),
+    "partition_strategy": _note(
+        "How the partition of an event is found: by chance, by a hash of `partition_key_fields`, or by the producer.",
+        rules.PARTITION_STRATEGIES,
+        default="random",
+    ),
+    "partition_key_fields": _note("Paths of the fields whose values are hashed; the strategy `hash` needs them."),
+    "cleanup_policy": _note(
+        "Whether events go when their retention time has elapsed, or when a newer one with the same key exists.",
+        rules.CLEANUP_POLICIES,
+        default="delete",
+    ),
+    "ordering_key_fields": _note("Paths of the fields by which consumers can put events in order."),
+    "ordering_instance_ids": _note("Paths of the fields within whose values that order holds."),
+    "schema": _note("What the events look like."),
+    "default_statistic": _note("The expected load; it decides the number of partitions when the type is created."),
+    "options": _note("How long events stay readable: `retention_time` in milliseconds."),
+    "authorization": _note("Who may do what; without it every authenticated client may do everything."),
+    "annotations": _note(
+        f"Notes of any kind, which nothing is searched by; `{idempotency.ANNOTATION}` with the value `on` lets the "
+        "event type store an `eid` once."
+    ),
+    "labels": _note("Short values to select by."),
+    "compatibility_mode": _note(
+        "Which changes of the schema are accepted: additions only, additions that old consumers can read, or all.",
+        rules.COMPATIBILITY_MODES,
+        default="forward",
+    ),
+    "audience": _note("For whom the events are meant.", rules.AUDIENCES),
+    "event_owner_selector": _note("Where in an event its owner is found."),
+    "created_at": TIMESTAMP,
+    "updated_at": TIMESTAMP,
+}
+SUBSCRIPTION: Notes = {
+    "id": _note("A UUID, given by the broker.", format="uuid"),
+    "owning_application": _note("The application that consumes."),
+    "event_types": _note("The names of the event types to read.", minItems=1),
+    "consumer_group": _note("Tells subscriptions of the same application to the same event types apart."),
+    "read_from": _note("Where to begin: with the oldest event, with new ones, or at `initial_cursors`.", READ_FROM),
+    "initial_cursors": _note("For `read_from: cursors` where to begin, for every partition."),
+    "authorization": _note("Who may administer the subscription and read through it."),
+    "annotations": _note("Notes of any kind, which nothing is searched by."),
+    "labels": EVENT_TYPE["labels"],
+    "filter": _note(
+        "Which events to get, in CEL, over `event` and `metadata`; without it all of them. The others count as "
+        "consumed."
+    ),
+    "created_at": TIMESTAMP,
+    "updated_at": TIMESTAMP,
+}
+CURSOR: Notes = {
+    "partition": _note("The id of the partition."),
+    "offset": _note("A place in the partition, `BEGIN` for the one before the oldest event, or `END`."),
+    "timestamp": _note("In place of an offset: the first event that was stored then or later is next."),
+    "event_type": _note("The name of the event type."),
+    "cursor_token": _note("Text that the broker sent with the cursor; it must be there and is not compared."),
+    "shift": _note("By how many events to move; negative moves back.", default=0),
+}
+ITEM_RESULT: Notes = {
+    "publishing_status": _note(
+        "`aborted` where another event of the batch is the reason.", ("submitted", "failed", "aborted")
+    ),
+    "detail": _note("Why; empty if the event itself is not the reason."),
+    "step": _note("How far it got.", ("none", "validating", "partitioning", "enriching", "publishing")),
+    "eid": _note("The `eid` of the event's metadata; absent if it has none."),
+    "partition": _note("The id of its partition, as soon as it is known."),
+}
+FEATURE: Notes = {"feature": _note("The name of the feature.", FEATURES), "enabled": _note("Whether it is on.")}
+STORAGE: Notes = {
+    "id": _note("Letters, digits, `.`, `_` and `-`, at most 36."),
+    "storage_type": _note("The kind of storage."),
+    "default": _note("Whether new event types begin there."),
+    "kafka_configuration": _note("How a cluster is reached, as it was given; passwords and tokens are not kept."),
+}
+TIMELINE: Notes = {
+    "order": _note("Part of every offset."),
+    "storage_id": _note("The storage in which the events lie."),
+    "topic": _note("Where in the storage."),
+    "cleaned_up_at": _note("When the events go, or went; null for the active timeline."),
+    "latest_position": _note("The last position of each partition, -1 for none; null for the active timeline."),
+}
+PARTITION_COUNT: Notes = {"partition_count": _note("How many partitions there shall be.")}
+WITHIN: Mapping[str, Notes] = {
+    "schema": SCHEMA,
+    "default_statistic": STATISTIC,
+    "options": OPTIONS,
+    "event_owner_selector": OWNER_SELECTOR,
+    "authorization": AUTHORIZATION,
+    **dict.fromkeys(("admins", "readers", "writers"), ATTRIBUTE),
+    **dict.fromkeys(("initial_cursors", "items", "initial_cursor", "final_cursor"), CURSOR),
+}
+"""The notes on the members of members."""

@@ -1,0 +1,187 @@
+"""The description of the API as a page to read: complete in itself, without any script."""
+
+import base64
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from jinja2 import Environment
+from markupsafe import Markup, escape
+
+from rioni.http.openapi.document import COMMON
+from rioni.http.openapi.operations import JSON, PROBLEMS, Json
+from rioni.http.streaming.frames import Frames
+
+
+DEPTH_MAX = 4
+"""How deep the members of members are shown."""
+
+SUBMITTED = "Submitted"
+"""What the names of schemas begin with that only bodies of requests have; they are shown there."""
+STREAM = Frames.MEDIA_TYPE
+_FOLDER = files("rioni.http.openapi")
+_STYLE = _FOLDER.joinpath("page.css").read_text()
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page's content security policy: nothing but its own style, which is known by its hash."""
+
+
+class Member(NamedTuple):
+    """One row of the table that shows a schema."""
+
+    path: str
+    type: str
+    required: bool
+    description: str
+    literals: tuple[str, ...]
+    default: str
+
+
+def render(document: Json) -> str:
+    """The page for a document; every text of it is shown as text."""
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    resolve = _Resolver(document)
+    environment.filters |= {
+        "prose": prose,
+        "pretty": pretty,
+        "type": resolve.type_of,
+        "component": resolve.component_of,
+        "anchor": anchor,
+    }
+    template = environment.from_string(_FOLDER.joinpath("page.html.jinja").read_text())
+    return template.render(
+        document=document,
+        style=Markup(_STYLE),  # noqa: S704 - a file of this package
+        common={str(status): PROBLEMS[status] for status in sorted(COMMON)},
+        parts=list(_parts(document, resolve)),
+        schemas={
+            name: list(resolve.members(schema))
+            for name, schema in document["components"]["schemas"].items()
+            if not name.startswith(SUBMITTED)
+        },
+    )
+
+
+def prose(text: str) -> Markup:
+    """Text with `code` in backticks."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)
+        for index, piece in enumerate(text.split("`"))
+    )
+
+
+def pretty(example: Any) -> str:
+    """An example as it is read best."""
+    return example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
+
+
+def anchor(name: str) -> str:
+    """The id of a part."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def curl(path: str, method: str, operation: Json) -> str:
+    """How to call an operation from a shell in which RIONI is the address of the broker."""
+    words = ["curl", *(["-N"] if STREAM in operation["responses"].get("200", {}).get("content", {}) else [])]
+    words += [] if method == "get" else ["-X", method.upper()]
+    options = []
+    for parameter in operation["parameters"]:
+        if parameter["in"] == "path":
+            path = path.replace("{" + parameter["name"] + "}", parameter["example"])
+        elif parameter.get("required"):
+            options.append("-H " + shlex.quote(f"{parameter['name']}: {parameter['example']}"))
+    if "requestBody" in operation:
+        example = operation["requestBody"]["content"][JSON]["example"]
+        options += [f"-H 'Content-Type: {JSON}'", "-d " + shlex.quote(pretty(example))]
+    return " \\\n  ".join([" ".join([*words, f'"$RIONI{path}"']), *options])
+
+
+class _Resolver:
+    """Follows the references of one document."""
+
+    def __init__(self, document: Json) -> None:
+        self._document = document
+
+    def part(self, part: Json) -> Json:
+        """What a reference leads to, or the part itself."""
+        while "$ref" in part:
+            found: Any = self._document
+            for name in part["$ref"].removeprefix("#/").split("/"):
+                found = found[name]
+            part = found
+        return part
+
+    def type_of(self, schema: Json) -> str:
+        """A schema in a word or two."""
+        if "$ref" in schema:
+            return str(schema["$ref"].rpartition("/")[2])
+        if "anyOf" in schema:
+            return " or ".join(self.type_of(each) for each in schema["anyOf"])
+        if "allOf" in schema:
+            return self.type_of(schema["allOf"][0])
+        kinds = schema.get("type", "string" if "enum" in schema else "any")
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if "array" in kinds and "items" in schema:
+            items = f"array of {self.type_of(schema['items'])}"
+            kinds = [items if kind == "array" else kind for kind in kinds]
+        return " or ".join(kinds)
+
+    def component_of(self, schema: Json) -> str:
+        """The name of the schema in `components` that this one, or each item of it, is; empty if there is none."""
+        return str(schema.get("items", schema).get("$ref", "")).rpartition("/")[2]
+
+    def members(self, schema: Json, prefix: str = "", depth: int = 0) -> Iterator[Member]:
+        """The members of an object, and those of the objects in it that have no name of their own."""
+        schema = schema if depth else self.part(schema)
+        for part in schema.get("allOf", ()):
+            yield from self.members(self.part(part), prefix, depth)
+        if "items" in schema:
+            yield from self.members(self.part(schema["items"]) if not depth else schema["items"], prefix + "[]", depth)
+        for name, member in schema.get("properties", {}).items():
+            path = f"{prefix}.{name}" if prefix else name
+            yield Member(
+                path=path,
+                type=self.type_of(member),
+                required=name in schema.get("required", ()),
+                description=member.get("description", ""),
+                literals=tuple(str(value) for value in member.get("enum", ()) if value is not None),
+                default="" if member.get("default") in (None, [], {}) else json.dumps(member["default"]),
+            )
+            if depth < DEPTH_MAX and "$ref" not in member and "description" in member:
+                yield from self.members(member, path, depth + 1)
+
+
+def _parts(document: Json, resolve: _Resolver) -> Iterator[Json]:
+    """The operations by tag, in the order of the tags, with their parameters and answers resolved."""
+    for tag in document["tags"]:
+        operations = [
+            _shown(path, method, operation, resolve)
+            for path, methods in document["paths"].items()
+            for method, operation in methods.items()
+            if tag["name"] in operation["tags"]
+        ]
+        yield {"tag": tag, "operations": operations}
+
+
+def _shown(path: str, method: str, operation: Json, resolve: _Resolver) -> Json:
+    """An operation without what is the same for all of them."""
+    body = operation.get("requestBody", {}).get("content", {}).get(JSON, {})
+    shown = operation | {
+        "path": path,
+        "method": method,
+        "parameters": [parameter for parameter in operation["parameters"] if "$ref" not in parameter],
+        "responses": {
+            status: resolve.part(answer)
+            for status, answer in operation["responses"].items()
+            if "$ref" not in answer or int(status) not in COMMON
+        },
+        "members": list(resolve.members(body["schema"])) if body else [],
+    }
+    return shown | {"curl": curl(path, method, shown)}

@@ -1,0 +1,81 @@
+"""`/storages`: where events can be stored (registry contract 9)."""
+
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni.commands.storages import CreateStorage, DeleteStorage, SetDefaultStorage
+from rioni.domain.errors import Invalid
+from rioni.domain.storage_entry import EMBEDDED, StorageEntry
+from rioni.http import bodies
+from rioni.http.requests import dispatch, read_json
+from rioni.http.services import Services
+from rioni.http.settings import settings_for
+from rioni.projections import storages
+
+
+REFUSAL = "Admin privileges required to perform this operation"
+
+
+class StoragesResource:
+    """All storages."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the storages by id."""
+        settings_for(req, self._services, REFUSAL)
+        resp.data = orjson.dumps([_item(each) for each in self._services.query(storages.all_storages)])
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Add a storage."""
+        submitted = bodies.storage(read_json(req))
+        if submitted.storage_type == EMBEDDED and self._services.config.clustered:
+            raise Invalid(
+                "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "
+                "Let it be of type kafka."
+            )
+        resp.data = _body(dispatch(CreateStorage(storage=submitted), req, self._services))
+        resp.status = HTTPStatus.CREATED.value
+
+
+class StorageResource:
+    """One storage."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
+        """Show a storage."""
+        settings_for(req, self._services, REFUSAL)
+        resp.data = _body(self._services.query(storages.get, storage_id))
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
+        """Delete a storage that nothing needs."""
+        dispatch(DeleteStorage(storage_id=storage_id), req, self._services)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+
+class DefaultStorageResource:
+    """The storage in which new event types begin."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
+        """Let event types that are created from now on begin there."""
+        resp.data = _body(dispatch(SetDefaultStorage(storage_id=storage_id), req, self._services))
+
+
+def _body(storage: StorageEntry) -> bytes:
+    return orjson.dumps(_item(storage))
+
+
+def _item(storage: StorageEntry) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": storage.id, "storage_type": storage.storage_type, "default": storage.default}
+    if storage.configuration:
+        item[f"{storage.storage_type}_configuration"] = storage.configuration
+    return item

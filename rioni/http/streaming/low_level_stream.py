@@ -1,0 +1,46 @@
+"""A stream of fixed partitions, without commits."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.cursor import Place
+from rioni.domain.streaming.parameters import StreamParameters
+from rioni.http.streaming.pump import Pump
+from rioni.http.streaming.surroundings import Client, StreamPorts
+
+
+class LowLevelStream(Pump):
+    """A stream of `GET /event-types/{name}/events` (consumption contract 4)."""
+
+    def __init__(
+        self,
+        parameters: StreamParameters,
+        start: Mapping[EventTypePartition, Place],
+        ports: StreamPorts,
+        client: Client,
+    ) -> None:
+        """Begin.
+
+        Args:
+            parameters: those of a low-level stream.
+            start: the partitions to read, and the last place read in each.
+            ports: of this process.
+            client: who reads.
+        """
+        super().__init__(parameters, start, client.frames(None), start.keys(), ports, client, ())
+        self._start = start
+
+    def _look(self) -> None:
+        self._step(self._arrived(self._start))
+
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+        raise AssertionError(f"{cursors} can't be committed")
+
+    def _release(self, partitions: Collection[EventTypePartition]) -> None:
+        raise AssertionError(f"{partitions} are not owned")
+
+    def _holds(self) -> bool:
+        return True  # as many as want to
+
+    def _leave(self) -> None:
+        pass

@@ -1,0 +1,44 @@
+"""How many streams a client may have open at a time (consumption contract 4.6, 13.3; design 10)."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from uuid import uuid4
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.errors import TooMany
+from rioni.domain.slots import Slots
+
+
+class StreamSlots:
+    """Lets clients open streams as long as they stay within the limits, over all worker processes."""
+
+    def __init__(self, slots: Slots, *, per_client_max: int, per_partition_max: int) -> None:
+        self._slots = slots
+        self._per_client_max, self._per_partition_max = per_client_max, per_partition_max
+
+    def take(self, client: str, partitions: Collection[EventTypePartition] = ()) -> Callable[[], None]:
+        """Take a slot of the client, and one of each partition of a low-level stream; or none.
+
+        Returns:
+            What gives them back; it may block on the disk.
+
+        Raises:
+            TooMany: names the limit, and the partitions that have no slot left.
+        """
+        mine = f"client\n{client}"
+        by_slot = {f"partition\n{client}\n{key.event_type}\n{key.partition}": key for key in partitions}
+        holder = str(uuid4())
+        full = self._slots.take(holder, {mine: self._per_client_max, **dict.fromkeys(by_slot, self._per_partition_max)})
+        if mine in full:
+            raise TooMany(
+                f"You exceeded the maximum number of simultaneous streams; max limit is {self._per_client_max} per "
+                "client. Close some of them first."
+            )
+        if full:
+            keys = [by_slot[slot] for slot in full]
+            raise TooMany(
+                "You exceeded the maximum number of simultaneous connections to a single partition for event type: "
+                f"{keys[0].event_type}, partition(s): {','.join(key.partition for key in keys)}; "
+                f"max limit is {self._per_partition_max} connections per client"
+            )
+        return partial(self._slots.give_back, holder)

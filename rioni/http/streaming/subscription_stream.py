@@ -1,0 +1,152 @@
+"""A stream of a subscription: its partitions, and what is committed, are the coordinator's."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rioni.domain.coordination_ports import EventTypePartition, Topology, Trouble
+from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.dead_letters import NONE, Failures
+from rioni.domain.streaming.messages import Attempt, Bury, Coordinated, End, Holding, Output, Reason
+from rioni.domain.streaming.parameters import StreamParameters
+from rioni.domain.timeline import FIRST_ORDER
+from rioni.domain.unprocessable import Policy
+from rioni.http.streaming.frames import random_token
+from rioni.http.streaming.pump import Pump
+from rioni.http.streaming.surroundings import Client, StreamPorts
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    """What a subscription wants to become of events that nobody commits (consumption contract 8.11)."""
+
+    policy: Policy
+    bury: Callable[[EventTypePartition, Slice, int], None]
+    """Given a partition, one event, and how often it was sent: keep it or not, and only then return."""
+
+
+class SubscriptionStream(Pump):
+    """A stream of `/subscriptions/{id}/events` (consumption contract 8)."""
+
+    def __init__(
+        self,
+        subscription_id: str,
+        stream_id: str,
+        parameters: StreamParameters,
+        partitions: Collection[EventTypePartition],
+        ports: StreamPorts,
+        client: Client,
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
+        """Begin; the session, which must have joined, is the stream's from now on.
+
+        Args:
+            subscription_id: what is read.
+            stream_id: the session.
+            parameters: those of a subscription's stream.
+            partitions: all that the subscription has; should there be more some day, the stream ends.
+            ports: of this process.
+            client: who reads.
+            dead_letters: where events are not sent for ever that are never committed.
+        """
+        keys = (f"subscription:{subscription_id}", f"stream:{stream_id}")
+        policy = dead_letters.policy if dead_letters else None
+        super().__init__(parameters, None, client.frames(random_token), partitions, ports, client, keys, policy)
+        self._dead_letters = dead_letters
+        self._subscription_id, self._stream_id = subscription_id, stream_id
+        self._known = frozenset(partitions)
+        self._seen: tuple[Topology, Mapping[EventTypePartition, str]] | None = None
+        self._owned: Collection[EventTypePartition] = ()
+
+    def _look(self) -> None:
+        # In this order: then the cursors hold all that previous owners have committed.
+        topology = self._ports.coordinator.topology(self._subscription_id)
+        cursors = self._ports.coordinator.cursors(self._subscription_id)
+        for key, offset in cursors.items():
+            self._machine.aside = key, _place(offset)
+            break
+        # It may have been forgotten in between.
+        if not (topology.partitions and cursors):
+            self._step(End(Reason.SUBSCRIPTION_DELETED))
+            return
+        if self._stream_id not in topology.sessions:
+            self._step(End(Reason.SESSION_ENDED))
+            return
+        if self._seen is None or topology is not self._seen[0] or cursors is not self._seen[1]:
+            self._seen = topology, cursors
+            holdings = dict(self._holdings(topology, cursors))
+            self._owned = holdings.keys()
+            self._step(Coordinated(holdings))
+        if topology.resetting or not topology.partitions.keys() <= self._known:
+            self._step(End(Reason.RESET))
+        self._step(self._arrived(self._owned))
+
+    def _holdings(
+        self, topology: Topology, cursors: Mapping[EventTypePartition, str]
+    ) -> Iterator[tuple[EventTypePartition, Holding]]:
+        coordinator = self._ports.coordinator
+        heartbeats = coordinator.heartbeats(self._subscription_id)
+        troubles = coordinator.troubles(self._subscription_id) if self._dead_letters else {}
+        for key, assignment in topology.partitions.items():
+            if assignment.session == self._stream_id and key in self._known:
+                failures = _failures(troubles[key]) if key in troubles else NONE
+                wanted, beats = bool(assignment.next_session), heartbeats.get(key, 0)
+                yield key, Holding(_place(cursors[key]), wanted, failures, beats)
+
+    def _do(self, output: Output) -> None:
+        match output:
+            case Attempt(partition, place, search_until):
+                until = search_until.offset if search_until else None
+                self._ports.coordinator.attempt(self._subscription_id, self._stream_id, partition, place.offset, until)
+            case Bury(partition, event):
+                self._bury(partition, event)
+            case _:
+                super()._do(output)
+
+    def _bury(self, partition: EventTypePartition, event: Slice) -> None:
+        assert self._dead_letters, "nobody else buries"
+        try:
+            self._dead_letters.bury(partition, event, self._dead_letters.policy.send_count)
+        except RioniError:
+            # The other partitions go on; this one waits until the machine tries again.
+            _log.exception("A dead letter can't be kept")
+        else:
+            self._commit([(partition, event.last)])
+            self._look_at_s = self._ports.clock.monotonic()
+
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+        offsets = [(partition, place.offset) for partition, place in cursors]
+        # Who has lost the session or a partition learns that elsewhere; the next owner will pass over these events too.
+        with contextlib.suppress(Invalid):
+            self._ports.coordinator.commit(self._subscription_id, self._stream_id, offsets)
+
+    def _release(self, partitions: Collection[EventTypePartition]) -> None:
+        self._ports.coordinator.release(self._subscription_id, self._stream_id, *partitions)
+        # Somebody may not want it any more: then it is still this stream's, and read again.
+        self._seen = None
+
+    def _holds(self) -> bool:
+        return self._ports.coordinator.holds(self._stream_id)
+
+    def _leave(self) -> None:
+        self._ports.coordinator.leave(self._subscription_id, self._stream_id)
+
+
+def _place(offset: str) -> Place:
+    place = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
+    assert place is not None, "stored offsets are canonical"
+    return place
+
+
+def _failures(trouble: Trouble) -> Failures:
+    return Failures(
+        trouble.failures,
+        _place(trouble.failed) if trouble.failed else None,
+        _place(trouble.search_until) if trouble.search_until else None,
+    )

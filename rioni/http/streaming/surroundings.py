@@ -1,0 +1,59 @@
+"""What a stream works with: the ports of its process, and its client."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from rioni.domain.coordination_ports import Coordinator
+from rioni.domain.ports import Clock, EventStores, Signals
+from rioni.domain.streaming.messages import End, Reason
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.timeline import Timelines
+from rioni.http.streaming.frames import Frames, FrameWriter
+from rioni.http.streaming.memory import StreamMemory
+from rioni.http.streaming.sharing import Tails
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamPorts:
+    """What every stream of a process works with."""
+
+    clock: Clock
+    stores: EventStores
+    timelines: Callable[[str], Timelines]
+    """Of an event type, as far as this process knows: whoever asks it anything else before is up to date."""
+    signals: Signals
+    coordinator: Coordinator
+    memory: StreamMemory = field(default_factory=StreamMemory)
+    tails: Tails = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tails = Tails(self.stores, self.signals, self.clock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What a stream asks about its client; all of it at every wake-up, so it must be cheap."""
+
+    gone: Callable[[], bool]
+    """Whether nobody reads any more."""
+    frames: Callable[[Callable[[], str] | None], FrameWriter] = Frames
+    """Begins to write batches in the form that the client reads; given what makes cursor tokens."""
+    ended: Callable[[], End | None] = lambda: None
+    """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
+    visibility: Callable[[], Visibility] = Visibility
+    """Which events the broker delivers now; asked after `ended`."""
+    keys: Collection[str] = ()
+    """What to watch besides events and assignments, so that `ended` and `visibility` are asked at once."""
+    on_begin: Callable[[], None] = lambda: None
+    """Called once when the answer begins. PERF: whatever needs a deep stack below that of the request costs each stream
+    another page of memory for good, and logging does."""
+    on_batch: Callable[[str, int, int], None] = lambda _event_type, _events, _bytes: None
+    """Told of every batch with events its event type, how many events, how many bytes."""
+    on_hidden: Callable[[int], None] = lambda _count: None
+    """Told how many events were passed over."""
+    on_lost: Callable[[int], None] = lambda _count: None
+    """Told how many events retention has removed before they could be read."""
+    on_end: Callable[[Reason], None] = lambda _reason: None
+    """Told why the stream ends."""
+    on_close: Callable[[], None] = lambda: None
+    """Called once when everything is over."""

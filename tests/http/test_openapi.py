@@ -1,0 +1,100 @@
+"""The description of the API: valid, complete, and its examples are what it says they are."""
+
+import re
+
+import jsonschema_rs
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from rioni.http.authentication import PUBLIC, scope_of
+from rioni.http.openapi.document import document
+from rioni.http.problems import STATUSES
+from tests.support.routes import routed
+
+
+DOCUMENT = document()
+OPERATIONS = {
+    f"{method.upper()} {path}": operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+def resolved(part):
+    """What a reference leads to."""
+    while "$ref" in part:
+        reference, part = part["$ref"], DOCUMENT
+        for name in reference.removeprefix("#/").split("/"):
+            part = part[name]
+    return part
+
+
+def described_examples():
+    """Every example, with its schema and where it stands."""
+    for where, operation in OPERATIONS.items():
+        for parameter in map(resolved, operation["parameters"]):
+            if "example" in parameter:
+                yield f"{where} {parameter['name']}", parameter["schema"], parameter["example"]
+        bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+        for name, body in bodies.items():
+            for media in resolved(body).get("content", {}).values():
+                if "example" in media:
+                    yield f"{where} {name}", media["schema"], media["example"]
+
+
+def test_the_document_is_valid():
+    assert not [str(error) for error in OpenAPIV31SpecValidator(DOCUMENT).iter_errors()]
+
+
+def test_every_route_and_method_is_described_and_nothing_else():
+    assert sorted(OPERATIONS) == sorted(routed())
+
+
+def test_every_status_that_refuses_is_described_somewhere():
+    described = {status for operation in OPERATIONS.values() for status in operation["responses"]}
+    assert {str(status.value) for status in STATUSES.values()} <= described
+
+
+@pytest.mark.parametrize("where", OPERATIONS)
+def test_every_operation_says_what_it_does_and_belongs_to_a_known_part(where):
+    operation = OPERATIONS[where]
+    assert operation["tags"][0] in {tag["name"] for tag in DOCUMENT["tags"]}
+    assert operation["summary"]
+    assert all(resolved(response)["description"] for response in operation["responses"].values())
+    assert all(resolved(parameter)["description"] for parameter in operation["parameters"])
+
+
+@pytest.mark.parametrize("where", OPERATIONS)
+def test_every_segment_of_a_path_is_a_parameter(where):
+    named = {each["name"] for each in OPERATIONS[where]["parameters"] if each.get("in") == "path"}
+    assert named == set(re.findall(r"{(\w+)}", where))
+
+
+def test_operations_have_ids_of_their_own():
+    ids = [operation["operationId"] for operation in OPERATIONS.values()]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(("where", "schema", "example"), list(described_examples()), ids=lambda value: str(value)[:60])
+def test_every_example_is_what_its_schema_says(where, schema, example):
+    validator = jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+    assert not [error.message for error in validator.iter_errors(example)]
+
+
+def test_every_body_of_a_request_has_an_example():
+    bodies = [operation["requestBody"] for operation in OPERATIONS.values() if "requestBody" in operation]
+    assert bodies
+    assert all("example" in body["content"]["application/json"] for body in bodies)
+
+
+def test_no_part_of_the_components_is_left_over():
+    text = str({"paths": DOCUMENT["paths"], "components": DOCUMENT["components"]})
+    components = {kind: parts for kind, parts in DOCUMENT["components"].items() if kind != "securitySchemes"}
+    names = [f"#/components/{kind}/{name}" for kind, parts in components.items() for name in parts]
+    assert not [name for name in names if f"'{name}'" not in text]
+
+
+@pytest.mark.parametrize("where", OPERATIONS)
+def test_every_operation_names_its_scope_but_the_public_ones(where):
+    scopes = [scope for scheme in OPERATIONS[where].get("security", []) for scope in scheme.get("token", [])]
+    assert scopes == ([] if where.split()[1] in PUBLIC else [scope_of(*where.split())])

@@ -1,6 +1,5 @@
 """`rioni bench`: publishes to, or consumes from, any server of the API as fast as it answers."""
 
-import http.client
 import math
 import secrets
 import time
@@ -9,14 +8,14 @@ from typing import Any
 import msgspec
 import orjson
 
-from rioni.domain.errors import Invalid, Malformed, Unavailable
+from rioni.domain.errors import Invalid, Malformed
 from rioni.measurement import OK_STATUSES, Report
+from rioni.remote import call
 from rioni.wire import LOST, Connection, Loop, Server
 
 
 GRACE_S = 10
 """How long requests that are under way at the end may take."""
-SETUP_TIMEOUT_S = 30
 PARTITIONS = 8
 OWNER = "rioni-bench"
 STREAM_ID = "X-Nakadi-StreamId"
@@ -151,7 +150,7 @@ class _Publisher:
 
 def _ensure_event_type(server: Server, plan: Publish) -> None:
     path = f"/event-types/{plan.event_type}"
-    status, answer = _call(server, "GET", path, accept=(404,))
+    status, answer = call(server, "GET", path, accept=(404,))
     if status in OK_STATUSES:
         if (category := answer.get("category")) != plan.category:
             raise Invalid(
@@ -168,7 +167,7 @@ def _ensure_event_type(server: Server, plan: Publish) -> None:
         "default_statistic": load | {"read_parallelism": PARTITIONS, "write_parallelism": PARTITIONS},
         "schema": {"type": "json_schema", "schema": orjson.dumps(schema).decode()},
     }
-    _call(server, "POST", "/event-types", definition)
+    call(server, "POST", "/event-types", definition)
 
 
 # --- consuming ---
@@ -188,7 +187,7 @@ def consume(plan: Consume) -> Report:
         "event_types": [plan.event_type],
         "read_from": plan.read_from,
     }
-    _, subscription = _call(server, "POST", "/subscriptions", wanted)
+    _, subscription = call(server, "POST", "/subscriptions", wanted)
     path = f"/subscriptions/{subscription['id']}"
     report = Report("consumed", "commits")
     events_max = math.inf if plan.events is None else plan.events
@@ -205,7 +204,7 @@ def consume(plan: Consume) -> Report:
         loop.run(time.monotonic() + GRACE_S, lambda: all(stream.committed for stream in streams))
     finally:
         loop.close()
-        _call(server, "DELETE", path)
+        call(server, "DELETE", path)
     return report
 
 
@@ -296,22 +295,3 @@ class _Stream:
         self._report.add_answer(status, body, self._sent_s)
         if status != LOST:
             self._commit()
-
-
-def _call(server: Server, method: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()) -> tuple[int, Any]:
-    """Make one request apart from the measured ones; return status and JSON."""
-    connection = http.client.HTTPConnection(*server.address, timeout=SETUP_TIMEOUT_S)
-    try:
-        data = None if body is None else orjson.dumps(body)
-        connection.request(
-            method, server.path + path, data, {"Host": server.netloc, "Content-Type": "application/json"}
-        )
-        response = connection.getresponse()
-        status, answer = response.status, response.read()
-    except (OSError, http.client.HTTPException) as ex:
-        raise server.unreachable(ex) from ex
-    finally:
-        connection.close()
-    if status not in OK_STATUSES and status not in accept:
-        raise Unavailable(f"{method} {server.url}{path} answered {status}: {answer.decode(errors='replace')}")
-    return status, orjson.loads(answer) if answer.startswith(b"{") else {}

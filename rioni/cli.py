@@ -5,37 +5,40 @@ its work. The modules that do the work are imported by the commands, so that eac
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, urlencode
 
 import typer
 
 from rioni import __version__
-from rioni.config import SETTINGS, Config, load
+from rioni.cli_output import console_on, opened, plain_table, progress_bars, write_json_lines, write_table
+from rioni.config import SETTINGS, Config
+from rioni.config_sources import load
 from rioni.domain.errors import RioniError
 
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from rioni.measurement import Report
 
 
 FOUND = 1
 FAILED = 2
-COLUMNS_MAX = 1_000
 DEFAULT_URL = "http://localhost:8080"
 
 app = typer.Typer(name="rioni", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Measure a broker: any server of the API, at any base URL.")
 config = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+cluster = typer.Typer(
+    no_args_is_help=True, help="Real Kafka, ZooKeeper and PostgreSQL on this machine, to try and to develop."
+)
+dead_letters = typer.Typer(no_args_is_help=True, help="Events that the consumers of a subscription never commit.")
 app.add_typer(bench, name="bench")
+app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(config, name="config")
+app.add_typer(cluster, name="cluster")
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with settings.", metavar="FILE")]
 Data = Annotated[Path | None, typer.Option(help=SETTINGS["data"].description)]
@@ -45,10 +48,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print the report as one line
 EventType = Annotated[str | None, typer.Option(help="Made if missing. [default: rioni-bench.<category>]")]
 Connections = Annotated[int, typer.Option(min=1, max=1_000, help="Connections, each with one request at a time.")]
 Seconds = Annotated[float, typer.Option(min=0.1, max=3_600, help="How long to measure.")]
-
-
-class CannotWrite(RioniError):
-    """A file that the user names can't be written."""
 
 
 class AuditFormat(StrEnum):
@@ -79,7 +78,7 @@ def main() -> None:
     try:
         app(prog_name="rioni")
     except RioniError as ex:
-        typer.echo(f"Error: {ex}", err=True)
+        typer.echo("\n".join([f"Error: {ex}", *getattr(ex, "__notes__", ())]), err=True)
         sys.exit(FAILED)
 
 
@@ -141,10 +140,10 @@ def rebuild(
 ) -> None:
     """Rebuild all read models from the internal log with Spark, while the broker goes on."""
     settings = _settings(config_file, data=data)
-    from rioni import bootstrap
+    from rioni.bootstrap import operations
 
-    with _progress() as progress:
-        report = bootstrap.rebuild(settings, dry_run=dry_run, progress=progress)
+    with progress_bars() as progress:
+        report = operations.rebuild(settings, dry_run=dry_run, progress=progress)
     for table, key, kind in report.differences:
         typer.echo(f"{table}, {', '.join(map(str, key))}: {kind}")
     found = f"{len(report.differences)} differences" + ("" if dry_run else ", the new read models are live")
@@ -153,14 +152,34 @@ def rebuild(
         raise typer.Exit(FOUND)
 
 
+@app.command(epilog="Example: rioni migrate --data /srv/rioni --to cluster.toml")
+def migrate(
+    *,
+    to: Annotated[
+        Path, typer.Option("--to", help="TOML file with the settings of the cluster's nodes.", metavar="FILE")
+    ],
+    data: Data = None,
+) -> None:
+    """Move log, events and cursors of a broker that is stopped to a cluster; interrupted, do it again."""
+    target = _settings(to)
+    from rioni.bootstrap import migration
+
+    with progress_bars() as progress:
+        report = migration.migrate(data or Config().data, target, progress)
+    typer.echo(
+        f"Moved {report.head.position:,} entries of the log, {report.events:,} events and {report.subscriptions:,} "
+        f"subscriptions, and found them as they were. The log that was moved ends with {report.head.hash.hex()}."
+    )
+
+
 @app.command(epilog="Example: rioni verify --data /srv/rioni")
 def verify(*, data: Data = None, config_file: ConfigFile = None) -> None:
     """Check the internal log (hash chain, positions, topics) and the stored events; exit code 1 on a finding."""
     settings = _settings(config_file, data=data)
-    from rioni import bootstrap
+    from rioni.bootstrap import operations
 
     findings = 0
-    for finding in bootstrap.verify(settings):
+    for finding in operations.verify(settings):
         typer.echo(finding)
         findings += 1
     typer.echo(f"{findings} findings" if findings else "Nothing is damaged or missing.")
@@ -185,17 +204,17 @@ def audit(
     if form is AuditFormat.PARQUET and output is None:
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = _settings(config_file, data=data)
-    from rioni import bootstrap
+    from rioni.bootstrap import operations
 
     if form is AuditFormat.PARQUET and output is not None:
-        with _progress() as progress:
-            report = bootstrap.export_audit(settings, output, **wanted, progress=progress)
+        with progress_bars() as progress:
+            report = operations.export_audit(settings, output, **wanted, progress=progress)
         position, digest = report.head
         typer.echo(f"{report.rows:,} entries written to {output}; the log ends at {position} with {digest.hex()}")
         return
-    write = _write_table if form is AuditFormat.TABLE else _write_json_lines
-    with _output(output) as file:
-        write(bootstrap.audit(settings, **wanted), file)
+    write = write_table if form is AuditFormat.TABLE else write_json_lines
+    with opened(output) as file:
+        write(operations.audit(settings, **wanted), file)
 
 
 @bench.command("publish", epilog="Example: rioni bench publish --connections 8 --batch 100 --size 200 --seconds 10")
@@ -258,19 +277,111 @@ def bench_consume(
     _report(load.consume(plan), json=json)
 
 
+SubscriptionId = Annotated[str, typer.Argument(help="Id of the subscription.")]
+FromEventType = Annotated[str | None, typer.Option("--event-type", help="Only events of this event type.")]
+FromPartition = Annotated[str | None, typer.Option("--partition", help="Only events of this partition.")]
+FromOffset = Annotated[str | None, typer.Option(help="Only events from this offset on.")]
+ToOffset = Annotated[str | None, typer.Option(help="Only events up to this offset.")]
+Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
+Token = Annotated[str | None, typer.Option(envvar="RIONI_TOKEN", help="Bearer token, where the broker asks for one.")]
+
+
+@dead_letters.command("list", epilog="Example: rioni dead-letters list 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
+def dead_letters_list(
+    subscription: SubscriptionId,
+    *,
+    event_type: FromEventType = None,
+    partition: FromPartition = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    limit: Limit = 20,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Show dead letters, oldest first, one line of JSON each."""
+    import orjson
+
+    wanted = _given(event_type=event_type, partition=partition, from_offset=from_offset, to_offset=to_offset)
+    query = urlencode(wanted | {"limit": limit})
+    answer = _ask("GET", f"/subscriptions/{quote(subscription, safe='')}/dead-letters?{query}", None, url, token)
+    for item in answer["items"]:
+        typer.echo(orjson.dumps(item))
+
+
+@dead_letters.command(
+    "redrive", epilog="Example: rioni dead-letters redrive 038fc871-1d2c-4e2e-aa29-1579e8f2e71f --partition 0"
+)
+def dead_letters_redrive(
+    subscription: SubscriptionId,
+    *,
+    event_type: FromEventType = None,
+    partition: FromPartition = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    limit: Limit = 1_000,
+    force: Annotated[bool, typer.Option("--force", help="Also those that were published again before.")] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Publish dead letters again, for their subscription alone."""
+    wanted = _given(event_type=event_type, partition=partition, from_offset=from_offset, to_offset=to_offset)
+    body = wanted | {"limit": limit, "force": force}
+    answer = _ask("POST", f"/subscriptions/{quote(subscription, safe='')}/dead-letters/redrive", body, url, token)
+    typer.echo(
+        f"{answer['redriven']} published again, {answer['already_redriven']} had been before, "
+        f"{answer['without_event_type']} have no event type any more"
+    )
+
+
+def _given(**options: str | None) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _ask(method: str, path: str, body: object, url: str, token: str | None) -> Any:
+    from rioni.remote import call
+    from rioni.wire import Server
+
+    return call(Server(url), method, path, body, token=token)[1]
+
+
 @config.command("show", epilog="Example: RIONI_PORT=8081 rioni config show")
 def config_show(*, config_file: ConfigFile = None) -> None:
     """Show every setting, its value, and where the value comes from."""
     loaded = load(file=config_file)
-    table = _table("setting", "value", "source")
+    table = plain_table("setting", "value", "source")
     for setting in SETTINGS.values():
         value = setting.show(getattr(loaded.config, setting.name))
         table.add_row(setting.name, value, loaded.sources[setting.name])
-    _console(sys.stdout).print(table)
+    console_on(sys.stdout).print(table)
+
+
+@cluster.command("up", epilog="Example: rioni cluster up --brokers 3")
+def cluster_up(
+    *,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of Kafka; of three each topic has a copy.")] = 1,
+    zookeepers: Annotated[int, typer.Option(min=1, max=5, help="Servers of ZooKeeper; of three one may die.")] = 1,
+) -> None:
+    """Start what several nodes share until Ctrl-C or SIGTERM, and print how they find it; nothing is kept."""
+    from rioni.local_cluster.cluster import running_cluster, until_told_to_stop
+
+    with (
+        until_told_to_stop() as wait,
+        running_cluster(
+            brokers=brokers, zookeepers=zookeepers, progress=lambda text: typer.echo(f"# {text}", err=True)
+        ) as running,
+    ):
+        for variable, value in running.environment.items():
+            typer.echo(f"export {variable}='{value}'")
+        typer.echo("# Ctrl-C stops everything.", err=True)
+        wait()
 
 
 def _settings(file: Path | None, **flags: object) -> Config:
-    return load(flags, file=file).config
+    from rioni import logs
+
+    settings = load(flags, file=file).config
+    logs.configure(settings)
+    return settings
 
 
 def _time(text: str | None) -> str | None:
@@ -285,80 +396,10 @@ def _time(text: str | None) -> str | None:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _console(file: TextIO) -> "Console":
-    from rich.console import Console
-
-    # What is read by a program, or later, is not folded to the width of anybody's screen.
-    width = None if file.isatty() else COLUMNS_MAX
-    return Console(file=file, width=width, highlight=False, markup=False)
-
-
-def _table(*headings: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of a job in phases, on stderr."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase)
-            bars.update(tasks[phase], completed=done, total=total or None)
-
-        yield show
-
-
-@contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    if path is None:
-        yield sys.stdout
-        return
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
-    except OSError as ex:
-        raise CannotWrite(f"{path} can't be written: {ex.strerror}.") from ex
-
-
-def _write_table(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
-    columns = {
-        "position": "position",
-        "when": "recorded_at",
-        "who": "actor",
-        "from": "client",
-        "what": "topic",
-        "resource": "resource",
-    }
-    table = _table(*columns)
-    for entry in entries:
-        table.add_row(*(str(entry[name]) for name in columns.values()))
-    _console(file).print(table)
-
-
-def _write_json_lines(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
-    import orjson
-
-    for entry in entries:
-        states = {name: orjson.Fragment(entry[name] or "null") for name in ("before", "after")}
-        # The names of the columns are of a subclass of str.
-        file.write(orjson.dumps(entry | states, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")
-
-
 def _report(report: "Report", *, json: bool) -> None:
     if json:
         typer.echo(report.json())
     else:
-        report.show(_console(sys.stdout))
+        report.show(console_on(sys.stdout))
     if report.failed:
         raise typer.Exit(FOUND)

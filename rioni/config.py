@@ -1,15 +1,8 @@
-"""The settings of the broker: what each one is for, its default and its bounds, and where its value comes from.
+"""The settings of the broker: what each one is for, its default and its bounds; secrets are never shown."""
 
-A value comes from, in this order: the command line, the environment (`RIONI_PORT`), a TOML file (`rioni.toml` in the
-working directory, or the one that `--config` or `RIONI_CONFIG` names), the default. A name that is no setting, and a
-value that can't be used, are errors that name the place and what would be right; the values of secrets are never shown.
-"""
-
-import difflib
 import os
 import re
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -17,17 +10,17 @@ from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from rioni.domain.authentication import Mode
 from rioni.domain.errors import RioniError
 
 
 PREFIX = "RIONI_"
-FILE = "rioni.toml"
-FILE_VARIABLE = "RIONI_CONFIG"
-COMMAND_LINE = "command line"
-DEFAULT = "default"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+TEXT_LINES, JSON_LINES = "text", "json"
 _MASK = "***"
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 _SECRET = {"secret": True}
+_MODES = {"expected": "one of " + ", ".join(Mode)}
 
 
 class ConfigError(RioniError):
@@ -64,11 +57,122 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             extra=_SECRET,
         ),
     ] = None
+    database_connections_max: Annotated[
+        int, Meta(ge=2, le=1_000, description="Connections of each worker to PostgreSQL, and one more that listens.")
+    ] = 10
+    database_wait_s: Annotated[
+        int, Meta(ge=1, le=3_600, description="How long to wait for a free one, or for the change before; then: 503.")
+    ] = 30
+    kafka: Annotated[
+        str | None,
+        Meta(
+            description="Brokers of Kafka, `host:port`, separated by commas, for the storages of type kafka that name "
+            "none themselves.",
+        ),
+    ] = None
+    kafka_options: Annotated[
+        Path | None,
+        Meta(
+            description="A TOML file with options of librdkafka, such as credentials and certificates: a table "
+            '`["host:port,host:port"]` for each cluster.',
+        ),
+    ] = None
+    kafka_request_timeout_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=600,
+            description="How long Kafka may take to answer whatever is not publishing; then the answer is 503.",
+        ),
+    ] = 10
+
+    zookeeper: Annotated[
+        str | None,
+        Meta(
+            description="Servers of ZooKeeper, `host:port`, separated by commas, and behind them, where others use "
+            "them, a path such as `/rioni`. With it this broker is one of several nodes; all have the same `database`, "
+            "`kafka` and `zookeeper`.",
+        ),
+    ] = None
+    zookeeper_options: Annotated[
+        Path | None, Meta(description="A TOML file with credentials and certificates for ZooKeeper.")
+    ] = None
+    zookeeper_session_timeout_s: Annotated[
+        int,
+        Meta(
+            ge=2,
+            le=40,
+            description="After this time without a sign of life others take over what a worker has; it gave up before.",
+        ),
+    ] = 10
+
+    # Who may use it
+    auth_mode: Annotated[
+        str,
+        Meta(
+            pattern=f"^({'|'.join(Mode)})$",
+            description="How strictly tokens are checked: `off` lets everybody do everything, `basic` asks for a token "
+            "with the scope `uid`, `realm` for one of `auth_realms` besides, `full` for the scope of each operation.",
+            extra=_MODES,
+        ),
+    ] = Mode.OFF.value
+    auth_tokens: Annotated[
+        Path | None, Meta(description="TOML file with the SHA-256 of each token and whom it stands for.")
+    ] = None
+    auth_issuers: Annotated[
+        Path | None, Meta(description="TOML file with the OpenID Connect issuers whose JSON Web Tokens are accepted.")
+    ] = None
+    auth_tokeninfo_local: Annotated[
+        str | None,
+        Meta(
+            description="URL of a token info service nearby; asked first, unless the feature `remote_tokeninfo` is on."
+        ),
+    ] = None
+    auth_tokeninfo_remote: Annotated[
+        str | None, Meta(description="URL of a token info service; asked where the local one can't be.")
+    ] = None
+    auth_realms: Annotated[
+        str, Meta(description="The realms that are let in in the mode `realm`, separated by commas.")
+    ] = "services,employees"
+    auth_service_realms: Annotated[
+        str,
+        Meta(
+            description="The realms, separated by commas, whose uids are services: their attribute is `service:<uid>`, "
+            "that of all others `user:<uid>`."
+        ),
+    ] = "services"
+    admin_default: Annotated[
+        str,
+        Meta(
+            pattern="^[^:]+:[^:]+$",
+            description="The administrator that always is one and can't be removed, as `data_type:value`.",
+        ),
+    ] = "service:stups_nakadi"
+    all_data_access: Annotated[
+        str,
+        Meta(
+            pattern="^([^:,]+:[^:,]+(,[^:,]+:[^:,]+)*)?$",
+            description="Who may read every event type, as `data_type:value`, separated by commas.",
+        ),
+    ] = ""
 
     # Requests
+    header_timeout_s: Annotated[
+        int,
+        Meta(ge=1, le=3_600, description="How long the headers of a request may take before its connection is closed."),
+    ] = 5
     body_timeout_s: Annotated[
-        int, Meta(ge=1, le=3_600, description="How long the body of a request may pause before the request is dropped.")
+        int,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="How long the body of a request may take before it is answered 408; also how long a client may "
+            "pause in sending it, or in reading the answer.",
+        ),
     ] = 30
+    body_bytes_per_s_min: Annotated[
+        int, Meta(ge=1, description="What has come of a body earns it further time at this rate.")
+    ] = 1_000
     keep_alive_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long an idle connection stays open for a next request.")
     ] = 75
@@ -87,6 +191,33 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Events in one publish request; more are answered 413.")
     ] = 100_000
 
+    idempotency_window_s: Annotated[
+        int,
+        Meta(
+            ge=60,
+            description="How long it is remembered what was published with an Idempotency-Key, or to event types that "
+            "store an eid once: sent again within this time it is not stored again.",
+        ),
+    ] = 86_400
+
+    compaction_lag_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="How long an event of a compacted event type stays after another one with its key has been "
+            "stored, and how long a deletion stays: consumers that are not further behind see every event.",
+        ),
+    ] = 10_800
+
+    timeline_wait_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="How long publishers wait while their event type moves to a new timeline; then: 503.",
+        ),
+    ] = 40
+
     # Event types and subscriptions
     partitions_default: Annotated[
         int, Meta(ge=1, description="Partitions of an event type whose definition says nothing about its load.")
@@ -101,16 +232,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retention_max_ms: Annotated[int, Meta(ge=0, description="The longest retention time of an event type.")] = (
         345_600_000
     )
+    owning_applications: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Regular expression for the whole names of the applications that there are, such as "
+            "`shop|billing`. It is asked while `validate_event_type_owning_application` or "
+            "`validate_subscription_owning_application` is on.",
+        ),
+    ] = ".*"
     subscription_partitions_max: Annotated[
         int, Meta(ge=1, description="Partitions that one subscription may span.")
     ] = 100
-    admin_default: Annotated[
-        str,
-        Meta(
-            pattern="^[^:]+:[^:]+$",
-            description="The administrator that always is one and can't be removed, as `data_type:value`.",
-        ),
-    ] = "service:stups_nakadi"
 
     # Streams
     commit_timeout_max_s: Annotated[
@@ -129,6 +262,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     stream_memory_bytes_max: Annotated[
         int, Meta(ge=10_000, description="Events that one stream may hold back until its batch is full.")
     ] = 50_000_000
+    streams_memory_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1_000_000,
+            description="The same for all streams of one worker process together; each of them has an equal share.",
+        ),
+    ] = 500_000_000
+    streams_per_client_max: Annotated[
+        int, Meta(ge=1, description="Streams of one client, of all kinds; more are answered 429.")
+    ] = 10_000
     streams_per_partition_max: Annotated[
         int,
         Meta(
@@ -137,11 +280,66 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 5
 
-    # The embedded event store
+    # The broker's own event types
+    audit_owning_application: Annotated[
+        str, Meta(min_length=1, description="To which application `nakadi.audit.log` belongs.")
+    ] = "stups_nakadi"
+    kpi_owning_application: Annotated[
+        str, Meta(min_length=1, description="To which application the event types of KPIs belong.")
+    ] = "stups_nakadi"
+    kpi_streams_every_s: Annotated[
+        int, Meta(ge=1, le=3_600, description="How often `nakadi.data.streamed` reports on an open stream.")
+    ] = 30
+    own_events_authorization: Annotated[
+        str,
+        Meta(
+            pattern="^[^:]+:[^:]+$",
+            description="Who reads the event types that the broker itself publishes to, when they are created, as "
+            "`data_type:value`; `*:*` is everybody. They are changed, deleted and written by `admin_default` alone.",
+        ),
+    ] = "*:*"
+    hasher_salt: Annotated[
+        str,
+        Meta(description="Comes before the names of clients where these are hashed.", extra=_SECRET),
+    ] = "salt"
+
+    # The log of the server
+    log_level: Annotated[
+        str,
+        Meta(
+            pattern=f"^({'|'.join(LOG_LEVELS)})$",
+            description="What is written to standard error: lines of this level and above.",
+            extra={"expected": "one of " + ", ".join(LOG_LEVELS)},
+        ),
+    ] = "info"
+    log_format: Annotated[
+        str,
+        Meta(
+            pattern=f"^({TEXT_LINES}|{JSON_LINES})$",
+            description=f"How it is written: `{TEXT_LINES}` for people, `{JSON_LINES}` for programs: an object a line.",
+            extra={"expected": f"one of {TEXT_LINES}, {JSON_LINES}"},
+        ),
+    ] = TEXT_LINES
+
+    # The event stores
+    append_timeout_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="How long a publish request waits for the disk, or for Kafka; then the answer is 503 if "
+            "nothing was written, and 207 if nobody knows.",
+        ),
+    ] = 30
     cache_bytes_max: Annotated[
         int,
         Meta(ge=0, description="Memory of each worker for the events published last, from which consumers are served."),
     ] = 67_108_864
+
+    @property
+    def clustered(self) -> bool:
+        """Whether this broker is one node of several."""
+        return self.zookeeper is not None
 
     def __repr__(self) -> str:
         shown = (f"{setting.name}={setting.show(getattr(self, setting.name))!r}" for setting in SETTINGS.values())
@@ -174,6 +372,8 @@ class Setting(NamedTuple):
     @property
     def expected(self) -> str:
         """What a value must be, in words."""
+        if expected := (self.meta.extra or {}).get("expected"):
+            return str(expected)
         if self.kind is not int:
             return "a path" if self.kind is Path else "a text like data_type:value" if self.meta.pattern else "a text"
         if self.meta.le is None:
@@ -206,107 +406,3 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(dict(_settings()))
-
-
-class Loaded(NamedTuple):
-    """The settings, and for each one where its value comes from."""
-
-    config: Config
-    sources: Mapping[str, str]
-
-
-class _Source(NamedTuple):
-    """One place where values are given, weaker than the next."""
-
-    label: str
-    spell: Callable[[str], str]
-    values: Mapping[str, object]
-
-
-def load(
-    flags: Mapping[str, object] = MappingProxyType({}),
-    *,
-    file: Path | None = None,
-    environ: Mapping[str, str] = os.environ,
-) -> Loaded:
-    """Gather the settings from all sources.
-
-    Args:
-        flags: values from the command line by the names of the settings; None where nothing was given.
-        file: the TOML file that the command line names.
-        environ: the environment; an empty variable counts as not set.
-
-    Raises:
-        ConfigError: names every unknown setting and every value that can't be used.
-    """
-    errors: list[str] = []
-    values: dict[str, Any] = {}
-    sources = dict.fromkeys(SETTINGS, DEFAULT)
-    for source in (_file(file, environ), _environment(environ), _flags(flags)):
-        for name, value in source.values.items():
-            try:
-                values[name] = _setting(name, source.spell).parse(value)
-                sources[name] = source.label
-            except ConfigError as ex:
-                errors.append(f"{source.label}: {source.spell(name)} {ex}")
-    config = Config(**values)
-    if problems := errors or _contradictions(config):
-        raise ConfigError("\n".join(problems))
-    return Loaded(config, sources)
-
-
-def _file(named: Path | None, environ: Mapping[str, str]) -> _Source:
-    path = named or Path(environ.get(FILE_VARIABLE) or FILE)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as ex:
-        if named or environ.get(FILE_VARIABLE):
-            raise ConfigError(f"There is no configuration file {path}.") from ex
-        values = {}
-    except OSError as ex:
-        raise ConfigError(f"The configuration file {path} can't be read: {ex.strerror}.") from ex
-    except ValueError as ex:  # not TOML, or not UTF-8
-        raise ConfigError(f"{path} is not a TOML file: {ex}.") from ex
-    return _Source(str(path), str, values)
-
-
-def _environment(environ: Mapping[str, str]) -> _Source:
-    values = {
-        variable.removeprefix(PREFIX).lower(): value
-        for variable, value in environ.items()
-        if variable.startswith(PREFIX) and variable != FILE_VARIABLE and value
-    }
-    return _Source("environment", lambda name: PREFIX + name.upper(), values)
-
-
-def _flags(flags: Mapping[str, object]) -> _Source:
-    given = {name: value for name, value in flags.items() if value is not None}
-    return _Source(COMMAND_LINE, lambda name: "--" + name.replace("_", "-"), given)
-
-
-def _setting(name: str, spell: Callable[[str], str]) -> Setting:
-    if (setting := SETTINGS.get(name)) is not None:
-        return setting
-    nearest = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
-    advice = f"did you mean {spell(nearest[0])}?" if nearest else "`rioni config show` lists all settings."
-    raise ConfigError(f"is not a setting; {advice}")
-
-
-def _contradictions(config: Config) -> list[str]:
-    """Settings that are fine alone but not together."""
-    longest_s = config.stream_timeout_default_s + config.stream_timeout_spread_s
-    rules = (
-        (config.retention_min_ms <= config.retention_default_ms, "retention_min_ms is above retention_default_ms"),
-        (config.retention_default_ms <= config.retention_max_ms, "retention_default_ms is above retention_max_ms"),
-        (config.partitions_default <= config.partitions_max, "partitions_default is above partitions_max"),
-        (config.event_bytes_max <= config.body_bytes_max, "event_bytes_max is above body_bytes_max"),
-        (
-            config.stream_timeout_spread_s <= config.stream_timeout_default_s,
-            "stream_timeout_spread_s is above stream_timeout_default_s",
-        ),
-        (
-            longest_s <= config.stream_timeout_max_s,
-            "stream_timeout_default_s with stream_timeout_spread_s is above stream_timeout_max_s",
-        ),
-    )
-    return [f"settings: {text}" for holds, text in rules if not holds]

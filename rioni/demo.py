@@ -16,7 +16,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rioni import bootstrap
+from rioni.bootstrap import operations
 from rioni.config import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.flights import DATASETS, FLIGHTS, OWNER, batches, rows
@@ -49,7 +49,7 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
         RioniError: something that the demo needs is missing, or a promise is broken.
     """
     console = Console(soft_wrap=True)
-    bootstrap.check_spark()
+    operations.check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
     with _broker(config) as server:
         client = Client(config)
@@ -283,7 +283,7 @@ def _sparkline(values: Sequence[int], width: int = 40) -> str:
 
 def _audit(console: Console, config: Config) -> None:
     console.print("The audit trail ends with (rioni audit shows all of it):")
-    for entry in list(bootstrap.audit(config))[-AUDIT_ENTRIES:]:
+    for entry in list(operations.audit(config))[-AUDIT_ENTRIES:]:
         when, who = entry["recorded_at"][11:19], f"{entry['actor']}@{entry['client']}"
         line = f"  {entry['position']:>4} {when} {who} {entry['topic']} {entry['resource']:.36}"
         console.print(line, highlight=False, markup=False)
@@ -298,7 +298,7 @@ def _rebuild(console: Console, config: Config) -> None:
                 tasks[phase] = progress.add_task(f"Spark: {phase}", total=total or None)
             progress.update(tasks[phase], completed=done, total=total or None)
 
-        report = bootstrap.rebuild(config, dry_run=False, progress=show)
+        report = operations.rebuild(config, dry_run=False, progress=show)
     if report.differences:
         raise Demo("The rebuilt projections differ from the live ones: " + "; ".join(map(str, report.differences)))
     console.print(

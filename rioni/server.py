@@ -1,24 +1,31 @@
 """The server: prepares the data directory, then runs the worker processes under gunicorn until it is told to stop."""
 
 import errno
+import gc
 import os
 import shutil
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import gevent
+import gevent.event
+from gevent import monkey
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from gunicorn.workers.ggevent import GeventWorker
 from prometheus_client.multiprocess import mark_process_dead
 
-from rioni import bootstrap
+from rioni.bootstrap.preparation import prepare
+from rioni.bootstrap.worker import Worker, worker
 from rioni.config import Config
 from rioni.domain.errors import Unavailable
+from rioni.http.authentication import TOKEN_CHARACTERS_MAX
+from rioni.http.deadlines import Deadlines, PacedSocket
+from rioni.http.framing import ClosingReader, check_host
 from rioni.http.metrics import MULTIPROCESS_FOLDER
 
 
@@ -35,10 +42,16 @@ SWITCH_INTERVAL_S = 0.000_5
 """PERF: a thread that comes back from the disk waits this long for the interpreter; the default is ten times longer."""
 HOUSEKEEPING_S = 0.5
 """How soon the streams of a worker that was killed are taken over."""
+HOUSEKEEPING_JOIN_S = 5.0
+"""How long a worker that ends waits for what is being done in the house."""
 WATCH_S = 0.02
 """How finely the stalls of the hub are measured."""
 WORKER_CONNECTIONS = 10_000
 """Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
+HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
+"""Of one header: the longest token fits, and so do the cursors of some hundred partitions."""
+HEADERS_MAX = 50
+"""Half of gunicorn's default: together they may be as long as they could be with shorter headers."""
 
 
 def serve(config: Config) -> None:
@@ -49,7 +62,7 @@ def serve(config: Config) -> None:
         Unavailable: the port is taken or not allowed, or the database can't be reached.
     """
     listener = _listen(config)
-    with bootstrap.prepare(config) as directory:
+    with prepare(config) as directory:
         metrics = directory.scratch / "metrics"
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir()
@@ -71,22 +84,44 @@ def _listen(config: Config) -> socket.socket:
 
 
 class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
-    """A worker whose sockets have deadlines, and whose streams learn that it is asked to end."""
+    """A worker whose sockets have deadlines, whose requests have clear bounds, and whose streams learn of its end."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open: set[PacedSocket] = set()
+
+    def handle(self, listener: Any, client: Any, addr: Any) -> None:
+        config = self.app.config
+        deadlines = Deadlines(config.header_timeout_s, config.body_timeout_s, config.body_bytes_per_s_min)
+        sock = PacedSocket(client, deadlines, time.monotonic)
+        self._open.add(sock)
+        try:
+            super().handle(listener, sock, addr)
+        finally:
+            self._open.discard(sock)
 
     def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> None:
-        # Between requests the deadline is `keep_alive_s`, which gunicorn sees to.
-        sock.settimeout(self.app.config.body_timeout_s)
+        check_host(req)
+        req.body.reader = ClosingReader(req)
+        sock.expect_body()
         try:
-            super().handle_request(listener_name, req, sock, addr)
+            try:
+                super().handle_request(listener_name, req, sock, addr)
+            finally:
+                sock.flush()
         except TimeoutError as ex:
             # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
             raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
-        if sock.fileno() >= 0:
-            sock.settimeout(None)
+        sock.expect_request()
+        if not self.alive:
+            sock.stop_reading()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.app.stop()
         super().handle_exit(sig, frame)
+        # Nobody waits for requests that may never come.
+        for sock in [each for each in self._open if each.idle]:
+            sock.stop_reading()
 
     # Ctrl-C reaches every process of the terminal; leaving is graceful all the same, and the master sees to the end.
     def handle_quit(self, sig: int, frame: Any) -> None:
@@ -100,6 +135,15 @@ class _Arbiter(Arbiter):  # type: ignore[misc]  # gunicorn has no types
         self.handle_term()
 
 
+class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types
+    """What gunicorn logs, as part of the broker's log."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True
+
+
 class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """The application of one `rioni serve`; each worker process puts together its own services."""
 
@@ -107,7 +151,9 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         self.config = config
         self._directory = directory
         self._listener = listener
-        self._worker: bootstrap.Worker | None = None
+        self._worker: Worker | None = None
+        self._leaving = gevent.event.Event()
+        self._housekeeper: gevent.Greenlet[[Worker], None] | None = None
         super().__init__()
 
     def load_config(self) -> None:
@@ -118,9 +164,19 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             "worker_class": _Worker,
             "worker_connections": WORKER_CONNECTIONS,
             "keepalive": config.keep_alive_s,
+            "limit_request_fields": HEADERS_MAX,
+            "limit_request_field_size": HEADER_BYTES_MAX,
             "graceful_timeout": config.shutdown_s,
+            # The faster one, if it is installed, lets pass what is ambiguous.
+            "http_parser": "python",
+            # Names with an underscore are dropped but for these; nothing else that a proxy may add is believed.
+            "forwarder_headers": "SPAN_CTX",
+            "forwarded_allow_ips": "*",
+            "secure_scheme_headers": {},
             "loglevel": "warning",
+            "logger_class": _Log,
             "when_ready": self._announce,
+            "worker_exit": self._let_go,
             "child_exit": self._forget_metrics,
         }
         for name, value in settings.items():
@@ -129,28 +185,38 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
     def load(self) -> Any:
         """Put together the services of this worker; gunicorn calls it in the forked process."""
         pool = gevent.get_hub().threadpool
-        home = threading.get_ident()
+        # The patched one tells greenlets apart, not threads.
+        get_ident = monkey.get_original("_thread", "get_ident")
+        home = get_ident()
 
         def offload(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
             # A function that runs in the pool already calls what it needs in place.
-            if threading.get_ident() != home:
+            if get_ident() != home:
                 return function(*args, **kwargs)
-            return pool.apply(function, args, kwargs)
+            # gevent writes down every exception that ends a task, and a refusal is none of the operator's business.
+            attempt: tuple[Any, BaseException | None] = pool.apply(_attempt, (function, args, kwargs))
+            result, error = attempt
+            if error is not None:
+                raise error
+            return cast("T", result)
 
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._worker = bootstrap.worker(self.config, self._directory, offload)
-        gevent.spawn(self._keep_house, self._worker)
+        # PERF: who has spawned a greenlet costs memory for each connection, and nobody asks.
+        gevent.config.track_greenlet_tree = False
+        self._worker = worker(self.config, self._directory, offload)
+        self._housekeeper = gevent.spawn(self._keep_house, self._worker)
         gevent.spawn(self._watch_hub, self._worker)
+        # PERF: what is there by now stays; looking through it for garbage stops everything else for 100 ms each time.
+        gc.collect()
+        gc.freeze()
         return self._worker.app
 
-    @staticmethod
-    def _keep_house(worker: bootstrap.Worker) -> None:
-        while True:
-            gevent.sleep(HOUSEKEEPING_S)
+    def _keep_house(self, worker: Worker) -> None:
+        while not self._leaving.wait(HOUSEKEEPING_S):
             worker.keep_house()
 
     @staticmethod
-    def _watch_hub(worker: bootstrap.Worker) -> None:
+    def _watch_hub(worker: Worker) -> None:
         """Measure how late a greenlet that only sleeps is woken: so long, somebody has not let others run."""
         longest_s = 0.0
         while True:
@@ -171,6 +237,21 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         workers = f"{self.config.workers} worker" + ("s" if self.config.workers > 1 else "")
         sys.stderr.write(f"Rioni serves http://{host}:{port} with {workers}, data in {self.config.data}\n")
 
+    def _let_go(self, _arbiter: Any, _gunicorn_worker: Any) -> None:
+        """Leave nothing to wait for to those who take over; called in the worker when its requests have ended."""
+        if self._worker is not None and self._housekeeper is not None:
+            self._leaving.set()
+            self._housekeeper.join(HOUSEKEEPING_JOIN_S)
+            self._worker.close()
+
     @staticmethod
     def _forget_metrics(_arbiter: Any, worker: Any) -> None:
         mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
+
+
+def _attempt(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
+    """What a function returns, or what it raises."""
+    try:
+        return function(*args, **kwargs), None
+    except BaseException as ex:  # noqa: BLE001 - whoever waits for the result raises it
+        return None, ex

@@ -1,0 +1,138 @@
+"""Which adapter stands behind which port: those of one machine, or those that any number of nodes share.
+
+On one machine everything lies in the data directory, but for what settings and storages put elsewhere. In a cluster
+nothing lies there that another node must know: the log is in PostgreSQL, who reads what in ZooKeeper, events in Kafka.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from rioni.config import Config
+from rioni.domain.coordination_ports import Coordinator
+from rioni.domain.feed_ports import Leadership
+from rioni.domain.ports import EventStore, EventStores, Offload, Signals
+from rioni.domain.slots import Slots
+from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.store_measurements import StoreMeasurements
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.leadership import FileLeadership
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.embedded.slots import EmbeddedSlots
+from rioni.storage.event_stores import OpenedEventStores
+from rioni.storage.kafka.opening import opener
+from rioni.storage.zookeeper.opening import Shared, open_shared
+from rioni.storage.zookeeper.options import read_options
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closes)
+FindStorage = Callable[[str], StorageEntry | None]
+
+
+class Adapters(NamedTuple):
+    """What one worker process has open; a forked process must open its own."""
+
+    stores: EventStores
+    coordinator: Coordinator
+    slots: Slots
+    leadership: Leadership
+    signals: Signals
+    report: Callable[[int], None]
+    """Tells operators how far this process has followed the log."""
+    close: Callable[[], None]
+    """Lets go of everything, so that other processes take over at once."""
+
+
+def opened_adapters(
+    config: Config,
+    directory: DataDirectory,
+    offload: Offload,
+    find: FindStorage,
+    measurements: StoreMeasurements,
+) -> Adapters:
+    """Open what the settings ask for; blocks on disks and servers.
+
+    Args:
+        config: the settings.
+        directory: of this node.
+        offload: where blocking calls go.
+        find: the storage with an id.
+        measurements: told how stores fare that others run.
+
+    Raises:
+        Unavailable: a server does not answer, or its driver is not installed.
+    """
+    with contextlib.ExitStack() as opened:
+
+        def kept(adapter: C) -> C:
+            opened.callback(adapter.close)
+            return adapter
+
+        local = kept(EmbeddedSignals(directory.signals))
+        shared = _shared(config, local) if config.clustered else _embedded(directory, local, offload)
+        return Adapters(
+            stores=kept(_stores(config, directory, shared.signals, offload, find, measurements)),
+            # The coordinator is what the others need, so it is closed after them.
+            coordinator=kept(shared.coordinator),
+            slots=kept(shared.slots),
+            leadership=kept(shared.leadership),
+            signals=shared.signals,
+            report=shared.report,
+            close=opened.pop_all().close,
+        )
+
+
+def _stores(
+    config: Config,
+    directory: DataDirectory,
+    signals: Signals,
+    offload: Offload,
+    find: FindStorage,
+    measurements: StoreMeasurements,
+) -> EventStores:
+    options: dict[str, Any] = {
+        "clock": SystemClock(),
+        "signals": signals,
+        "offload": offload,
+        "cache_bytes_max": config.cache_bytes_max,
+        "append_timeout_s": config.append_timeout_s,
+    }
+    kafka = opener(
+        config.kafka,
+        config.kafka_options,
+        database=config.database or f"sqlite:///{directory.names}",
+        request_timeout_s=config.kafka_request_timeout_s,
+        measurements=measurements,
+        **options,
+    )
+    if config.clustered:
+        return OpenedEventStores(find, {KAFKA: kafka}, offload)
+
+    def embedded(storage: StorageEntry) -> EventStore:
+        return EmbeddedEventStore(directory.events_in(storage.id), **options)
+
+    return OpenedEventStores(find, {EMBEDDED: embedded, KAFKA: kafka}, offload)
+
+
+def _shared(config: Config, local: EmbeddedSignals) -> Shared:
+    assert config.zookeeper is not None, "this is what makes a cluster"
+    return open_shared(
+        config.zookeeper,
+        local,
+        session_timeout_s=config.zookeeper_session_timeout_s,
+        options=read_options(config.zookeeper_options),
+    )
+
+
+def _embedded(directory: DataDirectory, local: EmbeddedSignals, offload: Offload) -> Shared:
+    """The same for the processes of one machine."""
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=SystemClock(), signals=local, offload=offload)
+    slots = EmbeddedSlots(directory.slots, worker=coordinator.worker, lives=coordinator.lives, offload=offload)
+    return Shared(coordinator, slots, FileLeadership(directory.leadership), local)

@@ -1,0 +1,113 @@
+"""What everything in a worker process stands on: the log, the registry that follows it, the adapters, the bus."""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+from rioni.bootstrap.adapters import Adapters, opened_adapters
+from rioni.bootstrap.database import database_engine
+from rioni.bootstrap.settings import default_admin, first_storage, limits_of
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.storages import CreateStorage
+from rioni.config import Config
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.authorization import BROKER
+from rioni.domain.errors import Conflict
+from rioni.domain.events import Origin
+from rioni.domain.limits import Limits
+from rioni.domain.ports import LOG_KEY, Clock, Offload
+from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.store_measurements import StoreMeasurements
+from rioni.domain.timestamps import rfc3339
+from rioni.projections.projector import Projector
+from rioni.projections.registry import MemoryRegistry
+from rioni.projections.states import all_states
+from rioni.projections.storages import all_storages
+from rioni.storage import sql
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.event_log import SqlEventLog
+
+
+T = TypeVar("T")
+
+
+class Foundation(NamedTuple):
+    """What the services and the jobs of a worker process share."""
+
+    config: Config
+    limits: Limits
+    directory: DataDirectory
+    offload: Offload
+    clock: Clock
+    log: SqlEventLog
+    registry: MemoryRegistry
+    adapters: Adapters
+    bus: Bus
+
+    def read(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call `query(connection, ...)` with a connection to the read models."""
+        with sql.reading(self.log.engine) as connection:
+            return query(connection, *args, **kwargs)
+
+    def close(self) -> None:
+        """Let go of everything; nothing may be asked of it any more."""
+        with contextlib.closing(self.log):
+            self.adapters.close()
+
+    def own_context(self) -> Context:
+        """The circumstances of a command that the broker gives itself."""
+        now = rfc3339(self.clock.now_ms())
+        origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=now)
+        return Context(subject=BROKER, origin=origin)
+
+
+def lay_foundation(
+    config: Config,
+    directory: DataDirectory,
+    offload: Offload,
+    measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
+) -> Foundation:
+    """Open everything that the settings ask for, and create the first storage where there is none; blocks.
+
+    Raises:
+        Unavailable: a server can't be reached.
+    """
+    log = SqlEventLog(database_engine(config), TOPICS)
+    limits = limits_of(config)
+    registry = MemoryRegistry(log, limits, offload)
+    _load(registry, log)
+    adapters = opened_adapters(config, directory, offload, partial(_storage_of, registry, log), measurements)
+    log.follow(partial(adapters.signals.notify, LOG_KEY))
+    bus = Bus(
+        log,
+        Projector(),
+        stores=adapters.stores,
+        coordinator=adapters.coordinator,
+        limits=limits,
+        default_admin=default_admin(config),
+    )
+    foundation = Foundation(config, limits, directory, offload, SystemClock(), log, registry, adapters, bus)
+    if not registry.storages():
+        # All workers of all nodes may be about to.
+        with contextlib.suppress(Conflict):
+            bus.dispatch(CreateStorage(storage=first_storage(config)), foundation.own_context())
+        registry.refresh()
+    return foundation
+
+
+def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
+    """Start the registry from the read models, which is quicker than from the beginning of the log."""
+    with sql.reading(log.engine) as connection:
+        registry.load(all_states(connection), Projector().position(connection))
+
+
+def _storage_of(registry: MemoryRegistry, log: SqlEventLog, storage_id: str) -> StorageEntry | None:
+    """The storage, also if this process has not heard of it yet; threads ask, in which nobody may refresh."""
+    if (storage := registry.storage(storage_id)) is not None:
+        return storage
+    with sql.reading(log.engine) as connection:
+        return next((each for each in all_storages(connection) if each.id == storage_id), None)

@@ -1,0 +1,246 @@
+"""Moves everything in a data directory to a cluster: log, events and cursors. Interrupted, it goes on where it was.
+
+The last thing that it writes is that the storages are in Kafka now. Until then no node of the cluster finds an event,
+and the broker on the data directory may go on instead, as if nothing had been tried.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rioni.bootstrap.database import database_engine, database_url
+from rioni.bootstrap.foundation import Foundation, lay_foundation
+from rioni.bootstrap.preparation import catch_up, prepare
+from rioni.commands.storages import MoveStorage
+from rioni.config import Config
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.coordination_ports import Coordinator, EventTypePartition
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead, direct
+from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.timeline import Timeline
+from rioni.projections.projector import TRACKING_NAME
+from rioni.storage.kafka.opening import adoption, opener
+from rioni.storage.log_copy import copy_followers, copy_log
+from rioni.storage.migration import upgrade
+from rioni.storage.verification import verify
+
+
+if TYPE_CHECKING:
+    from rioni.storage.kafka.adoption import Adoption
+
+
+READ_BYTES = 4_000_000
+RESET_S = 10.0
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it, and how much there is."""
+
+
+class Report(NamedTuple):
+    """What was moved."""
+
+    head: LogHead
+    """The end of the log that was moved; what the cluster writes follows it."""
+    events: int
+    subscriptions: int
+
+
+def migrate(data: Path, target: Config, progress: Progress) -> Report:
+    """Move a data directory to a cluster, and compare both; blocks for as long as that takes.
+
+    Positions, times and what is stored beside events stay as they are, and so do committed cursors. What is left
+    behind: under which ids and keys events were stored once, who was seen when, and measurements still to be published.
+
+    Args:
+        data: of a broker that does not run.
+        target: the settings of the cluster; its nodes do not run either.
+        progress: called now and then.
+
+    Raises:
+        DataDirectoryError: the broker runs, or this is no data directory.
+        Conflict: the cluster is not empty, or what arrived there is not what was sent.
+        Unavailable: a server can't be reached, or lacks its driver.
+    """
+    if not target.clustered:
+        raise Unavailable("The settings to migrate to name no cluster. They need kafka, zookeeper and database.")
+    if not (data / "registry.db").exists():
+        raise Unavailable(f"There is no data in {data}. Name the data directory of a broker: --data.")
+    with contextlib.ExitStack() as opened:
+        directory = opened.enter_context(prepare(Config(data=data)))
+        source = opened.enter_context(contextlib.closing(lay_foundation(Config(data=data), directory, direct)))
+        head = _move_log(source, target, progress)
+        there = opened.enter_context(contextlib.closing(lay_foundation(target, directory, direct)))
+        storages = [each for each in source.registry.storages() if each.storage_type == EMBEDDED]
+        _check_unmoved(storages, there)
+        with contextlib.closing(_Events(source, target, storages, there)) as events:
+            events.copy(partial(progress, "events copied"))
+            count = events.compare(partial(progress, "events compared"))
+        subscriptions = _move_cursors(source, there.adapters.coordinator, partial(progress, "subscriptions"))
+        copy_followers(source.log.engine, there.log.engine, but=TRACKING_NAME)
+        for finding in verify(there.log.engine, TOPICS):
+            raise Conflict(f"The log has not arrived as it was: {finding}")
+        for storage in storages:
+            there.bus.dispatch(MoveStorage(storage_id=storage.id, storage_type=KAFKA), there.own_context())
+        return Report(head, count, subscriptions)
+
+
+def _move_log(source: Foundation, target: Config, progress: Progress) -> LogHead:
+    engine = database_engine(target)
+    try:
+        upgrade(engine)
+        head = copy_log(source.log.engine, engine, partial(progress, "entries of the log"))
+        catch_up(engine)
+    finally:
+        engine.dispose()
+    return head
+
+
+def _check_unmoved(storages: Sequence[StorageEntry], there: Foundation) -> None:
+    for storage in storages:
+        found = there.registry.storage(storage.id)
+        if found is None or found.storage_type != EMBEDDED:
+            raise Conflict(
+                "This data directory has been migrated already, and the cluster has gone on from there. To begin "
+                "again, name an empty cluster."
+            )
+
+
+class _Events:
+    """The topics of all embedded storages, here and there."""
+
+    def __init__(self, source: Foundation, target: Config, storages: Sequence[StorageEntry], there: Foundation) -> None:
+        open_store = opener(
+            target.kafka,
+            target.kafka_options,
+            database=database_url(target),
+            request_timeout_s=target.kafka_request_timeout_s,
+            refuses_late=False,
+            clock=there.clock,
+            signals=there.adapters.signals,
+            append_timeout_s=target.append_timeout_s,
+        )
+        self._source = source
+        self._now_ms = there.clock.now_ms
+        self._stores: dict[str, EventStore] = {}
+        self._adoptions: dict[str, Adoption] = {}
+        for storage in storages:
+            entry = StorageEntry(id=storage.id, storage_type=KAFKA, default=storage.default)
+            self._stores[storage.id] = open_store(entry)
+            self._adoptions[storage.id] = adoption(
+                entry, target.kafka, target.kafka_options, request_timeout_s=target.kafka_request_timeout_s
+            )
+        self._total = sum(
+            bounds.newest + 1 - bounds.oldest
+            for timeline in self._timelines()
+            for bounds in self._here(timeline).bounds(timeline.topic)
+        )
+
+    def copy(self, progress: Callable[[int, int], None]) -> None:
+        """Copy what is not there yet."""
+        done = 0
+        for timeline in self._timelines():
+            here, there = self._here(timeline), self._stores[timeline.storage_id]
+            there.create_topic(timeline.topic, timeline.partitions)
+            adopted = self._adoptions[timeline.storage_id]
+            adopted.begin(timeline.topic)
+            reached = [bounds.newest + 1 for bounds in there.bounds(timeline.topic)]
+            for number, bounds in enumerate(here.bounds(timeline.topic)):
+                done += max(0, reached[number] - bounds.oldest)
+                for position in self._copy_partition(timeline, number, bounds, reached[number]):
+                    progress(done + max(0, position - max(bounds.oldest, reached[number])), self._total)
+                done += bounds.newest + 1 - max(bounds.oldest, reached[number])
+            adopted.finish(timeline.topic)
+            if timeline.latest_position is not None:
+                there.close_topic(timeline.topic)
+
+    def _copy_partition(self, timeline: Timeline, number: int, bounds: Bounds, position: int) -> Iterator[int]:
+        here, there = self._here(timeline), self._adoptions[timeline.storage_id]
+        topic = timeline.topic
+        while chunks := here.read(topic, number, max(position, bounds.oldest), READ_BYTES):
+            there.write(topic, number, position, chunks)
+            position = chunks[-1].next
+            yield position
+        there.skip(topic, number, position, bounds.newest + 1, self._now_ms())
+        if bounds.oldest > 0:
+            there.remove_before(topic, number, bounds.oldest)
+
+    def compare(self, progress: Callable[[int, int], None]) -> int:
+        """Compare all events, here and there; return how many there are.
+
+        Raises:
+            Conflict: names the first difference.
+        """
+        done = 0
+        for timeline in self._timelines():
+            here, there = self._here(timeline), self._stores[timeline.storage_id]
+            topic = timeline.topic
+            if list(here.bounds(topic)) != list(there.bounds(topic)):
+                raise Conflict(f"The topic {topic} of {timeline.event_type} does not hold the same positions in Kafka")
+            for number, bounds in enumerate(here.bounds(topic)):
+                pairs = zip_longest(_events(here, topic, number, bounds), _events(there, topic, number, bounds))
+                for ours, theirs in pairs:
+                    if ours != theirs:
+                        where = f"{timeline.event_type}, partition {number}, position {(ours or theirs or (0,))[0]}"
+                        raise Conflict(f"An event has not arrived as it was: {where}")
+                    done += 1
+                    if not done % 10_000:
+                        progress(done, self._total)
+        progress(done, self._total)
+        return done
+
+    def close(self) -> None:
+        """Let go of everything in the cluster."""
+        for store in self._stores.values():
+            store.close()
+
+    def _here(self, timeline: Timeline) -> EventStore:
+        return self._source.adapters.stores.of(timeline.storage_id)
+
+    def _timelines(self) -> Iterator[Timeline]:
+        registry = self._source.registry
+        for event_type in registry.event_types():
+            for timeline in registry.timelines(event_type.name).readable:
+                if timeline.storage_id in self._stores:
+                    yield timeline
+
+
+def _events(store: EventStore, topic: str, number: int, bounds: Bounds) -> Iterator[tuple[int, int, bytes, Headers]]:
+    """All events of a partition: position, time, JSON, and what is stored beside it."""
+    position = bounds.oldest
+    while chunks := store.read(topic, number, position, READ_BYTES):
+        for chunk in chunks:
+            for place in range(max(position, chunk.first), chunk.next):
+                yield place, chunk.recorded_at_ms, chunk.cut(place, place + 1), _beside(chunk, place)
+        position = chunks[-1].next
+
+
+def _beside(chunk: Chunk, position: int) -> Headers:
+    return NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
+
+
+def _move_cursors(source: Foundation, there: Coordinator, progress: Callable[[int, int], None]) -> int:
+    """Set the committed cursors of all subscriptions; return how many there are."""
+    subscriptions = source.registry.subscriptions()
+    for done, subscription in enumerate(subscriptions, 1):
+        wanted = source.adapters.coordinator.cursors(subscription.id)
+        if wanted:
+            there.initialise(subscription.id, wanted)
+            _set_cursors(there, subscription.id, wanted)
+        progress(done, len(subscriptions))
+    return len(subscriptions)
+
+
+def _set_cursors(there: Coordinator, subscription_id: str, wanted: Mapping[EventTypePartition, str]) -> None:
+    """Bring them to what they are here, should an earlier try have set others."""
+    found = there.cursors(subscription_id)
+    if found.keys() != wanted.keys():
+        there.extend(subscription_id, {key: offset for key, offset in wanted.items() if key not in found})
+    if other := {key: offset for key, offset in wanted.items() if there.cursors(subscription_id)[key] != offset}:
+        there.reset(subscription_id, other, RESET_S)
+    if dict(there.cursors(subscription_id)) != dict(wanted):
+        raise Conflict(f"The cursors of the subscription {subscription_id} have not arrived as they were")

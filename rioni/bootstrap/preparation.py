@@ -1,0 +1,43 @@
+"""What happens before the worker processes start: the data directory is locked, the database brought up to date."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from rioni.bootstrap.database import database_engine
+from rioni.config import Config
+from rioni.domain.aggregates import TOPICS
+from rioni.projections.projector import Projector
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.event_log import SqlEventLog
+from rioni.storage.kafka.options import read_options
+from rioni.storage.migration import upgrade
+from rioni.storage.tokens.sources import sources_of_tokens
+
+
+@contextlib.contextmanager
+def prepare(config: Config) -> Iterator[DataDirectory]:
+    """Lock the data directory, and bring the database to the present schema and the read models up to the log.
+
+    Raises:
+        DataDirectoryError: the data directory can't be used.
+        Unavailable: the database can't be reached, or a file of settings can't be used.
+    """
+    read_options(config.kafka_options)
+    sources_of_tokens(config, SystemClock(), only_remote=lambda: False)
+    with DataDirectory(config.data) as directory:
+        engine = database_engine(config)
+        try:
+            upgrade(engine)
+            catch_up(engine)
+        finally:
+            engine.dispose()
+        yield directory
+
+
+def catch_up(engine: Any) -> None:
+    """Fold into the read models what the log has beyond them; blocks."""
+    log, projector = SqlEventLog(engine, TOPICS), Projector()
+    with contextlib.closing(log), log.transaction() as transaction:
+        projector.apply(transaction.connection, transaction.entries(projector.position(transaction.connection)))

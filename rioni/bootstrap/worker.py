@@ -1,0 +1,234 @@
+"""The composition of one worker process: from the foundation to services, jobs and the application."""
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from rioni.bootstrap.checks import readiness
+from rioni.bootstrap.foundation import Foundation, lay_foundation
+from rioni.bootstrap.settings import attributes, default_admin, demands, log_feeds, own_event_types
+from rioni.commands.active_timeline import ActiveTimeline
+from rioni.commands.attendance import Attendance
+from rioni.commands.avro_publishing import AvroPublisher
+from rioni.commands.cursors import Committer
+from rioni.commands.dead_letters import DeadLetterQueue, DeadLetters
+from rioni.commands.gate import Gate
+from rioni.commands.jobs import Housekeeper
+from rioni.commands.kpi_feed import KpiFeed
+from rioni.commands.log_feeds import LogFeeds
+from rioni.commands.measuring import Meters
+from rioni.commands.own_event_types import OwnEventTypes
+from rioni.commands.own_publishing import OwnPublisher
+from rioni.commands.positions import Positions
+from rioni.commands.publishing import Publisher
+from rioni.commands.pulse import Pulse
+from rioni.commands.retention import Retention
+from rioni.commands.sweeping import Sweeper
+from rioni.commands.switching import Switcher
+from rioni.config import Config
+from rioni.domain.feed_ports import Spools
+from rioni.domain.ports import LOG_KEY, Offload
+from rioni.domain.timestamps import rfc3339
+from rioni.http.app import create_app
+from rioni.http.authentication import Authentication
+from rioni.http.examination import Examination
+from rioni.http.metrics import Metrics
+from rioni.http.services import STOPPING_KEY, Services
+from rioni.http.streaming.memory import StreamMemory
+from rioni.http.streaming.sharing import Shared
+from rioni.http.streaming.slots import StreamSlots
+from rioni.http.streaming.surroundings import StreamPorts
+from rioni.projections.avro_schemas import CompiledAvroSchemas
+from rioni.projections.trail import SqlTrail
+from rioni.storage import sql
+from rioni.storage.activity import opened_activity
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.spool import FileSpool
+from rioni.storage.tokens.sources import sources_of_tokens
+
+
+class Worker(NamedTuple):
+    """What one worker process runs."""
+
+    app: Any
+    """The WSGI application."""
+    stop: Callable[[], None]
+    """Lets the streams say goodbye."""
+    keep_house: Callable[[], None]
+    """What is to be done now and then."""
+    close: Callable[[], None]
+    """Lets go of everything, so that other processes take over at once."""
+    metrics: Metrics
+
+
+class _Own(NamedTuple):
+    """How the broker publishes events of its own."""
+
+    event_types: OwnEventTypes
+    publisher: OwnPublisher
+    spools: Spools
+
+
+def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker:
+    """Put together what one worker process runs; call it in that process.
+
+    Args:
+        config: the settings.
+        directory: locked by the master process.
+        offload: where blocking calls go.
+
+    Raises:
+        Unavailable: a server can't be reached.
+    """
+    metrics = Metrics()
+    base = lay_foundation(config, directory, offload, metrics.of_store())
+    own = _own(base)
+    pulse = Pulse(base.clock)
+    services = _services(base, own, metrics, pulse)
+
+    def stop() -> None:
+        services.stopping.set()
+        base.adapters.signals.notify(STOPPING_KEY)
+
+    metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
+    keep_house = pulse.beating(_jobs(base, services, own, metrics))
+    return Worker(create_app(services, metrics), stop, keep_house, base.close, metrics)
+
+
+def _own(base: Foundation) -> _Own:
+    event_types = own_event_types(base.config, base.limits)
+    return _Own(
+        OwnEventTypes(event_types, base.registry, base.bus, base.offload, lambda: rfc3339(base.clock.now_ms())),
+        OwnPublisher(base.registry, base.adapters.stores, base.clock, _chance()),
+        Spools(FileSpool(base.directory.spools, "requests"), FileSpool(base.directory.spools, "streams")),
+    )
+
+
+def _chance() -> random.Random:
+    """What decides on partitions where nothing else does; nobody gains anything by guessing it."""
+    return random.Random()  # noqa: S311 - as the docstring says
+
+
+def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse) -> Services:
+    config, limits, clock, offload = base.config, base.limits, base.clock, base.offload
+    registry, bus, adapters = base.registry, base.bus, base.adapters
+    stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
+    administrator = default_admin(config)
+    gate = Gate(registry, administrator, attributes(config.all_data_access))
+    timeline = ActiveTimeline(registry, stores, signals, clock, wait_max_s=config.timeline_wait_s)
+    tokens = sources_of_tokens(config, clock, only_remote=lambda: "remote_tokeninfo" in registry.settings.features)
+    return Services(
+        config=config,
+        limits=limits,
+        default_admin=administrator,
+        authentication=Authentication(demands(config), tokens, clock),
+        clock=clock,
+        offload=offload,
+        bus=bus,
+        positions=Positions(
+            registry,
+            gate,
+            bus,
+            stores=stores,
+            coordinator=coordinator,
+            offload=offload,
+            reset_timeout_s=config.commit_timeout_max_s + 1,
+        ),
+        attendance=Attendance(opened_activity(base.log.engine, base.directory.activity), clock, offload),
+        switcher=Switcher(registry, bus, stores, coordinator=coordinator, signals=signals, offload=offload),
+        gate=gate,
+        avro_publisher=AvroPublisher(
+            registry,
+            gate,
+            timeline,
+            clock,
+            _chance(),
+            limits,
+            schemas=CompiledAvroSchemas(base.read, offload, limits.event_bytes_max),
+            offload=offload,
+        ),
+        publisher=Publisher(registry, gate, timeline, clock, _chance(), limits, offload),
+        own_event_types=own.event_types,
+        meters=Meters(registry, own.spools, metrics.dropped_measurements.inc),
+        committer=Committer(registry, gate, coordinator),
+        dead_letters=DeadLetters(registry, gate, bus, stores=stores, timeline=timeline, offload=offload),
+        dead_letter_queue=DeadLetterQueue(own.event_types, own.publisher, clock),
+        registry=registry,
+        stores=stores,
+        coordinator=coordinator,
+        stream_slots=StreamSlots(
+            adapters.slots,
+            per_client_max=config.streams_per_client_max,
+            per_partition_max=config.streams_per_partition_max,
+        ),
+        streams=StreamPorts(
+            clock=clock,
+            stores=stores,
+            timelines=registry.timelines,
+            signals=signals,
+            coordinator=coordinator,
+            memory=StreamMemory(config.streams_memory_bytes_max),
+        ),
+        refresh_streams=Shared(registry.hear, LOG_KEY, signals, clock),
+        signals=signals,
+        read=base.read,
+        live=Examination({"housekeeping": pulse.health}, clock),
+        ready=Examination(readiness(base), clock),
+        stopping=threading.Event(),
+    )
+
+
+def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> Callable[[], None]:
+    """What is to be done now and then, one thing after the other."""
+    config, adapters, clock, offload = base.config, base.adapters, base.clock, base.offload
+    housekeeper = Housekeeper(
+        base.registry,
+        adapters.coordinator,
+        clock,
+        retention=Retention(
+            base.registry,
+            adapters.stores,
+            base.bus,
+            clock,
+            offload,
+            idempotency_window_s=config.idempotency_window_s,
+            compaction_lag_s=config.compaction_lag_s,
+        ),
+        positions=services.positions,
+        switcher=services.switcher,
+        sweeper=Sweeper(base.registry, adapters.stores, adapters.coordinator, base.bus, offload),
+        context=base.own_context,
+    )
+    engine = base.log.engine
+    feeds = LogFeeds(
+        log_feeds(config),
+        SqlTrail(base.log, partial(sql.reading, engine), partial(sql.writing, engine)),
+        adapters.leadership,
+        own.event_types,
+        own.publisher,
+        offload,
+    )
+    kpis = KpiFeed(
+        own.spools,
+        own.event_types,
+        own.publisher,
+        clock,
+        offload,
+        salt=config.hasher_salt,
+        streams_every_s=config.kpi_streams_every_s,
+        dropped=metrics.dropped_measurements.inc,
+    )
+
+    def keep_house() -> None:
+        housekeeper.tick()
+        services.attendance.tick()
+        feeds.tick()
+        kpis.tick()
+        adapters.report(base.registry.position)
+        for event_type, entries in feeds.behind().items():
+            metrics.feed_entries_behind.labels(event_type).set(entries)
+
+    return keep_house

@@ -14,14 +14,18 @@ from pathlib import Path
 import pytest
 import typer
 
-from rioni import __version__, bootstrap, cli
+from rioni import __version__, cli
+from rioni.bootstrap.foundation import lay_foundation
+from rioni.bootstrap.preparation import prepare
 from rioni.config import SETTINGS, Config
+from rioni.domain.ports import direct
 from tests.support.api_server import api_server
 from tests.support.commands import run_command
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
-    for group, prefix in ((cli.app, ()), (cli.bench, ("bench",)), (cli.config, ("config",))):
+    groups = ((group.typer_instance, (group.name,)) for group in cli.app.registered_groups)
+    for group, prefix in ((cli.app, ()), *groups):
         for command in group.registered_commands:
             yield (*prefix, command.name or command.callback.__name__)
 
@@ -159,8 +163,10 @@ def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
 @pytest.fixture
 def data(tmp_path: Path) -> str:
     """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
-    with bootstrap.prepare(Config(data=tmp_path / "data")):
-        return str(tmp_path / "data")
+    config = Config(data=tmp_path / "data")
+    with prepare(config) as directory:
+        lay_foundation(config, directory, direct).close()
+    return str(config.data)
 
 
 def _change(data: str, statement: str) -> None:
@@ -191,7 +197,7 @@ def test_the_audit_trail_is_shown_as_a_table_with_one_line_for_each_change(run, 
     code, out, _ = run("audit", "--data", data)
     heading, entry = out.strip().splitlines()
     assert code == 0
-    assert heading.split() == ["position", "when", "who", "from", "what", "resource"]
+    assert heading.split() == ["position", "when", "who", "from", "what", "resource", "how"]
     assert {"1", "rioni", "storage.created", "default"} <= set(entry.split())
 
 

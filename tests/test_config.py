@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.config import SETTINGS, Config, ConfigError, load
+from rioni.config import SETTINGS, Config, ConfigError
+from rioni.config_sources import load
 from rioni.domain.limits import Limits
+from tests.support.tables import rows
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +131,9 @@ def test_every_value_within_the_bounds_is_taken_as_text_as_it_is_as_a_number(dat
 
 def test_every_setting_is_read_by_somebody():
     root = Path(__file__).parents[1] / "rioni"
-    code = "".join(path.read_text() for path in root.rglob("*.py") if path.name != "config.py")
+    code = "".join(
+        path.read_text() for path in root.rglob("*.py") if path.name not in ("config.py", "contradictions.py")
+    )
     read = set(re.findall(r"config\.([a-z_]+)", code)) | set(Limits.__struct_fields__)
     assert not set(SETTINGS) - read
 
@@ -140,3 +144,20 @@ def test_every_setting_has_a_default_within_its_bounds_and_says_what_it_is_for()
         default = getattr(config, setting.name)
         assert setting.parse(default) == default
         assert setting.description.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    rows(
+        ("13.3 partitions per subscription", "subscription_partitions_max", 100),
+        ("13.3 low-level connections", "streams_per_partition_max", 5),
+        ("13.3 memory per stream", "stream_memory_bytes_max", 50_000_000),
+        ("13.3 stream age", "stream_timeout_max_s", 4_200),
+        ("13.3 commit timeout", "commit_timeout_max_s", 60),
+        ("8.1 stream_timeout", "stream_timeout_default_s", 3_600),
+        ("8.1 stream_timeout, at random", "stream_timeout_spread_s", 600),
+        ("12.1 partitions of an event type", "partitions_max", 8),
+    ),
+)
+def test_the_limits_of_consumers_are_those_of_the_contract(setting, value):
+    assert getattr(Config(), setting) == value

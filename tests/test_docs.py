@@ -124,6 +124,13 @@ def test_the_readme_names_the_nine_parts_in_order():
     assert re.findall(r"^\| ([\w.]+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE) == names
 
 
+def test_what_is_said_to_show_something_is_a_test():
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/api/weaknesses.md").read_text()))
+    found = {name for path in ROOT.glob("tests/**/*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
+    assert named
+    assert named - found == set()
+
+
 def test_every_metric_is_documented():
     page = (ROOT / "docs/operating/monitoring.md").read_text()
     names = [line.split()[2] for line in Metrics().text().decode().splitlines() if line.startswith("# HELP rioni_")]

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
+from rioni.domain.audit_events import AUDITED
 from rioni.domain.events import stream_id
 
 
@@ -19,14 +20,26 @@ EVENT_TYPE = (
     b'"default_statistic":null,"options":{"retention_time":1},"authorization":null,"annotations":{},"labels":{},'
     b'"compatibility_mode":"forward","updated_at":"t","created_at":"t"}'
 )
+MOVED_TO_AVRO = EVENT_TYPE.replace(
+    b'"default_statistic"',
+    b'"json_schema":{"type":"json_schema","schema":"{}","version":"1.0.0","created_at":"t"},"default_statistic"',
+)
 SUBSCRIPTION = (
     b'{"id":"1","owning_application":"x","event_types":["a"],"consumer_group":"default","read_from":"end",'
     b'"initial_cursors":[],"created_at":"t","updated_at":"t","authorization":null,"annotations":{},"labels":{}}'
 )
 
+TIMELINE = (
+    b'{"id":"1","event_type":"a","order":1,"storage_id":"default","topic":"t","partitions":1,"created_at":"t",'
+    b'"switched_at":"t","cleaned_up_at":null,"latest_position":null}'
+)
+
 STORED = {
     "event-type.created": [b'{"class_version":1,"name":"a","event_type":' + EVENT_TYPE + b"}"],
-    "event-type.changed": [b'{"class_version":1,"name":"a","event_type":' + EVENT_TYPE + b"}"],
+    "event-type.changed": [
+        b'{"class_version":1,"name":"a","event_type":' + EVENT_TYPE + b"}",
+        b'{"class_version":1,"name":"a","event_type":' + MOVED_TO_AVRO + b"}",
+    ],
     "event-type.schema-added": [
         b'{"class_version":1,"name":"a","schema":{"type":"json_schema","schema":"{}","version":"1.1.0","created_at":"t"}}'
     ],
@@ -37,11 +50,31 @@ STORED = {
             b'"topic":"t","partitions":1,"created_at":"t","switched_at":"t","cleaned_up_at":null,"latest_position":null}}'
         )
     ],
+    "timeline.switch-started": [
+        b'{"class_version":1,"event_type":"a","timeline":' + TIMELINE + b',"worker":"w"}',
+    ],
+    "timeline.switched": [b'{"class_version":1,"event_type":"a","timeline":' + TIMELINE + b',"latest_position":[-1]}'],
+    "timeline.switch-aborted": [b'{"class_version":1,"event_type":"a","timeline_id":"1","reason":"x"}'],
+    "timeline.cleaned-up": [b'{"class_version":1,"event_type":"a","order":1,"cleaned_up_at":"t"}'],
+    "timeline.repartitioned": [b'{"class_version":1,"event_type":"a","partitions":2}'],
     "timeline.deleted": [b'{"class_version":1,"event_type":"a"}'],
+    "topic.abandoned": [b'{"class_version":1,"topic":"t","storage_id":"s","event_type":"a"}'],
+    "topic.deleted": [b'{"class_version":1,"topic":"t"}'],
     "subscription.created": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
     "subscription.changed": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
     "subscription.cursors-reset": [
-        (b'{"class_version":1,"id":"1","cursors":[{"partition":"0","offset":"001-0001--1","event_type":"a"}]}')
+        b'{"class_version":1,"id":"1","cursors":[{"partition":"0","offset":"001-0001--1","event_type":"a"}]}',
+        (
+            b'{"class_version":1,"id":"1","cursors":[{"partition":"0","offset":"001-0001--1","event_type":"a"}],'
+            b'"previous":[{"partition":"0","offset":"001-0001-000000000000000007","event_type":"a"}]}'
+        ),
+    ],
+    "subscription.dead-letters-redriven": [
+        b'{"class_version":1,"id":"1","wanted":{},"forced":false,"redriven":2}',
+        (
+            b'{"class_version":1,"id":"1","wanted":{"event_type":"a","partition":"0","from_offset":"001-0001-0",'
+            b'"to_offset":"001-0001-1"},"forced":true,"redriven":2}'
+        ),
     ],
     "subscription.deleted": [b'{"class_version":1,"id":"1"}'],
     "subscription-key.claimed": [b'{"class_version":1,"natural_key":"[]","subscription_id":"1"}'],
@@ -52,6 +85,9 @@ STORED = {
             b'"configuration":{}}}'
         )
     ],
+    "storage.default-changed": [b'{"class_version":1,"id":"default","default":false}'],
+    "storage.moved": [b'{"class_version":1,"id":"default","storage_type":"kafka"}'],
+    "storage.deleted": [b'{"class_version":1,"id":"default"}'],
     "settings.admins-changed": [
         (
             b'{"class_version":1,"setting":"settings","admins":{"admins":[{"data_type":"user","value":"x"}],"readers":[],'
@@ -68,6 +104,10 @@ STORED = {
 
 def test_every_topic_is_pinned():
     assert set(TOPICS) == set(STORED)
+
+
+def test_the_audit_feed_knows_what_to_say_of_every_topic():
+    assert AUDITED.keys() == set(TOPICS.values())
 
 
 def test_a_topic_begins_with_the_kind_of_its_aggregate():

@@ -1,17 +1,47 @@
 import itertools
+import json
 import uuid
 
 import pytest
 
+from tests.support.browser import browser  # noqa: F401 - a fixture
 from tests.support.builders import event_type_body
+from tests.support.nodes import running_nodes
 from tests.support.server import running_server
+from tests.support.tables import rows as rows  # noqa: PLC0414 - for the tests beside this
+
+
+SETTINGS = {"RIONI_OWNING_APPLICATIONS": "(?!nobody).*"}
+
+
+def pytest_generate_tests(metafunc):
+    """Run what asks for the server of this file in the modes that `--mode` says."""
+    if "server" not in metafunc.fixturenames or hasattr(metafunc.module, "server"):
+        return
+    mode = metafunc.config.getoption("mode")
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    if "one_server" in marks:
+        modes = ["embedded"]
+    elif mode == "chosen":
+        modes = ["embedded", "cluster"] if "both_modes" in marks else ["embedded"]
+    else:
+        modes = [mode]
+    needs = {"cluster": [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]}
+    parameters = [pytest.param(each, marks=needs.get(each, [])) for each in modes]
+    metafunc.parametrize("server", parameters, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """One real server with two workers for all tests of the API; every test uses names of its own."""
-    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "2") as running:
-        yield running
+def server(request, tmp_path_factory):
+    """What all tests of the API ask, each with names of its own: a server with two workers, or two nodes."""
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    if request.param == "cluster":
+        shared = request.getfixturevalue("cluster_environment")()
+        with running_nodes(data, environment=SETTINGS | shared) as nodes:
+            yield nodes
+    else:
+        with running_server(data, "--workers", "2", environment=SETTINGS) as running:
+            yield running
 
 
 @pytest.fixture
@@ -54,7 +84,32 @@ def subscribe(client):
     return subscribe
 
 
+@pytest.fixture
+def switch(client):
+    """Switches features on, and off again after the test; a second call with False does so before."""
+    switched = []
+
+    def switch(feature, enabled=True):
+        switched.append(feature)
+        assert client.post("/settings/features", json={"feature": feature, "enabled": enabled}).status_code == 204
+
+    yield switch
+    for feature in switched:
+        client.post("/settings/features", json={"feature": feature, "enabled": False})
+
+
 STATISTIC = {"messages_per_minute": 1, "message_size": 1}
+
+
+FULL_STATISTIC = STATISTIC | {"read_parallelism": 1, "write_parallelism": 1}
+ATTRIBUTE = {"data_type": "user", "value": "alice"}
+AUTHORIZATION = {"admins": [ATTRIBUTE], "readers": [ATTRIBUTE], "writers": [ATTRIBUTE]}
+SELECTOR = {"type": "path", "name": "team", "value": "order_id"}
+
+
+def json_schema(**members):
+    """The member `schema` of an event type."""
+    return {"type": "json_schema", "schema": json.dumps(members)}
 
 
 def partitions(count):

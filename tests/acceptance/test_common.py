@@ -1,17 +1,28 @@
 """What holds for every request: registry contract 1."""
 
-import socket
+import json
+import re
 
 import pytest
 
-from tests.acceptance.conftest import event, problem
+from tests.acceptance.conftest import event, problem, rows
+from tests.support.builders import SCHEMA, event_type_body
+
+
+pytestmark = pytest.mark.both_modes
 
 
 def test_health_version_and_readiness(client):
     response = client.get("/health")
     assert (response.status_code, response.text) == (200, "OK")
     assert response.headers["content-type"].startswith("text/plain")
-    assert client.get("/readyz").text == "OK"
+    for path, checked in (("/livez", {"housekeeping"}), ("/readyz", {"database", "log", "disk"})):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        body = answer.json()
+        assert (body["status"], bool(body["worker"])) == ("ok", True)
+        assert checked <= body["checks"].keys()
+        assert {each["status"] for each in body["checks"].values()} <= {"ok", "warning"}
     assert client.get("/version").json()["scm_source"] is None
 
 
@@ -22,25 +33,20 @@ def test_metrics_are_summed_over_the_workers(client, server, create, name):
             other.post(f"/event-types/{name}/events", json=[event()])
     response = client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert f'rioni_published_events_total{{event_type="{name}"}} 10.0' in response.text
+    assert server.metric(f'rioni_published_events_total{{event_type="{name}"}}') == 10
+    assert server.metric('rioni_publish_seconds_count{slo_bucket="<5K"}') >= 10
 
 
 def test_the_metrics_tell_of_streams_and_of_the_hub(client, server, create, name):
     create(name)
     client.post(f"/event-types/{name}/events", json=[event() for _ in range(3)])
-    before = _metric(client, 'rioni_streamed_events_total{api="low-level"}')
+    before = server.metric('rioni_streamed_events_total{api="low-level"}')
     path = f"/event-types/{name}/events?batch_limit=3&stream_limit=3"
     with server.client() as other:
         other.get(path, headers={"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'})
-    assert _metric(client, 'rioni_streamed_events_total{api="low-level"}') == before + 3
-    assert _metric(client, 'rioni_streams{api="low-level"}') == 0
-    assert _metric(client, "rioni_hub_stall_seconds") > 0
-
-
-def _metric(client, name):
-    """The value of a metric, 0 where nothing was counted yet."""
-    lines = [line for line in client.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
-    return float(lines[0].rpartition(" ")[2]) if lines else 0
+    assert server.metric('rioni_streamed_events_total{api="low-level"}') == before + 3
+    assert server.metric('rioni_streams{api="low-level"}') == 0
+    assert server.metric("rioni_hub_stall_seconds") > 0
 
 
 def test_the_flow_id_is_echoed_or_made(client):
@@ -50,54 +56,157 @@ def test_the_flow_id_is_echoed_or_made(client):
     assert made.isalnum()
 
 
-def test_a_trailing_slash_is_tolerated_and_an_empty_segment_is_not(client, create, name):
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "detail"),
+    rows(
+        ("1.1 trailing slash", "GET", "/event-types/", {}, 200, None),
+        ("1.1 empty segment", "GET", "/event-types//x", {}, 400, "/event-types//x"),
+        ("1.1 empty segment before a known one", "GET", "/event-types/x//schemas", {}, 400, "/event-types/x//schemas"),
+        (
+            "1.1 compressed GET",
+            "GET",
+            "/event-types",
+            {"Content-Encoding": "gzip"},
+            406,
+            "GET method doesn't support gzip",
+        ),
+        (
+            "1.1 compressed PUT",
+            "PUT",
+            "/event-types/x",
+            {"Content-Encoding": "zstd"},
+            406,
+            "PUT method doesn't support",
+        ),
+        ("1.1 compressed DELETE", "DELETE", "/event-types/x", {"Content-Encoding": "x"}, 406, "DELETE method doesn't"),
+        ("1.1 POST is no gzip", "POST", "/event-types", {"Content-Encoding": "gzip"}, 400, "Not in GZIP format"),
+        ("1.1 POST is no zstd", "POST", "/event-types", {"Content-Encoding": "zstd"}, 400, "Not in ZSTD format"),
+        ("1.1 unknown coding is ignored", "POST", "/event-types", {"Content-Encoding": "br"}, 422, 'Field "name"'),
+        ("1.3 unknown path", "GET", "/nope", {}, 404, "/nope"),
+        ("1.3 wrong verb", "PATCH", "/event-types", {}, 405, "Request method 'PATCH' not supported"),
+        ("1.3 wrong query", "GET", "/event-types/x/schemas?limit=abc", {}, 400, "limit: 'abc' is not an integer"),
+        (
+            "1.3 body of a wrong type",
+            "POST",
+            "/event-types",
+            {"Content-Type": "text/plain"},
+            415,
+            "'text/plain' is not",
+        ),
+        (
+            "1.3 body with a charset",
+            "POST",
+            "/event-types",
+            {"Content-Type": "Application/JSON;charset=utf8"},
+            422,
+            None,
+        ),
+        ("1.3 body of a derived type", "POST", "/event-types", {"Content-Type": "application/x+json"}, 422, None),
+        ("1.3 body of no type", "POST", "/event-types", {}, 422, None),
+        ("1.3 publishing takes any type", "POST", "/event-types/x/events", {"Content-Type": "text/plain"}, 400, "["),
+        ("1.3 type of a GET is ignored", "GET", "/event-types", {"Content-Type": "text/plain"}, 200, None),
+        ("1.3 unusable Accept", "GET", "/event-types", {"Accept": "text/html"}, 406, "application/json"),
+        ("1.3 Accept with alternatives", "GET", "/event-types", {"Accept": "text/html, */*;q=0.1"}, 200, None),
+        ("1.3 Accept problems", "GET", "/event-types", {"Accept": "application/problem+json"}, 200, None),
+        ("9 health takes any Accept", "GET", "/health", {"Accept": "image/png"}, 200, None),
+        ("1.7 token without authentication", "GET", "/event-types", {"Authorization": "Bearer x"}, 200, None),
+    ),
+)
+def test_what_holds_for_every_request(client, method, path, headers, status, detail):
+    response = client.request(method, path, content=b"{}" if method in ("POST", "PUT") else None, headers=headers)
+    assert response.status_code == status, response.text
+    if status >= 400:
+        problem(response, status, detail)
+    assert ("allow" in response.headers) == (status == 405)
+
+
+def test_a_problem_has_the_media_type_that_is_asked_for(client):
+    """Registry contract 1.2."""
+    for accept in ("*/*", "application/json", "application/problem+json"):
+        answer = client.get("/event-types/nope", headers={"Accept": accept})
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json() == {"title": "Not Found", "status": 404, "detail": 'EventType "nope" does not exist.'}
+    answer = client.get("/event-types/nope", headers={"Accept": "application/x.problem+json, application/json"})
+    assert answer.headers["content-type"] == "application/x.problem+json"
+
+
+def test_a_small_body_that_lacks_a_member_is_a_constraint_violation(client):
+    """Registry contract 1.2, third item."""
+    assert problem(client.post("/settings/features", json={"enabled": True}), 400) == {
+        "type": "https://zalando.github.io/problem/constraint-violation",
+        "title": "Constraint Violation",
+        "status": 400,
+        "violations": [{"field": "feature", "message": "must not be null"}],
+    }
+
+
+def test_unknown_members_are_ignored_and_literals_taken_in_any_case(client, name):
+    """Registry contract 1.4."""
+    schema = {"type": "JSON_SCHEMA", "schema": SCHEMA, "version": "7.0.0", "created_at": "x", "unknown": 1}
+    changes = {"category": "BUSINESS", "compatibility_mode": "None", "audience": "Company_Internal"}
+    body = event_type_body(name=name, schema=schema, **changes, created_at="x", updated_at=1, unknown={"a": []})
+    created = client.post("/event-types", json=body).json()
+    assert (created["category"], created["compatibility_mode"]) == ("business", "none")
+    assert created["audience"] == "company-internal"
+    assert (created["schema"]["type"], created["schema"]["version"]) == ("json_schema", "1.0.0")
+    assert created["created_at"] == created["updated_at"] == created["schema"]["created_at"]
+    assert "unknown" not in created
+    # Registry contract 1.5
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", created["created_at"])
+
+
+@pytest.mark.parametrize(
+    ("occurred_at", "status"),
+    rows(
+        ("1.5 upper case", "2026-11-20T10:00:00Z", 200),
+        ("1.5 lower case", "2026-11-20t10:00:00z", 200),
+        ("1.5 offset", "2026-11-20T10:00:00+07:00", 200),
+        ("1.5 nine digits", "2026-11-20T10:00:00.123456789Z", 200),
+        ("1.5 leap day", "2024-02-29T10:00:00Z", 200),
+        ("1.5 ten digits", "2026-11-20T10:00:00.1234567890Z", 422),
+        ("1.5 offset without colon", "2026-11-20T10:00:00+0700", 422),
+        ("1.5 offset with seconds", "2026-11-20T10:00:00+07:00:30", 422),
+        ("1.5 space", "2026-11-20 10:00:00Z", 422),
+        ("1.5 no offset", "2026-11-20T10:00:00", 422),
+        ("1.5 no seconds", "2026-11-20T10:00Z", 422),
+        ("1.5 day 45", "2026-11-45T10:00:00Z", 422),
+        ("1.5 no leap day", "2026-02-29T10:00:00Z", 422),
+    ),
+)
+def test_dates_are_rfc_3339(client, dated, occurred_at, status):
+    batch = [event(metadata={"occurred_at": occurred_at})]
+    response = client.post(f"/event-types/{dated}/events", json=batch)
+    assert response.status_code == status
+    if status == 422:
+        assert response.json()[0]["detail"].startswith("#/metadata/occurred_at:must be a valid date-time")
+
+
+@pytest.fixture(scope="module")
+def dated(server):
+    name = "test.dates"
+    with server.client() as client:
+        client.post("/event-types", json=event_type_body(name=name))
+    return name
+
+
+def test_a_body_may_come_in_chunks(client, create, name):
     create(name)
-    assert client.get(f"/event-types/{name}/").status_code == 200
-    problem(client.get(f"/event-types//{name}"), 400)
-
-
-def test_unknown_paths_and_verbs_are_problems(client):
-    problem(client.get("/nope"), 404, "/nope")
-    response = client.patch("/event-types")
-    problem(response, 405, "Request method 'PATCH' not supported")
-    assert "POST" in response.headers["allow"]
-
-
-def test_compressed_bodies_are_for_posts_only(client):
-    response = client.request("GET", "/event-types", headers={"Content-Encoding": "gzip"})
-    problem(response, 406, "GET method doesn't support gzip content encoding")
+    batch = json.dumps([event(), event()]).encode()
+    pieces = (batch[start : start + 7] for start in range(0, len(batch), 7))
+    assert client.post(f"/event-types/{name}/events", content=pieces).status_code == 200
+    newest = client.get(f"/event-types/{name}/partitions/0").json()["newest_available_offset"]
+    assert newest == "001-0001-000000000000000001"
 
 
 def test_a_body_of_a_get_is_ignored(client):
     assert client.request("GET", "/event-types", json={"x": 1}).status_code == 200
 
 
-def test_a_bearer_token_is_tolerated_while_authentication_is_off(client):
-    assert client.get("/event-types", headers={"Authorization": "Bearer x"}).status_code == 200
-
-
-def test_answers_are_compressed_if_asked(client, create, name):
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_answers_are_compressed_if_asked(client, create, name, method):
     create(name)
-    response = client.get(f"/event-types/{name}", headers={"Accept-Encoding": "gzip"})
+    path = f"/event-types/{name}" if method == "GET" else f"/event-types/{name}/schemas"
+    body = {"type": "json_schema", "schema": SCHEMA.replace("{", '{"title":"' + "x" * 300 + '",', 1)}
+    response = client.request(method, path, json=body, headers={"Accept-Encoding": "gzip"})
     assert response.headers["content-encoding"] == "gzip"
-    assert response.json()["name"] == name
-
-
-SMUGGLING = {
-    "two lengths": b"Content-Length: 5\r\nContent-Length: 6\r\n",
-    "length and chunks": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-    "a coding that only looks like chunked": b"Transfer-Encoding: xchunked\r\n",
-    "space before the colon": b"Transfer-Encoding : chunked\r\n",
-    "a sign in the length": b"Content-Length: +5\r\n",
-    "an underscore in the length": b"Content-Length: 0_5\r\n",
-    "a NUL in a value": b"X-Test: a\0b\r\n",
-}
-
-
-@pytest.mark.parametrize("header", SMUGGLING.values(), ids=SMUGGLING)
-def test_ambiguous_requests_are_refused(server, header):
-    host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(b"POST /event-types HTTP/1.1\r\nHost: x\r\n" + header + b"\r\nhello")
-        answer = connection.recv(4096)
-    assert answer.split(b" ")[1] in (b"400", b"501")
+    assert response.json()

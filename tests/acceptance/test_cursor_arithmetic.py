@@ -1,8 +1,8 @@
-"""Cursor distances, shifts and lags: consumption contract 3.3."""
+"""Cursor distances, shifts and lags: registry contract 7.4 to 7.6, consumption contract 3.3."""
 
 import pytest
 
-from tests.acceptance.conftest import event, problem
+from tests.acceptance.conftest import event, problem, rows
 
 
 def cursor(offset, partition="0", **members):
@@ -18,6 +18,7 @@ def path(client, create, name):
 
 
 def test_distances(client, path):
+    """Registry contract 7.4."""
     pairs = [
         {"initial_cursor": cursor("BEGIN"), "final_cursor": cursor("001-0001-000000000000000004")},
         {"initial_cursor": cursor("3"), "final_cursor": cursor("001-0001--1")},
@@ -27,6 +28,7 @@ def test_distances(client, path):
 
 
 def test_shifts(client, path):
+    """Registry contract 7.6."""
     answer = client.post(f"{path}/shifted-cursors", json=[cursor("BEGIN", shift=3), cursor("4", shift=-2), cursor("1")])
     assert [each["offset"] for each in answer.json()] == [
         "001-0001-000000000000000002",
@@ -36,6 +38,7 @@ def test_shifts(client, path):
 
 
 def test_lags(client, path):
+    """Registry contract 7.5."""
     assert client.post(f"{path}/cursors-lag", json=[cursor("1"), cursor("4")]).json() == [
         {
             "partition": "0",
@@ -47,30 +50,75 @@ def test_lags(client, path):
     ]
 
 
+OLD = {"partition": "0", "timestamp": "2020-01-01T00:00:00Z"}
+FUTURE = {"partition": "0", "timestamp": "2999-01-01T00:00:00Z"}
+
+
+def test_ends_and_times_are_places_too(client, path):
+    lags = client.post(f"{path}/cursors-lag", json=[cursor("end"), OLD, FUTURE]).json()
+    assert [lag["unconsumed_events"] for lag in lags] == [0, 5, 0]
+    pairs = [
+        {"initial_cursor": cursor("2"), "final_cursor": cursor("END")},
+        {"initial_cursor": cursor("END"), "final_cursor": OLD},
+    ]
+    answer = client.post(f"{path}/cursor-distances", json=pairs).json()
+    assert answer == [pairs[0] | {"distance": 2}, pairs[1] | {"distance": -5}]
+    places = [cursor("END", shift=-2.0), OLD | {"shift": 5}, FUTURE]
+    shifted = client.post(f"{path}/shifted-cursors", json=places).json()
+    assert [each["offset"][-1] for each in shifted] == ["2", "4", "4"]
+
+
 @pytest.mark.parametrize(
     ("endpoint", "body", "status", "detail"),
-    [
-        ("shifted-cursors", [cursor("BEGIN", shift=-1)], 422, "Timeline not found"),
-        ("shifted-cursors", [cursor("4", shift=1)], 422, "does not exist"),
-        ("cursors-lag", [cursor("0", "7")], 422, "Partition not found."),
-        ("cursors-lag", [cursor("x")], 422, "invalid offset x for partition 0"),
-        ("cursors-lag", [cursor("001-0009-000000000000000000")], 422, "Timeline not found"),
-        ("cursors-lag", [{"partition": "0"}], 422, 'Field "[0].offset"'),
-        ("cursors-lag", {"partition": "0"}, 400, "must be array"),
-        ("cursors-lag", [1], 400, "must be object"),
+    rows(
+        ("7.1 BEGIN of an unknown partition", "cursors-lag", [cursor("BEGIN", "7")], 422, "Partition not found."),
+        ("7.1 bad offset", "cursors-lag", [cursor("x")], 422, "invalid offset x for partition 0"),
+        ("7.1 unknown timeline", "cursors-lag", [cursor("001-0009-000000000000000000")], 422, "Timeline not found"),
+        ("7.4 body is no array", "cursor-distances", {"initial_cursor": cursor("0")}, 400, "must be array"),
         (
+            "7.4 unknown partition",
+            "cursor-distances",
+            [{"initial_cursor": cursor("0", "7"), "final_cursor": cursor("0", "7")}],
+            422,
+            "Partition not found.",
+        ),
+        (
+            "7.4 different partitions",
             "cursor-distances",
             [{"initial_cursor": cursor("0"), "final_cursor": cursor("0", "1")}],
             422,
-            "Cursors with different partition.",
+            "Cursors with different partition. Pairs of cursors should have matching partitions.",
         ),
-        ("cursor-distances", [{"initial_cursor": cursor("0")}], 422, 'Field "[0].final_cursor.partition"'),
-    ],
+        (
+            "7.4 missing cursor",
+            "cursor-distances",
+            [{"initial_cursor": cursor("0")}],
+            422,
+            'Field "[0].final_cursor.partition"',
+        ),
+        (
+            "7.4 unknown timeline",
+            "cursor-distances",
+            [{"initial_cursor": cursor("0"), "final_cursor": cursor("001-0009-000000000000000000")}],
+            422,
+            "Timeline not found. It might happen in case the cursor refers to a timeline that has already expired.",
+        ),
+        ("7.5 unknown partition", "cursors-lag", [cursor("0", "7")], 422, "Partition not found."),
+        ("7.5 missing offset", "cursors-lag", [{"partition": "0"}], 422, 'Field "[0].offset"'),
+        ("7.5 body is no array", "cursors-lag", {"partition": "0"}, 400, "must be array"),
+        ("7.5 item is no cursor", "cursors-lag", [1], 400, "must be object"),
+        ("7.6 before the first timeline", "shifted-cursors", [cursor("BEGIN", shift=-1)], 422, "Timeline not found"),
+        ("7.6 a future position", "shifted-cursors", [cursor("4", shift=1)], 422, "does not exist"),
+        ("7.6 unknown partition", "shifted-cursors", [cursor("0", "7", shift=1)], 422, "Partition not found."),
+        ("7.6 bad offset", "shifted-cursors", [cursor("x", shift=1)], 422, "invalid offset x for partition 0"),
+    ),
 )
 def test_bad_cursors_are_refused(client, path, endpoint, body, status, detail):
     problem(client.post(f"{path}/{endpoint}", json=body), status, detail)
 
 
-@pytest.mark.parametrize("endpoint", ["cursor-distances", "shifted-cursors", "cursors-lag"])
+@pytest.mark.parametrize(
+    "endpoint", rows(("7.4", "cursor-distances"), ("7.5", "cursors-lag"), ("7.6", "shifted-cursors"))
+)
 def test_an_unknown_event_type_is_not_found(client, endpoint):
     problem(client.post(f"/event-types/nope/{endpoint}", json=[]), 404)

@@ -4,8 +4,12 @@ import uuid
 
 import pytest
 
-from tests.acceptance.conftest import event, problem
+from rioni.domain.cursor import format_offset
+from tests.acceptance.conftest import event, problem, rows
 from tests.support.server import open_stream
+
+
+pytestmark = pytest.mark.both_modes
 
 
 @pytest.fixture
@@ -44,6 +48,23 @@ def test_a_reset_to_the_beginning_delivers_everything_again(client, server, fill
         assert stream.events(1)[0]["order_id"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("items", "position"),
+    [
+        ([{"offset": "END"}], 4),
+        ([{"timestamp": "2020-01-01T00:00:00Z"}], -1),
+        ([{"timestamp": "2020-01-01T00:00:00Z", "shift": 3}], 2),
+        ([{"event_type": True, "partition": "0", "offset": "END", "shift": -3}], 1),
+        ([{"offset": "BEGIN"}, {"event_type": True, "partition": "0", "offset": "3"}], 3),
+    ],
+)
+def test_places_have_other_names_too(client, filled, name, items, position):
+    items = [item | {"event_type": item.get("event_type") and name} for item in items]
+    assert client.patch(f"{filled}/cursors", json={"items": items}).status_code == 204
+    (cursor,) = client.get(f"{filled}/cursors").json()["items"]
+    assert cursor["offset"] == format_offset(1, position)
+
+
 def test_without_cursors_the_subscription_is_initialised_and_streams_go_on(client, filled):
     assert client.get(f"{filled}/cursors").json() == {"items": []}
     assert client.patch(f"{filled}/cursors", json={"items": []}).status_code == 204
@@ -53,14 +74,44 @@ def test_without_cursors_the_subscription_is_initialised_and_streams_go_on(clien
 
 @pytest.mark.parametrize(
     ("changes", "status", "detail"),
-    [
-        ({"offset": "001-0001-000000000000000009"}, 422, "is unavailable as retention"),
-        ({"offset": "x"}, 422, "invalid offset x for partition 0"),
-        ({"partition": "7"}, 422, "non existing partition 7"),
-        ({"event_type": "nope"}, 422, "Event type does not belong to subscription: [nope]"),
-        ({"offset": None}, 422, 'Field "items[0].offset" must not be null'),
-        ({"offset": 1}, 400, "items.0.offset must be string or null"),
-    ],
+    rows(
+        ("7.3-1 too new", {"offset": "001-0001-000000000000000009"}, 422, "is unavailable as retention"),
+        ("7.3-1 unparseable", {"offset": "x"}, 422, "invalid offset x for partition 0"),
+        ("7.3-1 unknown partition", {"partition": "7"}, 422, "non existing partition 7"),
+        ("7.3-1 foreign event type", {"event_type": "nope"}, 422, "Event type does not belong to subscription: [nope]"),
+        ("7.3 no offset", {"offset": None}, 422, 'Field "items[0].offset" must not be null'),
+        ("7.3 no offset, but a shift", {"offset": None, "shift": 1}, 422, 'Field "items[0].offset" must not be null'),
+        (
+            "7.3 offset and time",
+            {"timestamp": "2026-11-20T10:00:00Z"},
+            422,
+            'Field "items[0].timestamp" must not be given together with',
+        ),
+        (
+            "7.3 no time",
+            {"offset": None, "timestamp": "now"},
+            422,
+            'Field "items[0].timestamp" must be a valid date-time',
+        ),
+        ("7.3 time of a wrong type", {"offset": None, "timestamp": 1}, 400, "items.0.timestamp must be string or null"),
+        ("7.3 no partition", {"partition": None}, 422, 'Field "items[0].partition" must not be null'),
+        (
+            "7.3 neither partition nor event type",
+            {"partition": None, "event_type": None},
+            422,
+            'Field "items[0].event_type" must not be null',
+        ),
+        (
+            "7.3 no event type",
+            {"offset": "END", "event_type": None},
+            422,
+            'Field "items[0].event_type" must not be null',
+        ),
+        ("7.3 behind the end", {"offset": "END", "shift": 1}, 422, "position that does not exist"),
+        ("7.3 before the beginning", {"offset": "BEGIN", "shift": -1}, 422, "Timeline not found"),
+        ("7.3 a shift beyond 64 bits", {"shift": 2**64}, 400, "items.0.shift must be"),
+        ("7.3 offset of a wrong type", {"offset": 1}, 400, "items.0.offset must be string or null"),
+    ),
 )
 def test_bad_cursors_are_refused_and_change_nothing(client, filled, name, changes, status, detail):
     good = {"event_type": name, "partition": "0", "offset": "2"}

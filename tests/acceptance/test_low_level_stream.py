@@ -4,30 +4,52 @@ import json
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import event, partitions, problem, rows
 from tests.support.server import open_stream
 
 
+pytestmark = pytest.mark.both_modes
+
+
 BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
+SYNTAX = "incorrect syntax of X-nakadi-cursors header"
 
 
 def publish(client, name, *order_ids):
     assert client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids]).status_code == 200
 
 
+WARNING = (
+    "299 - nakadi - the Low-level API is deprecated and will be removed from a future release. "
+    "Please consider migrating to the Subscriptions API."
+)
+
+
 def test_batches_have_the_documented_form(client, create, name):
+    """Consumption contract 4.4, byte by byte."""
     create(name)
     publish(client, name, "1", "2", "3")
     path = f"/event-types/{name}/events?batch_limit=2&stream_limit=3&batch_flush_timeout=1"
     with client.stream("GET", path, headers=BEGIN) as response:
         assert response.headers["content-type"] == "application/x-json-stream"
-        assert "deprecated" in response.headers["warning"]
-        lines = list(response.iter_lines())
-    first, second = map(json.loads, lines)
-    assert lines[0].startswith('{"cursor":{"partition":"0","offset":"001-0001-000000000000000001"},"events":[{')
-    assert [each["order_id"] for each in first["events"]] == ["1", "2"]
-    assert second["cursor"]["offset"] == "001-0001-000000000000000002"
-    assert [each["order_id"] for each in second["events"]] == ["3"]
+        assert response.headers["transfer-encoding"] == "chunked"
+        assert response.headers["warning"] == WARNING
+        assert "x-nakadi-streamid" not in response.headers
+        lines = response.read().decode().splitlines(keepends=True)
+    stored = [json.dumps(each, separators=(",", ":")) for line in lines for each in json.loads(line)["events"]]
+    assert [json.loads(each)["order_id"] for each in stored] == ["1", "2", "3"]
+    cursor = '{{"cursor":{{"partition":"0","offset":"001-0001-00000000000000000{}"}},"events":[{}]}}\n'
+    assert lines == [cursor.format(1, ",".join(stored[:2])), cursor.format(2, stored[2])]
+
+
+def test_keep_alives_have_the_documented_form(client, create, name):
+    """Consumption contract 4.4: the place is that of the last event, or where the stream began."""
+    create(name)
+    path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=1"
+    for offset in ("001-0001--1", "001-0001-000000000000000000"):
+        answer = client.get(path)
+        assert answer.text == f'{{"cursor":{{"partition":"0","offset":"{offset}"}}}}\n'
+        publish(client, name, "1")
 
 
 def test_without_cursors_only_new_events_come(client, create, server, name):
@@ -39,12 +61,28 @@ def test_without_cursors_only_new_events_come(client, create, server, name):
         assert stream.events(1)[0]["order_id"] == "new"
 
 
-def test_an_offset_names_the_last_event_read(client, create, name):
-    create(name)
-    publish(client, name, "0", "1", "2")
-    headers = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"001-0001-000000000000000000"}]'}
-    with open_stream(client, f"/event-types/{name}/events?stream_limit=2", headers=headers) as stream:
-        assert [each["order_id"] for each in stream.events(2)] == ["1", "2"]
+@pytest.mark.parametrize(
+    ("cursors", "expected"),
+    rows(
+        ("4.3 an offset is exclusive", {"0": "001-0001-000000000000000000"}, ["01", "02"]),
+        ("4.3 BEGIN", {"0": "BEGIN"}, ["00", "01", "02"]),
+        ("4.3 before the first event", {"1": "001-0001--1"}, ["10", "11", "12"]),
+        ("4.3 a plain number", {"1": "1"}, ["12"]),
+        ("4.3 all that are listed", {"1": "1", "0": "1"}, ["02", "12"]),
+    ),
+)
+def test_only_listed_partitions_are_read_from_where_the_cursors_say(client, create, name, cursors, expected):
+    create(name, partition_strategy="user_defined", **partitions(3))
+    for partition in "012":
+        events = [event(f"{partition}{number}", metadata={"partition": partition}) for number in range(3)]
+        assert client.post(f"/event-types/{name}/events", json=events).status_code == 200
+    listed = [{"partition": partition, "offset": offset} for partition, offset in cursors.items()]
+    query = "batch_flush_timeout=1&stream_keep_alive_limit=1"
+    headers = {"X-Nakadi-Cursors": json.dumps(listed)}
+    with open_stream(client, f"/event-types/{name}/events?{query}", headers=headers) as stream:
+        batches = stream.batches()
+    assert sorted(each["order_id"] for batch in batches for each in batch.get("events", [])) == expected
+    assert {batch["cursor"]["partition"] for batch in batches} == cursors.keys()
 
 
 def test_an_idle_stream_is_kept_alive_and_ends_at_its_limit(client, create, name):
@@ -65,11 +103,15 @@ def test_a_stream_ends_at_its_timeout(client, create, name):
 
 @pytest.mark.parametrize(
     ("query", "detail"),
-    [
-        ("batch_limit=0", "batch_limit can't be lower than 1"),
-        ("batch_limit=5&stream_limit=2", "stream_limit can't be lower than batch_limit"),
-        ("batch_flush_timeout=10&stream_timeout=5", "stream_timeout can't be lower than batch_flush_timeout"),
-    ],
+    rows(
+        ("4.2 batch_limit", "batch_limit=0", "batch_limit can't be lower than 1"),
+        ("4.2 stream_limit", "batch_limit=5&stream_limit=2", "stream_limit can't be lower than batch_limit"),
+        (
+            "4.2 stream_timeout",
+            "batch_flush_timeout=10&stream_timeout=5",
+            "stream_timeout can't be lower than batch_flush_timeout",
+        ),
+    ),
 )
 def test_parameters_have_limits(client, create, name, query, detail):
     create(name)
@@ -83,22 +125,51 @@ def test_a_parameter_must_be_a_number(client, create, name):
 
 @pytest.mark.parametrize(
     ("cursors", "status", "detail"),
-    [
-        ("x", 400, "incorrect syntax of X-nakadi-cursors header"),
-        ("{}", 400, "incorrect syntax of X-nakadi-cursors header"),
-        ("[]", 412, "invalid cursor format, partition: null offset: null"),
-        ('[{"offset":"BEGIN"}]', 412, "partition must not be null"),
-        ('[{"partition":"0"}]', 412, "offset must not be null"),
-        ('[{"partition":"9","offset":"BEGIN"}]', 412, "non existing partition 9"),
-        ('[{"partition":"0","offset":"x"}]', 412, "invalid offset x for partition 0"),
-        ('[{"partition":"0","offset":"001-0001-000000000000000005"}]', 412, "is unavailable as retention"),
-        ('[{"partition":"0","offset":"001-0009-000000000000000000"}]', 412, "is unavailable as retention"),
-        ('[{"partition":"0","offset":"BEGIN"},{"partition":"0","offset":"BEGIN"}]', 412, "partition 0"),
-    ],
+    rows(
+        ("4.1 no JSON", "x", 400, SYNTAX),
+        ("4.1 no array", "{}", 400, SYNTAX),
+        ("4.1 null", "null", 400, SYNTAX),
+        ("4.1 not of objects", "[1]", 400, SYNTAX),
+        ("4.1 an object with numbers", '[{"partition":0,"offset":"BEGIN"}]', 400, SYNTAX),
+        ("4.1 empty", "[]", 412, "invalid cursor format, partition: null offset: null"),
+        ("4.1 partition missing", '[{"offset":"BEGIN"}]', 412, "partition must not be null"),
+        ("4.1 partition null", '[{"partition":null,"offset":"BEGIN"}]', 412, "partition must not be null"),
+        ("4.1 offset missing", '[{"partition":"0"}]', 412, "offset must not be null"),
+        ("4.1 offset null", '[{"partition":"0","offset":null}]', 412, "offset must not be null"),
+        ("4.1 unknown partition", '[{"partition":"9","offset":"BEGIN"}]', 412, "non existing partition 9"),
+        ("4.1 malformed offset", '[{"partition":"0","offset":"x"}]', 412, "invalid offset x for partition 0"),
+        ("4.1 beyond the last", '[{"partition":"0","offset":"5"}]', 412, "offset 5 for partition 0 event type"),
+        (
+            "4.1 unknown timeline",
+            '[{"partition":"0","offset":"001-0009-000000000000000000"}]',
+            412,
+            "is unavailable as retention time of data elapsed. PATCH partition offset with valid and available offset",
+        ),
+        (
+            "4.1 the same partition twice",
+            '[{"partition":"0","offset":"BEGIN"},{"partition":"0","offset":"BEGIN"}]',
+            412,
+            "more than one cursor for partition 0",
+        ),
+    ),
 )
 def test_bad_cursors_are_refused(client, create, name, cursors, status, detail):
     create(name)
     problem(client.get(f"/event-types/{name}/events", headers={"X-Nakadi-Cursors": cursors}), status, detail)
+
+
+def test_a_cursor_that_has_no_place_is_answered_with_those_that_there_are(client, create, name):
+    """For programs, which would have to read the detail otherwise."""
+    create(name)
+    publish(client, name, "0", "1")
+    headers = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"7"}]'}
+    answer = problem(client.get(f"/event-types/{name}/events", headers=headers), 412)
+    assert {key: answer[key] for key in answer if key not in ("title", "status", "detail")} == {
+        "event_type": name,
+        "partition": "0",
+        "oldest_available_offset": "001-0001-000000000000000000",
+        "newest_available_offset": "001-0001-000000000000000001",
+    }
 
 
 def test_an_unknown_event_type_is_not_found(client):
@@ -109,7 +180,7 @@ def test_all_partitions_are_streamed(client, create, name):
     create(name, partition_strategy="hash", partition_key_fields=["order_id"], **partitions(3))
     publish(client, name, *map(str, range(30)))
     cursors = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(3)])
-    path = f"/event-types/{name}/events?batch_limit=4&stream_limit=30"
+    path = f"/event-types/{name}/events?batch_limit=4&stream_limit=30&batch_flush_timeout=1"
     with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
         assert sorted(int(each["order_id"]) for each in stream.events(30)) == list(range(30))
 
@@ -127,3 +198,44 @@ def test_a_blocked_consumer_is_refused(client, create, name):
     create(name)
     client.put(f"/settings/blacklist/CONSUMER_ET/{name}")
     problem(client.get(f"/event-types/{name}/events"), 403, "Application or event type is blocked")
+
+
+# --- what changes while a stream lasts (4.7) ---
+
+
+def switch_timeline(client, name):
+    assert client.post(f"/event-types/{name}/timelines", json={"storage_id": "default"}).status_code == 201
+
+
+def add_partitions(client, name):
+    assert client.put(f"/event-types/{name}/partition-count", json={"partition_count": 4}).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("change", "offset"),
+    rows(
+        ("4.7 timeline switch", switch_timeline, "001-0002-000000000000000000"),
+        ("4.7 repartition", add_partitions, "001-0001-000000000000000001"),
+    ),
+)
+def test_a_stream_goes_on_whatever_becomes_of_the_event_type(client, create, name, change, offset):
+    create(name, partition_strategy="user_defined")
+    with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=1", headers=BEGIN) as stream:
+        for number in range(2):
+            body = [event(str(number), metadata={"partition": "0"})]
+            assert client.post(f"/event-types/{name}/events", json=body).status_code == 200
+            while "events" not in (batch := stream.batch()):
+                assert batch["cursor"]["partition"] == "0"
+            assert batch["events"][0]["order_id"] == str(number)
+            if not number:
+                change(client, name)
+        assert batch["cursor"] == {"partition": "0", "offset": offset}
+
+
+def test_the_deletion_of_the_event_type_ends_a_stream_with_the_reason(client, create, name):
+    """Consumption contract 4.7, second row."""
+    create(name)
+    with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=30", headers=BEGIN) as stream:
+        assert client.delete(f"/event-types/{name}").status_code == 200
+        (last,) = stream.batches()
+    assert last == {"cursor": {"partition": "0", "offset": "001-0001--1"}, "info": {"debug": "Event type deleted"}}

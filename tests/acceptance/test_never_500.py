@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.acceptance.conftest import event
+from tests.support.avro import ORDER, batch, datum, envelope
 from tests.support.builders import event_type_body
 
 
@@ -32,6 +33,7 @@ TARGETS = [
     ("POST", "/event-types", event_type_body(name="fuzz.a", annotations={"a": "b"}, authorization=LISTS)),
     ("PUT", "/event-types/fuzz.a", event_type_body(name="fuzz.a", options={"retention_time": 20_000_000})),
     ("POST", "/event-types/fuzz.a/events", [event(), event()]),
+    ("POST", "/event-types/fuzz.a/deleted-events", [event(metadata={"partition_compaction_key": "a"})]),
     ("POST", "/event-types/fuzz.a/schemas", {"type": "json_schema", "schema": "{}"}),
     ("POST", "/event-types/fuzz.a/schemas/latest/compatibility-check", {"schema": "{}"}),
     ("POST", "/event-types/fuzz.a/cursor-distances", [{"initial_cursor": CURSOR, "final_cursor": CURSOR}]),
@@ -52,7 +54,10 @@ QUERIES = [
     "/event-types/fuzz.a/schemas?limit={}",
     "/event-types/{}",
     "/event-types/{}/partitions",
+    "/event-types/fuzz.a/events?batch_limit=0&stream_limit={}",
+    f"/subscriptions/{SUBSCRIPTION_ID}/events?batch_limit=0&commit_timeout={{}}",
     "/subscriptions?limit={}",
+    "/subscriptions?offset={}",
     "/subscriptions?token={}",
     "/subscriptions?reader={}",
     "/subscriptions/{}",
@@ -97,9 +102,64 @@ def test_bytes_that_are_no_json_are_answered_by_the_client_s_errors(client, targ
 
 
 @fuzzing
+@given(st.data())
+def test_spoiled_avro_is_answered_by_the_client_s_errors(client, data):
+    schema = {"type": "avro_schema", "schema": json.dumps(data.draw(spoiled(ORDER)))}
+    check(client.post("/event-types", json=event_type_body(name="fuzz.avro", schema=schema)))
+    check(client.post("/event-types/fuzz.avro/schemas", json=schema, params={"fetch": data.draw(st.booleans())}))
+    body = bytearray(batch(envelope(datum({"order_id": "1", "amount": 1}), event_type="fuzz.avro")))
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    headers = {"Content-Type": "application/avro-binary"}
+    check(client.post("/event-types/fuzz.avro/events", content=bytes(body), headers=headers))
+
+
+@fuzzing
 @given(st.sampled_from(QUERIES), st.text(st.characters(codec="utf-8"), max_size=12))
 def test_any_text_in_paths_and_queries_is_answered_by_the_client_s_errors(client, template, text):
     check(client.get(template.replace("{}", quote(text, safe=""))))
+
+
+HEADERS = ["X-CONSUMER-TAG", "Idempotency-Key", "X-Flow-Id", "span_ctx", "traceparent", "tracestate", "Content-Type"]
+# Control characters are refused by the server before anything else.
+HEADER_CHARACTERS = st.characters(max_codepoint=255, exclude_categories=("Cc",))
+HEADER_TEXTS = st.text(HEADER_CHARACTERS, max_size=40) | st.sampled_from(
+    [
+        "consumer_subscription_id=",
+        f"consumer_subscription_id={SUBSCRIPTION_ID}",
+        '{"a":"\\ud800"}',
+        '{"a":1e999}',
+        "x" * 5_000,
+    ]
+)
+
+
+@fuzzing
+@given(st.sampled_from(["events", "deleted-events"]), st.dictionaries(st.sampled_from(HEADERS), HEADER_TEXTS))
+def test_any_text_in_headers_is_answered_by_the_client_s_errors(client, path, headers):
+    sent = [(name, text.strip().encode("latin-1")) for name, text in headers.items()]
+    check(client.post(f"/event-types/fuzz.a/{path}", content=json.dumps([event()]), headers=sent))
+
+
+CURSORS = spoiled([{"partition": "0", "offset": "001-0001--1"}]).map(json.dumps)
+
+
+@fuzzing
+@given(
+    st.sampled_from(["/event-types/fuzz.a/events", f"/subscriptions/{SUBSCRIPTION_ID}/events"]),
+    st.sampled_from(["X-Nakadi-Cursors", "Last-Event-ID", "Accept", "Accept-Encoding"]),
+    HEADER_TEXTS | CURSORS,
+)
+def test_any_text_in_headers_of_streams_is_answered_by_the_client_s_errors(client, path, name, text):
+    headers = {b"Accept": b"text/event-stream", name.encode(): text.strip().encode("latin-1")}
+    response = client.get(f"{path}?batch_limit=0", headers=list(headers.items()))
+    assert 400 <= response.status_code < 500, response.text
+
+
+@fuzzing
+@given(HEADER_TEXTS)
+def test_any_stream_id_is_answered_by_the_client_s_errors(client, text):
+    headers = [("X-Nakadi-StreamId", text.strip().encode("latin-1"))]
+    check(client.post(f"/subscriptions/{SUBSCRIPTION_ID}/cursors", json={"items": [CURSOR]}, headers=headers))
 
 
 def test_the_broker_goes_on_afterwards(client):

@@ -1,10 +1,13 @@
-"""`/event-types/{name}/partitions`: consumption contract 3."""
+"""`/event-types/{name}/partitions`: registry contract 7.1 to 7.3, consumption contract 3."""
 
 import json
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import event, partitions, problem, rows
+
+
+pytestmark = pytest.mark.both_modes
 
 
 LAST = "001-0001-000000000000000002"
@@ -38,9 +41,21 @@ def test_asked_with_cursors_they_tell_what_is_unconsumed(client, filled):
     cursors = json.dumps([{"partition": "0", "offset": "001-0001-000000000000000000"}])
     found = client.get(filled, params={"cursors": cursors}).json()
     assert [(each["partition"], each.get("unconsumed_events")) for each in found] == [("1", None), ("0", 2)]
+    both = json.dumps([{"partition": "1", "offset": "BEGIN"}, {"partition": "0", "offset": LAST}])
+    found = client.get(filled, params={"cursors": both}).json()
+    assert [(each["partition"], each["unconsumed_events"]) for each in found] == [("1", 0), ("0", 0)]
 
 
-@pytest.mark.parametrize(("offset", "lag"), [("BEGIN", 3), ("begin", 3), (LAST, 0), ("0", 2), ("001-0001--1", 3)])
+@pytest.mark.parametrize(
+    ("offset", "lag"),
+    rows(
+        ("7.1 BEGIN", "BEGIN", 3),
+        ("7.1 begin", "begin", 3),
+        ("7.1 canonical", LAST, 0),
+        ("7.1 plain number", "0", 2),
+        ("7.1 before the first event", "001-0001--1", 3),
+    ),
+)
 def test_the_lag_counts_the_events_behind_an_offset(client, filled, offset, lag):
     found = client.get(f"{filled}/0", params={"consumed_offset": offset}).json()
     assert found["unconsumed_events"] == lag
@@ -48,23 +63,53 @@ def test_the_lag_counts_the_events_behind_an_offset(client, filled, offset, lag)
 
 @pytest.mark.parametrize(
     ("cursors", "detail"),
-    [
-        ("x", "malformed cursors"),
-        ("[1]", "malformed cursors"),
-        ('[{"offset":"0"}]', "partition must not be null"),
-        ('[{"partition":"0","offset":""}]', "offset must not be null"),
-        ('[{"partition":"0","offset":"0"},{"partition":"0","offset":"1"}]', "duplicate partition ids"),
-        ('[{"partition":"0","offset":"xer"}]', "invalid offset xer for partition 0"),
-        ('[{"partition":"9","offset":"0"}]', "invalid consumed_offset or partition"),
-        ('[{"partition":"0","offset":"001-0007-000000000000000000"}]', "invalid consumed_offset or partition"),
-    ],
+    rows(
+        ("7.2 no JSON", "x", "malformed cursors"),
+        ("7.2 no cursor", "[1]", "malformed cursors"),
+        ("7.2 no list", "{}", "malformed cursors"),
+        ("7.2 text", '"01"', "malformed cursors"),
+        ("7.2 null", "null", "malformed cursors"),
+        ("7.2 cursors of another type", '[{"partition":["0"],"offset":"0"}]', "malformed cursors"),
+        ("7.2 no partition", '[{"offset":"0"}]', "partition must not be null"),
+        ("7.2 no offset", '[{"partition":"0"}]', "offset must not be null"),
+        ("7.2 empty partition", '[{"partition":"","offset":"0"}]', "partition must not be null"),
+        ("7.2 empty offset", '[{"partition":"0","offset":""}]', "offset must not be null"),
+        (
+            "7.2 duplicate partition",
+            '[{"partition":"0","offset":"0"},{"partition":"0","offset":"1"}]',
+            "duplicate partition ids provided in cursors",
+        ),
+        ("7.2 bad offset", '[{"partition":"0","offset":"xer"}]', "invalid offset xer for partition 0"),
+        ("7.2 unknown partition", '[{"partition":"9","offset":"0"}]', "invalid consumed_offset or partition"),
+        (
+            "7.1 unknown timeline",
+            '[{"partition":"0","offset":"001-0007-000000000000000000"}]',
+            "invalid consumed_offset or partition",
+        ),
+    ),
 )
 def test_bad_cursors_are_refused(client, filled, cursors, detail):
     problem(client.get(filled, params={"cursors": cursors}), 422, detail)
 
 
-def test_what_does_not_exist_is_not_found(client, filled):
-    problem(client.get("/event-types/nope/partitions"), 404)
-    for partition in ("2", "-1", "00", "x"):
-        problem(client.get(f"{filled}/{partition}"), 404, "partition not found")
-    problem(client.get(f"{filled}/2", params={"consumed_offset": "0"}), 422, "invalid consumed_offset or partition")
+@pytest.mark.parametrize(
+    ("path", "query", "status", "detail"),
+    rows(
+        ("7.2 unknown event type", "/event-types/nope/partitions", {}, 404, None),
+        ("7.3 unknown event type", "/event-types/nope/partitions/0", {}, 404, None),
+        ("7.3 unknown partition", "{}/2", {}, 404, "partition not found"),
+        ("7.3 negative partition", "{}/-1", {}, 404, "partition not found"),
+        ("7.3 partition with leading zero", "{}/00", {}, 404, "partition not found"),
+        ("7.3 partition that is no number", "{}/x", {}, 404, "partition not found"),
+        (
+            "7.3 offset of an unknown partition",
+            "{}/2",
+            {"consumed_offset": "0"},
+            422,
+            "invalid consumed_offset or partition",
+        ),
+        ("7.3 bad offset", "{}/0", {"consumed_offset": "xer"}, 422, "invalid offset xer for partition 0"),
+    ),
+)
+def test_what_does_not_exist_is_not_found(client, filled, path, query, status, detail):
+    problem(client.get(path.format(filled), params=query), status, detail)

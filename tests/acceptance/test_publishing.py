@@ -11,6 +11,9 @@ from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import open_stream
 
 
+pytestmark = pytest.mark.both_modes
+
+
 def read_all(client, name, count, partition_count=1):
     """All events of an event type as the low-level stream gives them, as text."""
     cursors = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(partition_count)])
@@ -154,7 +157,7 @@ def test_compressed_bodies_are_understood(client, create, name, coding, compress
     path = f"/event-types/{name}/events"
     assert client.post(path, content=compress(body), headers=headers).status_code == 200
     problem(client.post(path, content=body, headers=headers), 400, "Not in")
-    problem(client.post(path, content=compress(body)[:-3], headers=headers), 400)
+    problem(client.post(path, content=compress(body)[:-3], headers=headers), 400, f"Not in {coding.upper()} format")
 
 
 def test_events_of_one_key_go_to_one_partition(client, create, name):
@@ -218,3 +221,30 @@ def test_published_events_are_in_order(client, create, name):
     headers = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
     with open_stream(client, path, headers=headers) as stream:
         assert [each["order_id"] for each in stream.events(100)] == [str(number) for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        ({}, None),
+        ({"span_ctx": '{"trace":"1"}'}, {"trace": "1"}),
+        ({"span_ctx": "no json"}, None),
+        (
+            {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b"},
+            {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b"},
+        ),
+    ],
+)
+def test_events_keep_the_span_context_of_their_request(client, create, name, headers, kept):
+    create(name)
+    own = {"span_ctx": {"trace": "mine"}}
+    path = f"/event-types/{name}/events"
+    response = client.post(path, json=[event(), event(metadata=own)], headers=headers)
+    assert json.loads(response.headers["span_ctx"]) == (kept or {})
+    stored = [json.loads(line)["events"][0]["metadata"].get("span_ctx") for line in read_all(client, name, 2)]
+    assert stored == [kept, own["span_ctx"]]
+
+
+def test_every_answer_carries_a_span_context(client):
+    assert client.get("/event-types/nope").headers["span_ctx"] == "{}"
+    assert client.put("/event-types//x").headers["span_ctx"] == "{}"

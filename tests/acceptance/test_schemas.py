@@ -1,11 +1,11 @@
-"""`/event-types/{name}/schemas`: registry contract 5.6."""
+"""`/event-types/{name}/schemas`, and what schemas mean for events: registry contract 4 and 5."""
 
 import json
 
 import pytest
 
-from tests.acceptance.conftest import event, problem
-from tests.support.builders import SCHEMA
+from tests.acceptance.conftest import event, json_schema, problem, rows
+from tests.support.builders import SCHEMA, event_type_body
 
 
 def wider(count):
@@ -24,34 +24,48 @@ def test_a_new_version_is_added_and_answered(client, create, name):
     assert client.get(f"/event-types/{name}/schemas/1.0.0").json()["schema"] == SCHEMA
 
 
-def test_the_same_schema_adds_nothing(client, create, name):
-    create(name)
-    response = client.post(f"/event-types/{name}/schemas", json={"type": "json_schema", "schema": SCHEMA})
-    assert (response.status_code, response.json()["version"]) == (200, "1.0.0")
-    assert len(client.get(f"/event-types/{name}/schemas").json()["items"]) == 1
+@pytest.fixture(scope="module")
+def versions(server):
+    """The path of the schemas of an event type that has five of them."""
+    path = "/event-types/test.versions/schemas"
+    with server.client() as client:
+        client.post("/event-types", json=event_type_body(name="test.versions"))
+        for count in (1, 2, 3, 4):
+            client.post(path, json=wider(count))
+    return path
 
 
-def test_versions_are_listed_newest_first_in_pages(client, create, name):
-    create(name)
-    for count in (1, 2):
-        client.post(f"/event-types/{name}/schemas", json=wider(count))
-    path = f"/event-types/{name}/schemas"
-    body = client.get(path).json()
-    assert [item["version"] for item in body["items"]] == ["1.2.0", "1.1.0", "1.0.0"]
-    assert body["_links"] == {}
-    body = client.get(path, params={"limit": 1, "offset": 1}).json()
-    assert [item["version"] for item in body["items"]] == ["1.1.0"]
-    assert body["_links"] == {
-        "prev": {"href": f"{path}?offset=0&limit=1"},
-        "next": {"href": f"{path}?offset=2&limit=1"},
-    }
-    assert client.get(path, params={"offset": 9}).json() == {"items": [], "_links": {}}
+@pytest.mark.parametrize(
+    ("query", "minors", "before", "behind"),
+    rows(
+        ("1.6 defaults", "", [4, 3, 2, 1, 0], None, None),
+        ("1.6 first page", "limit=2", [4, 3], None, "offset=2&limit=2"),
+        ("1.6 middle", "offset=2&limit=2", [2, 1], "offset=0&limit=2", "offset=4&limit=2"),
+        ("1.6 offset below limit", "offset=1&limit=2", [3, 2], "offset=0&limit=2", "offset=3&limit=2"),
+        ("1.6 exact end", "offset=3&limit=2", [1, 0], "offset=1&limit=2", None),
+        ("1.6 last page", "limit=2&offset=4", [0], "offset=2&limit=2", None),
+        ("1.6 beyond the end", "offset=5&limit=2", [], None, None),
+        ("1.6 largest page", "limit=1000", [4, 3, 2, 1, 0], None, None),
+    ),
+)
+def test_versions_come_newest_first_in_pages(client, versions, query, minors, before, behind):
+    body = client.get(f"{versions}?{query}").json()
+    assert [item["version"] for item in body["items"]] == [f"1.{minor}.0" for minor in minors]
+    links = {"prev": before, "next": behind}
+    assert body["_links"] == {name: {"href": f"{versions}?{link}"} for name, link in links.items() if link}
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "offset=-1", "limit=abc"])
-def test_pages_have_limits(client, create, name, query):
-    create(name)
-    problem(client.get(f"/event-types/{name}/schemas?{query}"), 400)
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    rows(
+        ("1.6 limit 0", "limit=0", "'limit' parameter sholud have value between 1 and 1000"),
+        ("1.6 limit 1001", "limit=1001", "'limit' parameter sholud have value between 1 and 1000"),
+        ("1.6 offset -1", "offset=-1", "'offset' parameter can't be lower than 0"),
+        ("1.3 no number", "limit=abc", "limit: 'abc' is not an integer"),
+    ),
+)
+def test_pages_have_limits(client, versions, query, detail):
+    problem(client.get(f"{versions}?{query}"), 400, detail)
 
 
 def test_what_does_not_exist_is_not_found(client, create, name):
@@ -66,18 +80,265 @@ def test_what_does_not_exist_is_not_found(client, create, name):
     )
 
 
+STRING = {"type": "string"}
+ORDER = {"properties": {"order_id": STRING}, "required": ["order_id"]}
+
+
 @pytest.mark.parametrize(
-    ("body", "detail"),
-    [
-        ({"type": "json_schema"}, 'Field "schema" must not be null'),
-        ({"schema": "{}"}, 'Field "type" must not be null'),
-        ({"type": "json_schema", "schema": "{,}"}, "schema must be a valid json"),
-        ({"type": "json_schema", "schema": '{"properties":{"order_id":{"type":"integer"}}}'}, "Invalid schema"),
-    ],
+    ("mode", "body", "detail"),
+    rows(
+        ("5.6 schema: required", "forward", {"type": "json_schema"}, 'Field "schema" must not be null'),
+        ("5.6 type: required", "forward", {"schema": "{}"}, 'Field "type" must not be null'),
+        (
+            "5.2 strict JSON",
+            "forward",
+            {"type": "json_schema", "schema": "{,}"},
+            "schema must be a valid json: ",
+        ),
+        (
+            "5.2 nothing behind",
+            "forward",
+            {"type": "json_schema", "schema": "{} {}"},
+            "schema must be a valid json: ",
+        ),
+        (
+            "5.2 root type",
+            "forward",
+            json_schema(type=["object"]),
+            '"type" of root element in schema can only be "object"',
+        ),
+        (
+            "4.1 $schema",
+            "forward",
+            json_schema(**{"$schema": "http://json-schema.org/draft-03/schema#"}),
+            (
+                "could not determine schema version: no meta-schema is known with URL "
+                "[http://json-schema.org/draft-03/schema#]"
+            ),
+        ),
+        (
+            "5.2 unknown type",
+            "forward",
+            json_schema(properties={"a": {"type": "x"}}),
+            "schema must be a valid json-schema: ",
+        ),
+        (
+            "4.1 pattern",
+            "forward",
+            json_schema(properties={"a": {"pattern": "(?=x)"}}),
+            "invalid regex pattern in the schema: ",
+        ),
+        (
+            "5.2 reference",
+            "forward",
+            json_schema(properties={"a": {"$ref": "file:///etc/passwd"}}),
+            "external url reference is not supported: file:///etc/passwd",
+        ),
+        ("5.2 metadata", "forward", json_schema(properties={"metadata": {}}), '"metadata" property is reserved'),
+        (
+            "5.2 keywords of compatible",
+            "compatible",
+            json_schema(properties={"order_id": STRING, "a": {"not": {}}}, required=["order_id"]),
+            "Invalid schema: Invalid schema found in [#/properties/a]: extraneous key [not] is not permitted",
+        ),
+        (
+            "5.3 changes that forward refuses",
+            "forward",
+            json_schema(properties={"order_id": {"type": "integer"}}),
+            "Invalid schema: #/properties/order_id: schema types must be the same, #/required: required array changed",
+        ),
+        (
+            "5.3 a change that compatible refuses",
+            "compatible",
+            json_schema(properties={"order_id": STRING, "a": STRING}, required=["order_id", "a"]),
+            "Invalid schema: #/required: required array changed",
+        ),
+    ),
 )
-def test_a_bad_schema_is_refused(client, create, name, body, detail):
-    create(name)
+def test_a_bad_schema_is_refused(client, create, name, mode, body, detail):
+    create(name, compatibility_mode=mode)
     problem(client.post(f"/event-types/{name}/schemas", json=body), 422, detail)
+    assert client.get(f"/event-types/{name}/schemas/latest").json()["version"] == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("mode", "submitted", "version"),
+    rows(
+        ("5.3 identical text", "forward", ORDER, "1.0.0"),
+        ("5.3 only a description", "forward", ORDER | {"description": "x"}, "1.0.1"),
+        ("5.3 another property", "forward", ORDER | {"properties": {"order_id": STRING, "a": STRING}}, "1.1.0"),
+        (
+            "5.3 another property in compatible",
+            "compatible",
+            ORDER | {"properties": {"order_id": STRING, "a": STRING}},
+            "1.1.0",
+        ),
+        (
+            "D-10 more required",
+            "forward",
+            {"properties": {"order_id": STRING, "a": STRING}, "required": ["order_id", "a"]},
+            "2.0.0",
+        ),
+        ("5.3 none takes everything", "none", {"properties": {"order_id": {"type": "integer"}}}, "2.0.0"),
+        ("5.3 none counts minor changes", "none", ORDER | {"properties": {"order_id": STRING, "a": STRING}}, "1.1.0"),
+    ),
+)
+def test_a_change_of_the_schema_counts_the_version_up(client, create, name, mode, submitted, version):
+    create(name, compatibility_mode=mode, schema=json_schema(**ORDER))
+    path = f"/event-types/{name}/schemas"
+    response = client.post(path, json=json_schema(**submitted))
+    # D-12
+    assert (response.status_code, response.json()["version"]) == (200 if version == "1.0.0" else 201, version)
+    assert client.get(f"{path}/latest").json() == response.json()
+    assert len(client.get(path).json()["items"]) == (1 if version == "1.0.0" else 2)
+
+
+VIOLATIONS = {
+    "properties": {
+        "order_id": STRING,
+        "amount": {"type": "integer", "minimum": 10},
+        "tags": {"type": "array", "maxItems": 1, "items": STRING},
+        "color": {"enum": ["red", "blue"]},
+        "code": {"type": "string", "pattern": "^[A-Z]+$", "minLength": 2},
+        "site": {"type": "string", "format": "iso-4217"},
+        "any": {"anyOf": [STRING, {"type": "null"}]},
+    },
+    "required": ["order_id"],
+}
+
+
+@pytest.mark.parametrize(
+    ("members", "detail"),
+    rows(
+        ("4.1 missing", {"order_id": ...}, "#: required key [order_id] not found"),
+        ("4.1 type", {"order_id": 1}, "#/order_id: expected type: String, found: Integer"),
+        ("4.1 integer", {"amount": 10.5}, "#/amount: expected type: Integer, found: Double"),
+        ("4.1 integral literals", {"amount": 11.0}, "#/amount: expected type: Integer, found: Double"),
+        ("4.1 number", {"amount": 5}, "#/amount: 5 is not greater or equal to 10"),
+        ("4.1 enum", {"color": "green"}, "#/color: green is not a valid enum value"),
+        ("4.1 array", {"tags": ["a", "b"]}, "#/tags: expected maximum item count: 1, found: 2"),
+        ("4.1 item", {"tags": [None]}, "#/tags/0: expected type: String, found: Null"),
+        ("4.1 pattern", {"code": "ab"}, "#/code: string [ab] does not match pattern ^[A-Z]+$"),
+        ("4.1 length", {"code": "A"}, "#/code: expected minLength: 2, actual: 1"),
+        ("4.1 format", {"site": "euro"}, "#/site: must be a valid iso-4217 currency code"),
+        ("4.1 combined", {"any": 1}, "#/any: no subschema matched out of the total 2 subschemas\n#/any: expected"),
+        ("4.1 several", {"order_id": 1, "amount": 5}, "#: 2 schema violations found\n"),
+        ("4 metadata: eid", {"metadata": {"eid": "x"}}, "#/metadata/eid: string [x] does not match pattern "),
+        (
+            "4 metadata: event_type",
+            {"metadata": {"event_type": "x"}},
+            "#/metadata/event_type: x is not a valid enum value",
+        ),
+        (
+            "4 metadata: span_ctx",
+            {"metadata": {"span_ctx": {"k": 1}}},
+            "#/metadata/span_ctx/k: expected type: String, found: Integer",
+        ),
+        *(
+            (
+                f"4 metadata: {member}",
+                {"metadata": {member: "x"}},
+                f"#/metadata: extraneous key [{member}] is not permitted",
+            )
+            for member in ("received_at", "version", "published_by", "partition_compaction_key")
+        ),
+    ),
+)
+def test_what_is_wrong_with_an_event_is_said_in_the_words_of_the_contract(client, strict, members, detail):
+    sent = {key: value for key, value in event(**members).items() if value is not ...}
+    response = client.post(f"/event-types/{strict}/events", json=[sent])
+    assert response.status_code == 422, response.text
+    assert response.json()[0]["detail"].startswith(detail)
+
+
+@pytest.fixture(scope="module")
+def strict(server):
+    """An event type whose schema has a rule of each kind."""
+    with server.client() as client:
+        client.post("/event-types", json=event_type_body(name="test.strict", schema=json_schema(**VIOLATIONS)))
+    return "test.strict"
+
+
+BUSINESS = {"order_id": "1", "more": 1, "metadata": True}
+DATA = {"data_type": "x", "data_op": "C", "data": {"order_id": "1"}, "metadata": True}
+
+
+@pytest.mark.parametrize(
+    ("category", "mode", "schema", "sent", "detail"),
+    rows(
+        ("4 undefined: enforced", "undefined", "forward", ORDER, {}, "#: required key [order_id] not found"),
+        ("4 undefined: as it is", "undefined", "forward", ORDER, {"order_id": "1", "more": 1}, None),
+        ("4 undefined: {} in compatible", "undefined", "compatible", {}, {"a": 1}, "#: extraneous key [a] is not"),
+        ("4 undefined: {} in compatible takes {}", "undefined", "compatible", {}, {}, None),
+        ("D-34 {} in forward takes all", "undefined", "forward", {}, {"a": 1}, None),
+        ("D-19 none is closed", "undefined", "none", ORDER, {"order_id": "1", "more": 1}, "#: extraneous key [more]"),
+        (
+            "D-19 none, opened",
+            "undefined",
+            "none",
+            ORDER | {"additionalProperties": True},
+            {"order_id": "1", "more": 1},
+            None,
+        ),
+        ("4 business", "business", "forward", ORDER, BUSINESS, None),
+        (
+            "4 business: metadata",
+            "business",
+            "forward",
+            ORDER,
+            {"order_id": "1"},
+            "#: required key [metadata] not found",
+        ),
+        (
+            "4 business: compatible",
+            "business",
+            "compatible",
+            ORDER,
+            BUSINESS,
+            "#: extraneous key [more] is not permitted",
+        ),
+        ("4 data", "data", "forward", ORDER, DATA, None),
+        (
+            "4 data: members",
+            "data",
+            "forward",
+            ORDER,
+            {"data": {"order_id": "1"}},
+            (
+                "#: 3 schema violations found\n#: required key [metadata] not found\n"
+                "#: required key [data_op] not found\n"
+                "#: required key [data_type] not found"
+            ),
+        ),
+        ("4 data: closed", "data", "forward", ORDER, DATA | {"more": 1}, "#: extraneous key [more] is not permitted"),
+        (
+            "4 data: data_op",
+            "data",
+            "forward",
+            ORDER,
+            DATA | {"data_op": "X"},
+            "#/data_op: X is not a valid enum value",
+        ),
+        (
+            "4 data: definitions",
+            "data",
+            "forward",
+            {"definitions": {"o": ORDER}, "properties": {"o": {"$ref": "#/definitions/o"}}},
+            DATA | {"data": {"o": {}}},
+            "#/data/o: required key [order_id] not found",
+        ),
+    ),
+)
+def test_events_are_validated_against_the_effective_schema(client, name, category, mode, schema, sent, detail):
+    strategies = [] if category == "undefined" else ["metadata_enrichment"]
+    changes = {"category": category, "compatibility_mode": mode, "enrichment_strategies": strategies}
+    body = event_type_body(name=name, schema=json_schema(**schema), **changes)
+    assert client.post("/event-types", json=body).status_code == 201
+    sent = sent | ({"metadata": event()["metadata"]} if "metadata" in sent else {})
+    response = client.post(f"/event-types/{name}/events", json=[sent])
+    assert response.status_code == (422 if detail else 200), response.text
+    if detail:
+        assert response.json()[0]["detail"].startswith(detail)
 
 
 def test_events_are_validated_against_the_new_version_at_once(client, create, name):

@@ -1,9 +1,9 @@
-"""`/settings` and `/storages`: registry contract 9."""
+"""`/settings`: registry contract 9."""
 
 import pytest
 
-from tests.acceptance.conftest import problem
-from tests.support.builders import event_type_body
+from tests.acceptance.conftest import event, problem, rows
+from tests.support.builders import SCHEMA, event_type_body
 
 
 DEFAULT_ADMIN = {"data_type": "service", "value": "stups_nakadi"}
@@ -31,33 +31,66 @@ def test_the_blacklist_shows_what_is_blocked(client, name):
     assert client.delete(f"/settings/blacklist/CONSUMER_APP/{name}").status_code == 204
     assert client.delete(f"/settings/blacklist/CONSUMER_APP/{name}").status_code == 204
     assert name not in client.get("/settings/blacklist").json()["consumers"]["apps"]
-    problem(client.put(f"/settings/blacklist/NOPE/{name}"), 400, "CONSUMER_APP")
+    for kind in ("NOPE", "consumer_app"):
+        problem(client.put(f"/settings/blacklist/{kind}/{name}"), 400, "CONSUMER_APP")
+        problem(client.delete(f"/settings/blacklist/{kind}/{name}"), 400, "CONSUMER_APP")
 
 
-def test_features_are_listed_and_switched(client):
+FEATURES = [
+    "disable_event_type_creation",
+    "disable_event_type_deletion",
+    "delete_event_type_with_subscriptions",
+    "event_type_deletion_only_admins",
+    "disable_subscription_creation",
+    "remote_tokeninfo",
+    "kpi_collection",
+    "audit_log_collection",
+    "disable_db_write_operations",
+    "force_event_type_authz",
+    "force_subscription_authz",
+    "repartitioning",
+    "event_owner_selector_authz",
+    "access_log_enabled",
+    "token_subscriptions_iteration",
+    "return_body_on_create_update_event_type",
+    "validate_subscription_owning_application",
+    "validate_event_type_owning_application",
+    "skip_misplaced_events",
+    "dlq_redrive_event_type_attachment_job",
+    "force_data_lake_annotations",
+]
+
+
+def test_all_features_are_listed_and_all_but_repartitioning_are_off_until_they_are_switched_on(client):
     items = client.get("/settings/features").json()["items"]
-    assert {"feature": "access_log_enabled", "enabled": False} in items
-    for enabled in (True, False):
-        body = {"feature": "Access_Log_Enabled", "enabled": enabled}
-        assert client.post("/settings/features", json=body).status_code == 204
-        items = client.get("/settings/features").json()["items"]
-        assert {"feature": "access_log_enabled", "enabled": enabled} in items
-    problem(client.post("/settings/features", json={"feature": "nope", "enabled": True}), 400, "Possible values")
-    problem(client.post("/settings/features", json={"enabled": True}), 400)
+    assert [item["feature"] for item in items] == FEATURES
+    assert [item["feature"] for item in items if item["enabled"]] == ["repartitioning"]
 
 
-@pytest.fixture
-def switch(client):
-    """Switches features, off again after the test."""
-    switched = []
+@pytest.mark.parametrize(
+    ("spelling", "feature"),
+    rows(
+        ("9.1 as it is listed", "skip_misplaced_events", "skip_misplaced_events"),
+        ("9.1 any case", "Access_Log_Enabled", "access_log_enabled"),
+        ("9.1 token_subscription_iteration", "token_subscription_iteration", "token_subscriptions_iteration"),
+        ("9.1 validate_subscription_owning_app", "validate_subscription_owning_app", FEATURES[16]),
+        ("9.1 validate_event_type_owning_app", "validate_event_type_owning_app", FEATURES[17]),
+    ),
+)
+def test_features_are_switched_under_each_of_their_names(client, spelling, feature):
+    for body, enabled in (({"enabled": True}, True), ({"enabled": True}, True), ({"enabled": False}, False)):
+        assert client.post("/settings/features", json={"feature": spelling} | body).status_code == 204
+        assert {"feature": feature, "enabled": enabled} in client.get("/settings/features").json()["items"]
 
-    def switch(feature):
-        switched.append(feature)
-        assert client.post("/settings/features", json={"feature": feature, "enabled": True}).status_code == 204
 
-    yield switch
-    for feature in switched:
-        client.post("/settings/features", json={"feature": feature, "enabled": False})
+def test_a_feature_without_a_state_is_switched_off(client, switch):
+    switch("skip_misplaced_events")
+    assert client.post("/settings/features", json={"feature": "skip_misplaced_events"}).status_code == 204
+    assert {"feature": "skip_misplaced_events", "enabled": False} in client.get("/settings/features").json()["items"]
+
+
+def test_unknown_features_are_refused(client):
+    problem(client.post("/settings/features", json={"feature": "nope", "enabled": True}), 400, "Possible values: [")
 
 
 def test_creation_of_event_types_can_be_switched_off(client, switch, name):
@@ -72,19 +105,89 @@ def test_creation_of_subscriptions_can_be_switched_off(client, create, switch, n
     problem(client.post("/subscriptions", json=body), 503, "Subscription creation is temporarily unavailable")
 
 
-def test_writing_to_the_database_can_be_switched_off(client, create, switch, name):
-    create(name)
+@pytest.fixture
+def subscribed(create, subscribe, name):
+    """The name of an event type, and the id of a subscription to it."""
+    return create(name), subscribe(name)
+
+
+ALICE = {"data_type": "user", "value": "alice"}
+ADMINS = {"admins": [ALICE], "readers": [ALICE], "writers": [ALICE]}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    rows(
+        ("9.1 event type: create", "POST", "/event-types", event_type_body(name="test.read-only"), 503),
+        ("9.1 event type: update", "PUT", "/event-types/{name}", ..., 503),
+        ("9.1 event type: delete", "DELETE", "/event-types/{name}", None, 503),
+        ("9.1 admins", "POST", "/settings/admins", ADMINS, 503),
+        (
+            "9.1 subscription: create",
+            "POST",
+            "/subscriptions",
+            {"owning_application": "read-only", "event_types": ["nope"]},
+            503,
+        ),
+        ("9.1 subscription: update", "PUT", "/subscriptions/{id}", {"owning_application": "x"}, 503),
+        ("9.1 subscription: delete", "DELETE", "/subscriptions/{id}", None, 503),
+        (
+            "9.1 schemas are written",
+            "POST",
+            "/event-types/{name}/schemas",
+            {"type": "json_schema", "schema": SCHEMA.replace("{", '{"title":"x",', 1)},
+            201,
+        ),
+        ("9.1 blacklist is written", "PUT", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
+        ("9.1 blacklist is written again", "DELETE", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
+        ("9.1 features are written", "POST", "/settings/features", {"feature": "access_log_enabled"}, 204),
+        ("9.1 events are published", "POST", "/event-types/{name}/events", [event()], 200),
+        ("9.1 reading goes on", "GET", "/event-types/{name}", None, 200),
+    ),
+)
+def test_writing_to_the_database_can_be_switched_off(client, subscribed, switch, method, path, body, status):
+    name, subscription_id = subscribed
+    path = path.format(name=name, id=subscription_id)
     switch("disable_db_write_operations")
-    problem(client.delete(f"/event-types/{name}"), 503, "Database is currently in read-only mode")
-    assert client.get(f"/event-types/{name}").status_code == 200
+    response = client.request(method, path, json=event_type_body(name=name) if body is ... else body)
+    if status == 503:
+        problem(response, 503, "Database is currently in read-only mode")
+    else:
+        assert response.status_code == status, response.text
 
 
-def test_authorization_can_be_made_mandatory(client, switch, name):
+def test_authorization_can_be_made_mandatory(client, create, switch, name):
+    create(name)
     switch("force_event_type_authz")
-    problem(client.post("/event-types", json=event_type_body(name=name)), 422, "Authorization section is mandatory")
+    for response in (
+        client.post("/event-types", json=event_type_body(name=f"{name}.x")),
+        client.put(f"/event-types/{name}", json=event_type_body(name=name)),
+    ):
+        problem(response, 422, "Authorization section is mandatory")
 
 
-def test_the_default_storage_is_there_from_the_start(client):
-    assert client.get("/storages").json() == [{"id": "default", "storage_type": "embedded", "default": True}]
-    assert client.get("/storages/default").json()["storage_type"] == "embedded"
-    problem(client.get("/storages/nope"), 404, "No storage with id nope")
+def test_owning_applications_of_subscriptions_can_be_checked(client, create, switch, name):
+    create(name)
+    switch("validate_subscription_owning_app")
+    body = {"owning_application": "nobody", "event_types": [name]}
+    problem(client.post("/subscriptions", json=body), 422, "Owning application is not valid: nobody")
+    assert client.post("/subscriptions", json=body | {"owning_application": "shop"}).status_code == 201
+
+
+def test_a_decision_about_the_data_lake_can_be_made_mandatory(client, switch, name):
+    switch("force_data_lake_annotations")
+    body = event_type_body(name=name)
+    problem(client.post("/event-types", json=body), 422, "datalake.zalando.org/materialize-events")
+    decided = body | {"annotations": {"datalake.zalando.org/materialize-events": "off"}}
+    assert client.post("/event-types", json=decided).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    rows(
+        ("9 partition strategies", "/registry/partition-strategies", ["hash", "user_defined", "random"]),
+        ("9 enrichment strategies", "/registry/enrichment-strategies", ["metadata_enrichment"]),
+    ),
+)
+def test_the_strategies_are_listed(client, path, body):
+    assert client.get(path).json() == body

@@ -1,4 +1,4 @@
-"""Streaming a subscription and committing its cursors: consumption contract 6, 7, 8."""
+"""Streaming a subscription and committing its cursors: consumption contract 8."""
 
 import contextlib
 import json
@@ -12,6 +12,9 @@ import pytest
 
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import open_stream
+
+
+pytestmark = pytest.mark.both_modes
 
 
 WAIT_S = 15
@@ -251,77 +254,6 @@ def test_requested_partitions_are_honoured(client, server, create, subscribe, na
     problem(client.post(path, json=twice), 422, "Duplicated partition specified")
     foreign = {"partitions": [{"event_type": name, "partition": "9"}]}
     problem(client.post(path, json=foreign), 422, "Wrong partitions specified")
-
-
-def test_an_older_cursor_changes_nothing(client, server, create, subscribe, name):
-    create(name)
-    publish(client, name, *map(str, range(5)))
-    subscription_id = subscribe(name, read_from="begin")
-    path = f"/subscriptions/{subscription_id}/events?batch_limit=1&max_uncommitted_events=5"
-    with server.client() as other, open_stream(other, path) as stream:
-        cursors = [stream.batch()["cursor"] for _ in range(5)]
-        answer = commit(client, subscription_id, stream.stream_id, cursors[3], cursors[1], cursors[3], cursors[4])
-        assert answer.status_code == 200
-        results = [item["result"] for item in answer.json()["items"]]
-        assert results == ["committed", "outdated", "outdated", "committed"]
-        assert answer.json()["items"][1]["cursor"] == cursors[1]
-        answer = commit(client, subscription_id, stream.stream_id, cursors[0])
-        assert answer.json()["items"][0]["result"] == "outdated"
-    (cursor,) = client.get(f"/subscriptions/{subscription_id}/cursors").json()["items"]
-    assert cursor["offset"] == cursors[4]["offset"]
-
-
-def test_a_commit_must_belong_to_its_stream(client, server, create, subscribe, name):
-    create(name, partition_strategy="user_defined", **partitions(2))
-    publish(client, name, "1", metadata={"partition": "0"})
-    subscription_id = subscribe(name, read_from="begin")
-    good = {"event_type": name, "partition": "0", "offset": "001-0001-000000000000000000", "cursor_token": "x"}
-    stranger = str(uuid.uuid4())
-    path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=1"
-    with server.client() as one, open_stream(one, path) as first, server.client() as two, open_stream(two, path):
-        wait_until(lambda: len(set(assigned(client, subscription_id).values())) == 2)
-        owners = assigned(client, subscription_id)
-        other = next(owner for (_, partition), owner in owners.items() if partition == "1")
-        problem(commit(client, subscription_id, stranger, good), 422, f"Session with stream id {stranger} not found")
-        problem(commit(client, subscription_id, other, good), 422, "cannot be committed with stream id")
-        problem(commit(client, subscription_id, "x", good), 422, "Stream id has to be valid UUID")
-        for changes, detail in (
-            ({"offset": "x"}, "invalid offset x for partition 0"),
-            ({"offset": None}, 'Field "items[0].offset" cursor offset cannot be empty'),
-            ({"partition": "9"}, "non existing partition 9"),
-            ({"cursor_token": None}, 'Field "items[0].cursor_token" must not be null'),
-        ):
-            problem(commit(client, subscription_id, first.stream_id, good | changes), 422, detail)
-        problem(commit(client, subscription_id, first.stream_id), 422, "Cursors are empty")
-        problem(commit(client, str(uuid.uuid4()), first.stream_id, good), 404)
-    problem(client.post(f"/subscriptions/{subscription_id}/cursors", json={"items": [good]}), 400, "X-Nakadi-StreamId")
-
-
-def test_statistics_tell_the_lag(client, server, create, subscribe, name):
-    create(name)
-    subscription_id = subscribe(name, read_from="begin")
-    path = f"/subscriptions/{subscription_id}"
-    (item,) = client.get(f"{path}/stats").json()["items"]
-    assert item == {
-        "event_type": name,
-        "partitions": [{"partition": "0", "state": "unassigned", "stream_id": ""}],
-    }
-    publish(client, name, "1", "2", "3")
-    with (
-        server.client() as other,
-        open_stream(other, f"{path}/events?batch_limit=1&max_uncommitted_events=3") as stream,
-    ):
-        cursor = stream.batch()["cursor"]
-        commit(client, subscription_id, stream.stream_id, cursor)
-        stats = client.get(f"{path}/stats", params={"show_time_lag": "true"}).json()["items"][0]["partitions"][0]
-        assert stats.pop("consumer_lag_seconds") >= 0
-        assert stats == {
-            "partition": "0",
-            "state": "assigned",
-            "unconsumed_events": 2,
-            "stream_id": stream.stream_id,
-            "assignment_type": "auto",
-        }
 
 
 def test_a_deleted_subscription_ends_its_streams_with_a_reason(client, server, create, subscribe, name):

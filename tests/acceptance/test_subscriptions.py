@@ -1,11 +1,12 @@
 """`/subscriptions`: consumption contract 5."""
 
-import concurrent.futures
 import uuid
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import problem, rows
+from tests.support.builders import event_type_body
+from tests.support.server import running_server
 
 
 ATTRIBUTE = {"data_type": "user", "value": "alice"}
@@ -14,109 +15,6 @@ ATTRIBUTE = {"data_type": "user", "value": "alice"}
 @pytest.fixture
 def app():
     return f"app-{uuid.uuid4().hex[:8]}"
-
-
-def test_a_created_subscription_is_answered_in_full(client, create, name, app):
-    create(name)
-    response = client.post("/subscriptions", json={"owning_application": app, "event_types": [name]})
-    assert response.status_code == 201
-    created = response.json()
-    assert response.headers["location"] == response.headers["content-location"] == f"/subscriptions/{created['id']}"
-    assert created == created | {
-        "owning_application": app,
-        "event_types": [name],
-        "consumer_group": "default",
-        "read_from": "end",
-        "initial_cursors": [],
-        "authorization": None,
-        "annotations": {},
-        "labels": {},
-    }
-    assert client.get(f"/subscriptions/{created['id']}").json() == created
-
-
-def test_the_same_subscription_again_is_found(client, create, name, app):
-    create(f"{name}.a")
-    create(f"{name}.b")
-    body = {"owning_application": app, "event_types": [f"{name}.b", f"{name}.a"]}
-    first = client.post("/subscriptions", json=body).json()
-    assert first["event_types"] == [f"{name}.a", f"{name}.b"]
-    response = client.post("/subscriptions", json=body | {"event_types": first["event_types"], "read_from": "begin"})
-    assert response.status_code == 200
-    assert "content-location" not in response.headers
-    assert response.json() == first
-    other = client.post("/subscriptions", json=body | {"consumer_group": "other"})
-    assert other.status_code == 201
-
-
-def test_concurrent_identical_creations_give_one_subscription(server, create, name, app):
-    create(name)
-
-    def attempt(_):
-        with server.client() as client:
-            return client.post("/subscriptions", json={"owning_application": app, "event_types": [name]})
-
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(attempt, range(8)))
-    assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
-    assert len({answer.json()["id"] for answer in answers}) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "detail"),
-    [
-        ({"owning_application": None}, 'Field "owning_application" must not be null'),
-        ({"owning_application": ""}, 'Field "owning_application" must contain at least one character'),
-        ({"event_types": None}, 'Field "event_types" must not be null'),
-        ({"event_types": []}, 'Field "event_types" must contain at least one element'),
-        ({"event_types": ["nope.b", "nope.a"]}, "event type(s) not found: 'nope.a', 'nope.b'"),
-        ({"read_from": "cursors"}, "initial_cursors should contain cursors for all partitions of subscription"),
-        (
-            {"authorization": {"admins": [ATTRIBUTE]}},
-            'Field "authorization.readers" must not be null',
-        ),
-        (
-            {"authorization": {"admins": [ATTRIBUTE], "readers": [ATTRIBUTE, ATTRIBUTE]}},
-            "authorization property 'readers' contains duplicated attribute(s): user:alice",
-        ),
-    ],
-)
-def test_a_broken_rule_is_named(client, create, name, app, changes, detail):
-    create(name)
-    body = {"owning_application": app, "event_types": [name]} | changes
-    problem(client.post("/subscriptions", json=body), 422, detail)
-
-
-def test_an_unknown_read_from_is_refused(client, app):
-    body = {"owning_application": app, "event_types": ["a"], "read_from": "middle"}
-    problem(client.post("/subscriptions", json=body), 400, "Illegal enum value: 'middle'")
-
-
-def test_initial_cursors_must_name_all_partitions_once_and_be_available(client, create, name, app):
-    create(name, partition_strategy="user_defined", **partitions(2))
-    client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": "0"})])
-
-    def attempt(*cursors):
-        items = [{"event_type": name, "partition": partition, "offset": offset} for partition, offset in cursors]
-        body = {"owning_application": app, "event_types": [name], "read_from": "cursors", "initial_cursors": items}
-        return client.post("/subscriptions", json=body)
-
-    problem(attempt(("0", "BEGIN")), 422, "for all partitions")
-    problem(attempt(("0", "BEGIN"), ("1", "BEGIN"), ("2", "BEGIN")), 422, "only for partitions of this subscription")
-    problem(attempt(("0", "BEGIN"), ("1", "BEGIN"), ("1", "BEGIN")), 422, "no more than 1 cursor")
-    problem(attempt(("0", "001-0001-000000000000000007"), ("1", "BEGIN")), 422, "is unavailable as retention")
-    problem(attempt(("0", "x"), ("1", "BEGIN")), 422, "invalid offset x for partition 0")
-    assert attempt(("0", "0"), ("1", "001-0001--1")).status_code == 201
-
-
-def test_a_subscription_has_a_limit_of_partitions(client, create, name, app):
-    names = [create(f"{name}.n{number}", **partitions(8)) for number in range(13)]
-    body = {"owning_application": app, "event_types": names}
-    problem(
-        client.post("/subscriptions", json=body),
-        422,
-        "total partition count for subscription is 104, but the maximum partition count is 100",
-    )
 
 
 def test_what_does_not_exist_is_not_found(client):
@@ -141,18 +39,56 @@ def test_authorization_annotations_and_labels_may_change(client, create, subscri
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"consumer_group": "x"}, "consumer group"),
-        ({"event_types": ["x"]}, "event types"),
-        ({"owning_application": "x"}, "owning application"),
-        ({"read_from": "begin"}, "read from"),
-    ],
+    ("changes", "status", "detail"),
+    rows(
+        ("5.5 consumer group", {"consumer_group": "x"}, 422, "Not allowed to change subscription consumer group"),
+        ("5.5 event types", {"event_types": ["x"]}, 422, "Not allowed to change subscription event types"),
+        ("5.5 owning application", {"owning_application": "x"}, 422, "Not allowed to change subscription owning app"),
+        ("5.5 read from", {"read_from": "begin"}, 422, "Not allowed to change subscription read from"),
+        (
+            "5.5 initial cursors",
+            {"initial_cursors": [{"event_type": "x", "partition": "0", "offset": "BEGIN"}]},
+            422,
+            "Not allowed to change subscription initial cursors",
+        ),
+        ("5.5 validated as in create", {"owning_application": ""}, 422, "must contain at least one character"),
+        ("5.5 a wrong literal", {"read_from": "x"}, 400, "Illegal enum value: 'x'"),
+        ("5.5 labels", {"labels": {"a": "b c"}}, 422, 'Field "labels[a]"'),
+    ),
 )
-def test_the_rest_may_not_change(client, create, subscribe, name, changes, what):
+def test_the_rest_may_not_change(client, create, subscribe, name, changes, status, detail):
     create(name)
     path = f"/subscriptions/{subscribe(name)}"
-    problem(client.put(path, json=client.get(path).json() | changes), 422, f"Not allowed to change subscription {what}")
+    before = client.get(path).json()
+    problem(client.put(path, json=before | changes), status, detail)
+    assert client.get(path).json() == before
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    rows(
+        ("5.5 absent: kept", {}, {"annotations": {"a": "1"}, "labels": {"b": "2"}}),
+        ("5.5 null: kept", {"annotations": None, "labels": None}, {"annotations": {"a": "1"}, "labels": {"b": "2"}}),
+        ("5.5 empty: removed", {"annotations": {}, "labels": {}}, {"annotations": {}, "labels": {}}),
+        ("5.5 annotations", {"annotations": {"c": "3"}}, {"annotations": {"c": "3"}, "labels": {"b": "2"}}),
+        ("5.5 labels", {"labels": {"c": "3"}}, {"annotations": {"a": "1"}, "labels": {"c": "3"}}),
+    ),
+)
+def test_annotations_and_labels_are_kept_unless_they_are_sent(client, create, subscribe, name, sent, kept):
+    create(name)
+    path = f"/subscriptions/{subscribe(name, annotations={'a': '1'}, labels={'b': '2'})}"
+    before = client.get(path).json()
+    body = {member: before[member] for member in ("owning_application", "event_types", "consumer_group")}
+    assert client.put(path, json=body | sent).status_code == 204
+    after = client.get(path).json()
+    assert {member: after[member] for member in kept} == kept
+    assert (after["updated_at"] > before["updated_at"]) == (kept != {"annotations": {"a": "1"}, "labels": {"b": "2"}})
+
+
+def test_an_unknown_subscription_is_not_changed(client, create, name):
+    """Consumption contract 5.5."""
+    body = {"owning_application": "x", "event_types": [create(name)]}
+    problem(client.put("/subscriptions/nope", json=body), 404, 'Subscription with id "nope" does not exist')
 
 
 def test_a_deleted_subscription_is_gone_and_can_be_created_anew(client, create, name, app):
@@ -166,62 +102,20 @@ def test_a_deleted_subscription_is_gone_and_can_be_created_anew(client, create, 
     assert second.json()["id"] != first
 
 
-@pytest.fixture
-def three(client, create, name, app):
-    """Three subscriptions of one application, in the order of their creation."""
-    create(name)
-    groups = ("one", "two", "three")
-    bodies = [{"owning_application": app, "event_types": [name], "consumer_group": group} for group in groups]
-    return [client.post("/subscriptions", json=body).json()["id"] for body in bodies]
-
-
-def test_the_list_is_paged_newest_first(client, three, app):
-    body = client.get("/subscriptions", params={"owning_application": app, "limit": 2}).json()
-    assert [item["id"] for item in body["items"]] == three[:0:-1]
-    href = f"/subscriptions?owning_application={app}&offset=2&limit=2"
-    assert body["_links"] == {"next": {"href": href}}
-    body = client.get(href).json()
-    assert [item["id"] for item in body["items"]] == three[:1]
-    assert body["_links"] == {"prev": {"href": f"/subscriptions?owning_application={app}&offset=0&limit=2"}}
-
-
-def test_the_list_can_be_walked_by_tokens_in_both_directions(client, three, app):
-    ordered = sorted(three)
-    body = client.get("/subscriptions", params={"owning_application": app, "limit": 2, "token": "new"}).json()
-    assert [item["id"] for item in body["items"]] == ordered[:2]
-    assert set(body["_links"]) == {"next"}
-    body = client.get(body["_links"]["next"]["href"]).json()
-    assert [item["id"] for item in body["items"]] == ordered[2:]
-    assert set(body["_links"]) == {"prev"}
-    body = client.get(body["_links"]["prev"]["href"]).json()
-    assert [item["id"] for item in body["items"]] == ordered[:2]
-
-
-def test_the_list_is_filtered_by_all_event_types(client, create, subscribe, name, app):
-    create(f"{name}.a")
-    create(f"{name}.b")
-    both = subscribe(f"{name}.a", f"{name}.b", owning_application=app)
-    subscribe(f"{name}.a", owning_application=app)
-    query = f"/subscriptions?event_type={name}.a&event_type={name}.b"
-    assert [item["id"] for item in client.get(query).json()["items"]] == [both]
-
-
-def test_the_list_is_filtered_by_reader(client, create, subscribe, name, app):
-    create(name)
-    lists = {"admins": [ATTRIBUTE], "readers": [ATTRIBUTE]}
-    wanted = subscribe(name, owning_application=app, authorization=lists)
-    subscribe(name, owning_application=app, consumer_group="other")
-    found = client.get("/subscriptions", params={"owning_application": app, "reader": "user:alice"}).json()
-    assert [item["id"] for item in found["items"]] == [wanted]
-
-
-def test_the_list_may_show_the_status(client, three, app, name):
-    found = client.get("/subscriptions", params={"owning_application": app, "show_status": "true"}).json()
-    (status,) = found["items"][0]["status"]
-    assert status["event_type"] == name
-    assert status["partitions"] == [{"partition": "0", "state": "unassigned", "stream_id": ""}]
-
-
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "offset=-1", "offset=x", "reader=alice", "token=X1"])
-def test_pages_have_limits(client, query):
-    problem(client.get(f"/subscriptions?{query}"), 400)
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_the_dead_letter_queue_is_there_for_the_first_subscription_that_asks_for_it(tmp_path, method):
+    policy = {"nakadi.zalando.org/subscription-unprocessable-event-policy": "DEAD_LETTER_QUEUE"} | {
+        "nakadi.zalando.org/subscription-max-event-send-count": "3"
+    }
+    with running_server(tmp_path / "data", "--workers", "1") as server, server.client() as client:
+        assert client.get("/event-types").json() == []
+        assert client.post("/event-types", json=event_type_body(name="order.created")).is_success
+        body = {"owning_application": "billing", "event_types": ["order.created"]}
+        if method == "PUT":
+            path = f"/subscriptions/{client.post('/subscriptions', json=body).json()['id']}"
+            assert client.get("/event-types/nakadi.dead.letter.queue").status_code == 404
+        else:
+            path = "/subscriptions"
+        assert client.request(method, path, json=body | {"annotations": policy}).is_success
+        queue = client.get("/event-types/nakadi.dead.letter.queue").json()
+    assert (queue["category"], queue["options"]) == ("business", {"retention_time": 86_400_000})

@@ -1,6 +1,8 @@
 """A process that publishes is killed at random moments: what it was told is durable must be there, and nothing else.
 
-RIONI_KILLS sets how often, 30 times unless told.
+What it had given a name is then sent again: it must be there once.
+
+KILLS sets how often, 30 times unless told.
 """
 
 import os
@@ -15,7 +17,8 @@ from rioni.storage.embedded.data_directory import DataDirectory
 from tests.storage.embedded import publisher
 
 
-KILLS = int(os.environ.get("RIONI_KILLS", "30"))
+PUBLISHERS = 6
+KILLS = int(os.environ.get("KILLS", "30"))
 
 
 @pytest.mark.slow
@@ -25,11 +28,11 @@ def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path)
     starts = [0] * publisher.PARTITIONS
     with DataDirectory(tmp_path / "data") as directory:
         for kill in range(KILLS):
-            acknowledged = publish_until_killed(
-                directory.path, f"run-{kill}", chance.randint(0, 300), chance.random() / 200
-            )
+            run = f"run-{kill}"
+            acknowledged = publish_until_killed(directory.path, run, chance.randint(0, 300), chance.random() / 200)
             store, signals = publisher.open_store(directory.path)
             store.create_topic(publisher.TOPIC, publisher.PARTITIONS)
+            acknowledged += publisher.send_again(store, run, PUBLISHERS, acknowledged)
             starts = publisher.check(store, starts, acknowledged)
             assert store.verify() == []
             store.close()
@@ -39,7 +42,7 @@ def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path)
 
 def publish_until_killed(path: Path, run: str, lines: int, more_s: float) -> list[publisher.Acknowledged]:
     """Kill a publishing process some time after it has acknowledged so many batches, and return all that it has."""
-    command = publisher.command(path, run, 6, 0)
+    command = publisher.command(path, run, PUBLISHERS, 0)
     with subprocess.Popen(command, cwd=publisher.ROOT, stdout=subprocess.PIPE, text=True) as process:
         first = [process.stdout.readline() for _ in range(lines)]
         # The moment is what is random; nothing waits for anything here.

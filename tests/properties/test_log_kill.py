@@ -1,6 +1,6 @@
 """A process that appends is killed at random moments: log and read models stand together, and hold what was committed.
 
-RIONI_KILLS sets how often, 15 times unless told.
+KILLS sets how often, 15 times unless told.
 """
 
 import os
@@ -24,7 +24,7 @@ from rioni.storage.verification import verify
 from tests.storage import projecting_writer
 
 
-KILLS = int(os.environ.get("RIONI_KILLS", "15"))
+KILLS = int(os.environ.get("KILLS", "15"))
 SEED = 11
 
 

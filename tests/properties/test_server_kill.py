@@ -20,7 +20,7 @@ from tests.support.server import running_server
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("RIONI_KILLS", "5"))
+KILLS = int(os.environ.get("KILLS", "5"))
 PUBLISHERS = 4
 PARTITIONS = 3
 NAME = "order.created"
@@ -82,7 +82,7 @@ def stored(client):
 
 
 def test_no_acknowledged_event_is_lost_and_order_holds_through_kills(tmp_path):
-    data, chance = tmp_path / "data", random.Random(os.environ.get("RIONI_SEED", "1"))
+    data, chance = tmp_path / "data", random.Random(os.environ.get("SEED", "1"))
     keys = [f"key-{number}" for number in range(PUBLISHERS)]
     acknowledged: dict[str, list[int]] = {key: [] for key in keys}
     unknown: dict[str, set[int]] = {key: set() for key in keys}

@@ -1,4 +1,7 @@
-"""Streams of one subscription, over the embedded coordinator, in any order of events: what consumers rely on."""
+"""Streams of one subscription, over the embedded coordinator, in any order of events: what consumers rely on.
+
+Once without dead letters, and once with them: then some events are poison, which no consumer ever commits.
+"""
 
 import json
 import os
@@ -12,19 +15,35 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from rioni.domain.authorization import Attribute
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import format_offset, parse_offset
 from rioni.domain.errors import Conflict, Invalid
-from rioni.domain.ports import EventTypePartition
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.http.streaming.pump import Client, Source, StreamPorts, SubscriptionStream
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.unprocessable import Policy
+from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
+from rioni.http.streaming.surroundings import Client, StreamPorts
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
-from tests.support.memory import MemoryEventStore, MemorySignals
+from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
 
 
-KEYS = [EventTypePartition("a", str(number)) for number in range(3)]
-SOURCES = {key: Source("topic", number, 1) for number, key in enumerate(KEYS)}
+KEYS = [EventTypePartition("a", str(number)) for number in range(4)]
+AT_FIRST = 3
+"""Of these partitions the subscription has so many before it gets another one."""
+TIMELINES = timelines_of(timeline(1, "topic", partitions=len(KEYS)))
 COMMIT_TIMEOUT_S = 10
+POISON_MAX = 6
+HEADERS = {
+    "plain": NO_HEADERS,
+    "mine": Headers(subscription_id="subscription"),
+    "other": Headers(subscription_id="other"),
+    "owned": Headers(owner=Attribute("team", "somebody")),
+}
 
 
 @dataclass
@@ -45,6 +64,8 @@ class Reader:
 
 
 class Streaming(RuleBasedStateMachine):
+    policy: Policy | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
@@ -55,10 +76,16 @@ class Streaming(RuleBasedStateMachine):
         self.workers = [self.open_worker(), self.open_worker()]
         self.subscription = "subscription"
         self.joined = 0
-        self.workers[0].initialise(self.subscription, dict.fromkeys(KEYS, format_offset(1, -1)))
+        self.keys = KEYS[:AT_FIRST]
+        self.workers[0].initialise(self.subscription, dict.fromkeys(self.keys, format_offset(1, -1)))
         self.readers: list[Reader] = []
         self.delivered: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
         self.given_up: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
+        self.hidden: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
+        self.poison: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
+        self.buried: dict[EventTypePartition, list[int]] = {key: [] for key in KEYS}
+        self.confirmed = dict.fromkeys(KEYS, -1)
+        """What clients have committed, as far as that advanced anything."""
         self.before = self.committed()
 
     def open_worker(self) -> EmbeddedCoordinator:
@@ -68,10 +95,16 @@ class Streaming(RuleBasedStateMachine):
 
     def committed(self) -> dict[EventTypePartition, int]:
         cursors = self.workers[0].cursors(self.subscription)
-        return {key: parse_offset(cursors[key], partition="", oldest_order=1).position for key in KEYS}
+        return {
+            key: parse_offset(cursors.get(key, format_offset(1, -1)), partition="", oldest_order=1).position
+            for key in KEYS
+        }
 
     def newest(self, key: EventTypePartition) -> int:
         return self.store.bounds("topic")[int(key.partition)].newest
+
+    def visible(self, key: EventTypePartition, first: int, last: int) -> list[int]:
+        return [position for position in range(first, last + 1) if position not in self.hidden[key]]
 
     # --- what happens ---
 
@@ -79,6 +112,14 @@ class Streaming(RuleBasedStateMachine):
     def publish(self, key, count):
         first = self.newest(key) + 1
         self.store.append("topic", {int(key.partition): [b"%d" % n for n in range(first, first + count)]})
+
+    @rule(key=st.sampled_from(KEYS), kinds=st.lists(st.sampled_from([*HEADERS, "tombstone"]), min_size=1, max_size=8))
+    def publish_some_hidden(self, key, kinds):
+        number, first = int(key.partition), self.newest(key) + 1
+        self.hidden[key] |= {position for position, kind in enumerate(kinds, first) if kind in {"other", "tombstone"}}
+        events = [b"" if kind == "tombstone" else b"%d" % position for position, kind in enumerate(kinds, first)]
+        headers = [HEADERS.get(kind, Headers(key="key")) for kind in kinds]
+        self.store.append("topic", {number: events}, headers={number: headers})
 
     @rule(
         worker=st.integers(0, 1),
@@ -98,6 +139,8 @@ class Streaming(RuleBasedStateMachine):
             commit_timeout_s=COMMIT_TIMEOUT_S,
             partitions=requested,
         )
+        if not set(requested) <= set(self.keys):
+            return
         # Not random: who is assigned what goes by the order of the ids.
         self.joined += 1
         reader = Reader(f"stream-{self.joined}", worker, parameters)
@@ -107,18 +150,28 @@ class Streaming(RuleBasedStateMachine):
         except Conflict:
             taken = {key for each in others for key in each.parameters.partitions}
             automatic = sum(not each.parameters.partitions for each in others)
-            assert taken & set(requested) if requested else automatic >= len(KEYS) - len(taken)
+            assert taken & set(requested) if requested else automatic >= len(self.keys) - len(taken)
             return
         reader.pump = SubscriptionStream(
             self.subscription,
             reader.stream_id,
             parameters,
-            SOURCES,
-            StreamPorts(clock=self.clock, store=self.store, signals=self.signals, coordinator=self.workers[worker]),
-            Client(gone=lambda: reader.gone),
+            tuple(self.keys),
+            StreamPorts(
+                clock=self.clock,
+                stores=OneStore(self.store),
+                timelines=lambda _name: TIMELINES,
+                signals=self.signals,
+                coordinator=self.workers[worker],
+            ),
+            Client(
+                gone=lambda: reader.gone,
+                visibility=lambda: Visibility(subscription_id=self.subscription),
+            ),
+            DeadLetters(policy=self.policy, bury=self.bury) if self.policy else None,
         )
         release = reader.pump._release
-        reader.pump._release = lambda key: (self.check_release(reader, key), release(key))
+        reader.pump._release = lambda keys: ([self.check_release(reader, key) for key in keys], release(keys))
         self.readers.append(reader)
 
     @precondition(lambda self: self.readers)
@@ -155,6 +208,13 @@ class Streaming(RuleBasedStateMachine):
     def lose_client(self, data):
         data.draw(st.sampled_from(self.readers)).gone = True
 
+    @precondition(lambda self: len(self.keys) < len(KEYS))
+    @rule(worker=st.integers(0, 1))
+    def repartition(self, worker):
+        """The subscription gets another partition, which may hold events already; streams that don't know it end."""
+        self.keys = KEYS
+        self.workers[worker].extend(self.subscription, dict.fromkeys(KEYS, format_offset(1, -1)))
+
     @precondition(lambda self: self.readers)
     @rule(requested=st.sampled_from([(), *((key,) for key in KEYS)]))
     def visit(self, requested):
@@ -182,9 +242,23 @@ class Streaming(RuleBasedStateMachine):
 
     # --- doing it ---
 
+    def bury(self, key: EventTypePartition, event: Slice, times: int) -> None:
+        assert times == self.policy.send_count
+        assert event.stop == event.start + 1
+        assert self.visible(key, event.start, event.start), "hidden events are not buried"
+        assert not self.visible(key, self.committed()[key] + 1, event.start - 1), "nothing before it is waited for"
+        self.buried[key].append(event.start)
+        self.given_up[key].add(event.start)
+
     def try_commit(self, reader: Reader, key: EventTypePartition, position: int) -> None:
         before = self.committed()[key]
-        owner = self.workers[0].topology(self.subscription).partitions[key].session
+        # Who comes to poison gets no further, and gives no sign of life.
+        furthest = min([bad - 1 for bad in self.poison[key] if bad > before], default=position)
+        if position > furthest == before:
+            return
+        position = min(position, furthest)
+        assignment = self.workers[0].topology(self.subscription).partitions.get(key)
+        owner = assignment.session if assignment else ""
         try:
             (advanced,) = self.workers[reader.worker].commit(
                 self.subscription, reader.stream_id, [(key, format_offset(1, position))]
@@ -195,6 +269,7 @@ class Streaming(RuleBasedStateMachine):
             return
         assert owner == reader.stream_id
         assert advanced == (position > before)
+        self.confirmed[key] = max(self.confirmed[key], position)
         self.given_up[key].update(range(before + 1, position + 1))
 
     def go_on(self, reader: Reader, *, woken: bool) -> None:
@@ -211,15 +286,17 @@ class Streaming(RuleBasedStateMachine):
 
     def receive(self, reader: Reader, line: dict) -> None:
         key = EventTypePartition(line["cursor"]["event_type"], line["cursor"]["partition"])
-        assert self.workers[0].topology(self.subscription).partitions[key].session == reader.stream_id, "one owner"
         events = line.get("events", [])
+        # Who owns nothing says on a partition of somebody else why it ends, and nothing but that.
+        if events or not reader.pump._machine._closing:
+            assert self.workers[0].topology(self.subscription).partitions[key].session == reader.stream_id, "one owner"
         if not events:
             return
         assert len(events) <= reader.parameters.batch_limit
-        assert events == list(range(events[0], events[-1] + 1))
+        assert events == self.visible(key, events[0], events[-1]), "what is visible, all of it, in order"
         assert line["cursor"]["offset"] == format_offset(1, events[-1])
         committed = self.committed()[key]
-        assert events[0] <= max(reader.last.get(key, -1), committed) + 1, "no gap"
+        assert not self.visible(key, max(reader.last.get(key, -1), committed) + 1, events[0] - 1), "no gap"
         assert events[0] > committed or events[0] > reader.last.get(key, -1), "nothing again without need"
         reader.last[key] = reader.held[key] = events[-1]
         reader.received_at_s[key] = self.clock.monotonic()
@@ -233,7 +310,7 @@ class Streaming(RuleBasedStateMachine):
         partitions = self.workers[0].topology(self.subscription).partitions
         committed = self.committed()
         outstanding = sum(
-            max(0, reader.held[key] - committed[key])
+            len(self.visible(key, committed[key] + 1, reader.held[key]))
             for key in reader.held
             if partitions[key].session == reader.stream_id
         )
@@ -262,7 +339,12 @@ class Streaming(RuleBasedStateMachine):
     @invariant()
     def no_event_is_committed_that_nobody_got_or_gave_up(self):
         for key, position in self.committed().items():
-            assert set(range(position + 1)) <= self.delivered[key] | self.given_up[key]
+            assert set(range(position + 1)) <= self.delivered[key] | self.given_up[key] | self.hidden[key]
+
+    @invariant()
+    def the_broker_commits_nothing_but_hidden_events(self):
+        for key, position in self.committed().items():
+            assert set(self.visible(key, self.confirmed[key] + 1, position)) <= set(self.buried[key])
 
     def teardown(self):
         try:
@@ -273,20 +355,71 @@ class Streaming(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
     def nobody_starves(self) -> None:
-        """From any state: if clients commit what they get, and somebody is there to read, everything is consumed."""
-        for _ in range(200):
+        """From any state: if clients commit what they get, and somebody is there to read, everything is consumed.
+
+        A stream with a window of one event gets on by one event a second, so what ends the wait is standing still.
+        """
+        rounds_without_progress, before = 0, self.committed()
+        while rounds_without_progress < 200:
             for reader in list(self.readers):
                 self.go_on(reader, woken=True)
                 if reader in self.readers:
                     for key, position in reader.last.items():
                         self.try_commit(reader, key, position)
-            if all(self.committed()[key] >= self.newest(key) for key in KEYS):
+            if all(self.committed()[key] >= self.newest(key) for key in self.keys):
                 return
             self.clock.advance(1000)
             if not any(reader.parameters.partitions == () for reader in self.readers):
                 self.join(0, (), 5, 2, 0, 3600)
+            rounds_without_progress = 0 if (now := self.committed()) != before else rounds_without_progress + 1
+            before = now
         pytest.fail("events are left that nobody gets")
+
+
+class StreamingWithDeadLetters(Streaming):
+    """Every poison event is buried once, and nothing else that is committed in time."""
+
+    policy = Policy(send_count=2, keeps=True)
+
+    @precondition(lambda self: sum(map(len, self.poison.values())) < POISON_MAX)
+    @rule(key=st.sampled_from(KEYS), kinds=st.lists(st.booleans(), min_size=1, max_size=4))
+    def publish_poison(self, key, kinds):
+        first = max(self.newest(key), self.committed()[key]) + 1
+        self.publish(key, first - self.newest(key) - 1 + len(kinds))
+        self.poison[key] |= {position for position, poison in enumerate(kinds, first) if poison}
+
+    @invariant()
+    def nothing_is_buried_twice(self):
+        # Nothing interrupts a burial here, so it is not repeated either.
+        for positions in self.buried.values():
+            assert positions == sorted(set(positions))
+
+    @invariant()
+    def nobody_passes_poison_but_the_broker(self):
+        for key, position in self.committed().items():
+            assert {bad for bad in self.poison[key] if bad <= position} <= set(self.buried[key])
+
+    def nobody_starves(self) -> None:
+        # Whoever is there now has done what it has done; those who come commit all that they can.
+        for reader in list(self.readers):
+            self.workers[reader.worker].leave(self.subscription, reader.stream_id)
+            reader.pump._watch.close()
+            self.readers.remove(reader)
+        troubles = self.workers[0].troubles(self.subscription)
+        suspects = {
+            key: parse_offset(trouble.failed, partition="", oldest_order=1).position
+            for key, trouble in troubles.items()
+            if trouble.failures >= self.policy.send_count
+        }
+        before = {key: set(positions) for key, positions in self.buried.items()}
+        super().nobody_starves()
+        for key in self.keys:
+            assert self.poison[key] <= set(self.buried[key])
+            assert set(self.buried[key]) - before[key] - self.poison[key] <= {suspects.get(key)}
 
 
 TestStreaming = Streaming.TestCase
 TestStreaming.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+TestStreamingWithDeadLetters = StreamingWithDeadLetters.TestCase
+TestStreamingWithDeadLetters.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -3,84 +3,223 @@
 import contextlib
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+
+from rioni.commands.active_timeline import ActiveTimeline
+from rioni.commands.avro_publishing import AvroPublisher
 from rioni.commands.bus import Bus
+from rioni.commands.context import Context
 from rioni.commands.cursors import Committer
 from rioni.commands.gate import Gate
+from rioni.commands.jobs import Housekeeper
+from rioni.commands.kpi_feed import KpiFeed
+from rioni.commands.log_feeds import LogFeed, LogFeeds
+from rioni.commands.own_event_types import OwnEventTypes
+from rioni.commands.own_publishing import OwnPublisher
+from rioni.commands.positions import Positions
 from rioni.commands.publishing import Publisher
+from rioni.commands.retention import Retention
 from rioni.commands.storages import CreateStorage
+from rioni.commands.sweeping import Sweeper
+from rioni.commands.switching import Switcher
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.authorization import BROKER, Attribute, Subject
+from rioni.domain.feed_ports import Spools
 from rioni.domain.limits import Limits
-from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.log_ports import EventLog
+from rioni.domain.own_event_types import Ownership, audit_log, kpis
+from rioni.domain.ports import EventStore, EventStores, direct
+from rioni.domain.storage_entry import DEFAULT_STORAGE, EMBEDDED, StorageEntry
+from rioni.domain.timestamps import rfc3339
+from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
+from rioni.projections.trail import SqlTrail
 from rioni.storage import sql
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events import EmbeddedEventStore, direct
+from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.event_log import SqlEventLog
+from rioni.storage.event_stores import OpenedEventStores
 from rioni.storage.migration import upgrade
 from tests.support.builders import context
 from tests.support.clock import ManualClock
 
 
+IDEMPOTENCY_WINDOW_S = 3_600
+COMPACTION_LAG_S = 600
 DEFAULT_ADMIN = Attribute("service", "stups_nakadi")
+OWNERSHIP = Ownership(admins=DEFAULT_ADMIN)
 
 
 class Broker:
     """All parts of a broker, and short ways to use them."""
 
-    def __init__(self, directory: DataDirectory) -> None:
+    def __init__(self, directory: DataDirectory, database: str | None = None) -> None:
+        self._directory = directory
         self.clock = ManualClock(now_ms=1_700_000_000_000)
-        self.engine = sql.create_engine(f"sqlite:///{directory.registry}")
+        self.engine = sql.create_engine(database or f"sqlite:///{directory.registry}")
         upgrade(self.engine)
         self.log = SqlEventLog(self.engine, TOPICS)
         self.signals = EmbeddedSignals(directory.signals)
-        self.store = EmbeddedEventStore(directory.events, clock=self.clock, signals=self.signals)
+        self.stores = OpenedEventStores(self._storage, {EMBEDDED: self._open}, direct)
         self.coordinator = EmbeddedCoordinator(directory.coordination, clock=self.clock, signals=self.signals)
         self.limits = Limits()
         self.projector = Projector()
-        self.bus = Bus(
-            self.log,
+        self.bus = self.bus_on(self.log)
+        self.registry = MemoryRegistry(self.log, self.limits, direct)
+        self.gate = Gate(self.registry, DEFAULT_ADMIN)
+        self.positions = Positions(
+            self.registry,
+            self.gate,
+            self.bus,
+            stores=self.stores,
+            coordinator=self.coordinator,
+            offload=direct,
+            reset_timeout_s=1,
+        )
+        self.switcher = Switcher(
+            self.registry,
+            self.bus,
+            self.stores,
+            coordinator=self.coordinator,
+            signals=self.signals,
+            offload=direct,
+        )
+        self.timeline = ActiveTimeline(self.registry, self.stores, self.signals, self.clock, wait_max_s=0)
+        self.publisher = Publisher(self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, direct)
+        schemas = CompiledAvroSchemas(self._read, direct, self.limits.event_bytes_max)
+        self.avro_publisher = AvroPublisher(
+            self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, schemas=schemas, offload=direct
+        )
+        self.own_event_types = OwnEventTypes(
+            [audit_log(OWNERSHIP, self.limits), *kpis(OWNERSHIP, self.limits)],
+            self.registry,
+            self.bus,
+            direct,
+            lambda: rfc3339(self.clock.now_ms()),
+        )
+        self.own_publisher = OwnPublisher(self.registry, self.stores, self.clock, Random(0))
+        self.committer = Committer(self.registry, self.gate, self.coordinator)
+        self._seconds = itertools.count()
+        self.do(CreateStorage(storage=StorageEntry(id=DEFAULT_STORAGE, storage_type=EMBEDDED, default=True)))
+
+    @property
+    def store(self) -> EventStore:
+        """The store of the default storage."""
+        return self.stores.of(DEFAULT_STORAGE)
+
+    def bus_on(self, log: EventLog) -> Bus:
+        """A bus with connections of its own to the log."""
+        return Bus(
+            log,
             self.projector,
-            store=self.store,
+            stores=self.stores,
             coordinator=self.coordinator,
             limits=self.limits,
             default_admin=DEFAULT_ADMIN,
         )
-        self.registry = MemoryRegistry(self.log, self.limits, direct)
-        self.gate = Gate(self.registry, DEFAULT_ADMIN)
-        self.publisher = Publisher(self.registry, self.gate, self.store, self.clock, Random(0), self.limits)
-        self.committer = Committer(self.registry, self.gate, self.coordinator)
-        self._seconds = itertools.count()
-        self.do(CreateStorage(storage=StorageEntry(id="default", storage_type="embedded", default=True)))
 
     def do(self, command: Any, subject: Subject = BROKER) -> Any:
         """Run a command; each one has an id of its own and comes a second after the one before."""
+        return self.bus.dispatch(command, self.context(subject))
+
+    def context(self, subject: Subject = BROKER) -> Context:
+        """The circumstances of the next command."""
         second = next(self._seconds)
         now = f"2026-11-20T10:{second // 60:02}:{second % 60:02}.000Z"
-        return self.bus.dispatch(command, context(subject, command_id=str(uuid.uuid4()), recorded_at=now))
+        return context(subject, command_id=str(uuid.uuid4()), recorded_at=now)
+
+    def housekeeper(self, stores: EventStores | None = None) -> Housekeeper:
+        """Whoever does the jobs; `stores` in place of the broker's own."""
+        return Housekeeper(
+            self.registry,
+            self.coordinator,
+            self.clock,
+            retention=Retention(
+                self.registry,
+                stores or self.stores,
+                self.bus,
+                self.clock,
+                direct,
+                idempotency_window_s=IDEMPOTENCY_WINDOW_S,
+                compaction_lag_s=COMPACTION_LAG_S,
+            ),
+            positions=self.positions,
+            switcher=self.switcher,
+            sweeper=Sweeper(self.registry, stores or self.stores, self.coordinator, self.bus, direct),
+            context=self.context,
+        )
+
+    def _read(self, query: Callable[..., Any], *args: Any) -> Any:
+        with sql.reading(self.engine) as connection:
+            return query(connection, *args)
+
+    def feeds(self, *feeds: LogFeed) -> LogFeeds:
+        """What follows the log, as a process that has just started."""
+        trail = SqlTrail(self.log, partial(sql.reading, self.engine), partial(sql.writing, self.engine))
+        leadership = FileLeadership(self._directory.leadership)
+        return LogFeeds(feeds, trail, leadership, self.own_event_types, self.own_publisher, direct)
+
+    def spools(self) -> Spools:
+        """Those of a process that has just started."""
+        return Spools(*(FileSpool(self._directory.spools, kind) for kind in Spools._fields))
+
+    def kpi_feed(self, spools: Spools, dropped: Callable[[int], None]) -> KpiFeed:
+        """What publishes from spools."""
+        return KpiFeed(
+            spools,
+            self.own_event_types,
+            self.own_publisher,
+            self.clock,
+            direct,
+            salt="salt",
+            streams_every_s=30,
+            dropped=dropped,
+        )
+
+    def events(self, event_type: str) -> list[dict[str, Any]]:
+        """All events of an event type, partition by partition."""
+        self.registry.refresh()
+        timeline = self.registry.timelines(event_type).active
+        store = self.stores.of(timeline.storage_id)
+        chunks = [
+            chunk
+            for partition in range(timeline.partitions)
+            for chunk in store.read(timeline.topic, partition, 0, 2**30)
+        ]
+        return [event for chunk in chunks for event in msgspec.json.decode(b"[" + chunk.data + b"]")]
 
     def topics(self, after: int = 0) -> list[str]:
         """The topics of the log's entries behind a position."""
         return [entry.event.TOPIC for entry in self.log.entries(after, 10_000)]
 
+    def _storage(self, storage_id: str) -> StorageEntry | None:
+        self.registry.refresh()
+        return self.registry.storage(storage_id)
+
+    def _open(self, storage: StorageEntry) -> EventStore:
+        return EmbeddedEventStore(self._directory.events_in(storage.id), clock=self.clock, signals=self.signals)
+
     def close(self) -> None:
         """Let go of all files."""
         self.coordinator.close()
-        self.store.close()
+        self.stores.close()
         self.signals.close()
         self.log.close()
 
 
 @contextlib.contextmanager
-def running_broker(path: Path) -> Iterator[Broker]:
-    """A broker in a directory; closed with the block."""
-    with DataDirectory(path) as directory, contextlib.closing(Broker(directory)) as broker:
+def running_broker(path: Path, *, database: str | None = None) -> Iterator[Broker]:
+    """A broker in a directory, or with its registry in a database; closed with the block."""
+    with DataDirectory(path) as directory, contextlib.closing(Broker(directory, database)) as broker:
         yield broker

@@ -12,6 +12,7 @@ from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
 from rioni.domain.subscription import Subscription, SubscriptionSpec
 from rioni.domain.subscription import new as new_subscription
+from rioni.domain.timeline import Timeline, Timelines
 
 
 NOW = "2026-11-20T10:00:00.000Z"
@@ -58,6 +59,26 @@ def subscription_spec(**changes: Any) -> SubscriptionSpec:
 def subscription(**changes: Any) -> Subscription:
     """The state of a subscription."""
     return new_subscription(subscription_spec(**changes), subscription_id=COMMAND_ID, now=NOW)
+
+
+def timeline(order: int, topic: str, *, partitions: int = 1, **changes: Any) -> Timeline:
+    """A timeline; the active one, unless `latest_position` is given."""
+    members: dict[str, Any] = {
+        "id": str(order),
+        "event_type": "order.created",
+        "order": order,
+        "storage_id": "default",
+        "topic": topic,
+        "partitions": partitions,
+        "created_at": NOW,
+        "switched_at": NOW,
+    }
+    return Timeline(**(members | changes))
+
+
+def timelines_of(*timelines: Timeline) -> Timelines:
+    """The timelines of an event type."""
+    return Timelines(event_type="order.created", timelines=timelines)
 
 
 def origin(**changes: Any) -> Origin:

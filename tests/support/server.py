@@ -14,8 +14,10 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.conformance import check
 
-START_S = 30
+
+START_S = 60
 STOP_S = 30
 
 
@@ -26,11 +28,18 @@ class RunningServer:
         self.process = process
         self.url = url
         self.lines = lines
-        """What the server has written to its standard error."""
+        """What the server has written, to its log too."""
 
     def client(self, **options) -> httpx.Client:
-        """A client of the API."""
-        return httpx.Client(base_url=self.url, timeout=30, **options)
+        """A client of the API, which checks that every answer is described."""
+        hooks = {"response": [check]}
+        return httpx.Client(base_url=self.url, timeout=30, event_hooks=hooks, **options)
+
+    def metric(self, name: str) -> float:
+        """The value of a metric, summed over the workers; 0 where nothing was counted yet."""
+        lines = httpx.get(f"{self.url}/metrics", timeout=START_S).text.splitlines()
+        values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name} ")]
+        return float(values[0]) if values else 0.0
 
     def workers(self) -> list[int]:
         """The process ids of the workers."""
@@ -53,7 +62,8 @@ def running_server(data: Path, *options: str, environment: dict[str, str] | None
     """Start a server on a free port; it is ended with the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data), *options],
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
         env={**os.environ, **(environment or {})},
@@ -72,11 +82,11 @@ def running_server(data: Path, *options: str, environment: dict[str, str] | None
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         drain.join()
-        process.stderr.close()
+        process.stdout.close()
 
 
 def _drain(process: subprocess.Popen, lines: list[str]) -> None:
-    lines.extend(process.stderr)
+    lines.extend(process.stdout)
 
 
 def _wait_for_url(process: subprocess.Popen, lines: list[str]) -> str:
@@ -109,6 +119,10 @@ class Stream:
     def batches(self) -> list[dict]:
         """All further batches, up to the end of the stream."""
         return [json.loads(line) for line in self._lines]
+
+    def batches_as_they_come(self) -> Iterator[dict]:
+        """The same, one after the other."""
+        return map(json.loads, self._lines)
 
     def events(self, count: int) -> list[dict]:
         """Read until this many events have come."""

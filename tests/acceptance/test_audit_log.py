@@ -1,0 +1,88 @@
+"""The audit log as an event type, over HTTP (registry contract 10)."""
+
+import uuid
+
+import pytest
+
+from tests.support.server import open_stream, running_server
+
+
+LOG = "nakadi.audit.log"
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server of its own for each test: a feature is switched."""
+    options = ("--workers", "2")
+    environment = {"RIONI_AUDIT_OWNING_APPLICATION": "auditors", "RIONI_HASHER_SALT": "pepper"}
+    with running_server(tmp_path / "data", *options, environment=environment) as running:
+        yield running
+
+
+def test_the_event_type_is_there_with_the_feature_and_a_subscription_gets_every_change(client, create, subscribe):
+    assert client.get(f"/event-types/{LOG}").status_code == 404
+    assert client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True}).is_success
+
+    event_type = client.get(f"/event-types/{LOG}").json()
+    expected = {
+        "category": "data",
+        "enrichment_strategies": ["metadata_enrichment"],
+        "partition_strategy": "hash",
+        "partition_key_fields": ["resource_id"],
+        "cleanup_policy": "delete",
+        "compatibility_mode": "forward",
+        "audience": "company-internal",
+        "owning_application": "auditors",
+        "options": {"retention_time": 345_600_000},
+    }
+    assert {name: event_type[name] for name in expected} == expected
+    everybody, admin = [{"data_type": "*", "value": "*"}], [{"data_type": "service", "value": "stups_nakadi"}]
+    assert event_type["authorization"] == {"admins": admin, "readers": everybody, "writers": admin}
+
+    subscription = subscribe(LOG, read_from="begin")
+    name = create(f"test.{uuid.uuid4().hex[:8]}")
+    entry = f"/settings/blacklist/PRODUCER_APP/{uuid.uuid4().hex[:8]}"
+    assert client.put(entry).is_success
+    assert client.delete(entry).is_success
+    # The feature, the audit log itself with its timeline, the subscription, an event type with its timeline, two more.
+    with open_stream(client, f"/subscriptions/{subscription}/events?batch_flush_timeout=1&stream_timeout=30") as stream:
+        events = stream.events(8)
+    said = {(event["data_op"], event["data"]["resource_type"], event["data"]["resource_id"]) for event in events}
+    assert {
+        ("U", "feature", "audit_log_collection"),
+        ("C", "event_type", LOG),
+        ("C", "event_type", name),
+        ("C", "subscription", subscription),
+        ("C", "blacklist_entry", entry.removeprefix("/settings/blacklist/").replace("/", ":")),
+        ("D", "blacklist_entry", entry.removeprefix("/settings/blacklist/").replace("/", ":")),
+    } <= said
+    (created,) = [event for event in events if event["data"]["resource_id"] == name]
+    assert created["data"]["new_object"] == client.get(f"/event-types/{name}").json()
+    assert created["data"]["user"] == "unauthenticated"
+    assert created["metadata"]["event_type"] == LOG
+
+
+def test_clients_may_write_where_authorization_lets_them_but_only_what_fits_the_schema(client):
+    client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
+    response = client.post(f"/event-types/{LOG}/events", json=[{"data_op": "C", "data_type": "x", "data": {}}])
+    assert response.status_code == 422
+
+
+def test_the_events_go_on_when_their_event_type_gets_another_timeline(client, subscribe):
+    client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
+    subscription = subscribe(LOG, read_from="end")
+    names = [f"CONSUMER_APP/{uuid.uuid4().hex[:8]}" for _ in range(3)]
+    with open_stream(client, f"/subscriptions/{subscription}/events?batch_flush_timeout=1&stream_timeout=30") as stream:
+        assert client.put(f"/settings/blacklist/{names[0]}").is_success
+        response = client.post(f"/event-types/{LOG}/timelines", json={"storage_id": "default"})
+        assert response.is_success, response.text
+        for name in names[1:]:
+            assert client.put(f"/settings/blacklist/{name}").is_success
+        seen, switched = [], []
+        while len(seen) < 3 or not switched:
+            told = [event["data"] for event in stream.batch().get("events", [])]
+            seen += [each["resource_id"] for each in told if each["resource_type"] == "blacklist_entry"]
+            timelines = [each["new_object"] for each in told if each["resource_type"] == "timeline"]
+            switched += [each for each in timelines if each["event_type"] == LOG and each["order"] == 2]
+    assert sorted(seen) == sorted(name.replace("/", ":") for name in names)
+    assert len(switched) == 1

@@ -1,0 +1,282 @@
+"""Who may do what: every operation with every role (registry contract 2.3, consumption contract 5 to 8)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from rioni.http.authentication import PUBLIC, scope_of
+from tests.acceptance.conftest import event
+from tests.support.builders import SCHEMA, event_type_body
+from tests.support.routes import routed
+from tests.support.server import open_stream, running_server
+from tests.support.tokens import bearer, write_tokens
+
+
+ET, COMPACTED = "authz.guarded", "authz.compacted"
+STREAM_ID = "b2f7d7b0-92f5-4c55-9a68-0e7bb7a6a0cc"
+COMMIT = {"items": [{"event_type": ET, "partition": "0", "offset": "BEGIN", "cursor_token": "x"}]}
+NOTHING = {"items": []}
+STREAM = {"X-Nakadi-StreamId": STREAM_ID}
+KNOWN = {"type": "json_schema", "schema": SCHEMA}
+X = {"name": "x"}
+
+
+def attribute(uid, data_type="user"):
+    return {"data_type": data_type, "value": uid}
+
+
+ROLES = {
+    "stranger": {"uid": "stranger", "realm": "employees"},
+    "namesake": {"uid": "admin", "realm": "services"},
+    "reader": {"uid": "reader", "realm": "employees"},
+    "writer": {"uid": "writer", "realm": "employees"},
+    "admin": {"uid": "admin", "realm": "employees"},
+    "subscriber": {"uid": "subscriber", "realm": "employees"},
+    "subscription_admin": {"uid": "subscription_admin", "realm": "employees"},
+    "broker_reader": {"uid": "broker_reader", "realm": "employees"},
+    "broker_writer": {"uid": "broker_writer", "realm": "employees"},
+    "broker_admin": {"uid": "broker_admin", "realm": "employees"},
+    "analyst": {"uid": "analyst", "realm": "employees"},
+    "default_admin": {"uid": "stups_nakadi", "realm": "services"},
+}
+"""Who there is: three whom the event type names, two whom the subscription names, those of the broker, and others."""
+SECTION = {"admins": [attribute("admin")], "readers": [attribute("reader")], "writers": [attribute("writer")]}
+SUBSCRIPTION_SECTION = {
+    "admins": [attribute("subscription_admin")],
+    "readers": [attribute("subscriber"), attribute("reader")],
+}
+ADMINS = {
+    "admins": [attribute("broker_admin")],
+    "readers": [attribute("broker_reader")],
+    "writers": [attribute("broker_writer")],
+}
+SUBSCRIPTION = {"owning_application": "authz", "event_types": [ET], "authorization": SUBSCRIPTION_SECTION}
+
+DEFINITION = event_type_body(name=ET, authorization=SECTION)
+COMPACTION = {
+    "name": COMPACTED,
+    "cleanup_policy": "compact",
+    "partition_strategy": "hash",
+    "partition_key_fields": ["order_id"],
+}
+
+EVERYBODY = frozenset(ROLES)
+READERS = frozenset({"reader", "broker_reader", "analyst", "default_admin"})
+WRITERS = frozenset({"writer", "broker_writer", "default_admin"})
+ADMINISTRATORS = frozenset({"admin", "broker_writer", "default_admin"})
+SUBSCRIBERS = frozenset({"reader", "subscriber", "broker_reader", "default_admin"})
+STREAMERS = frozenset({"reader", "broker_reader", "default_admin"})
+OWNERS = frozenset({"subscription_admin", "broker_admin", "default_admin"})
+READING_OWNERS = frozenset({"default_admin"})
+"""Who may administer the subscription, and read its event types too."""
+BROKER_READERS = frozenset({"broker_reader", "default_admin"})
+BROKER_WRITERS = frozenset({"broker_writer", "default_admin"})
+BROKER_ADMINS = frozenset({"broker_admin", "default_admin"})
+
+READ, WRITE, ADMIN = (f"Access on {operation} event-type:{ET} denied" for operation in ("READ", "WRITE", "ADMIN"))
+DELETION = f"Access on WRITE event-type:{COMPACTED} denied"
+VIA = "Access on READ subscription:{subscription} denied"
+OWN = "Access on ADMIN subscription:{subscription} denied"
+SETTINGS = "Admin privileges are required to perform this operation"
+STORAGES = "Admin privileges required to perform this operation"
+
+UID = "uid"
+TYPES, CONFIG = "nakadi.event_type.write", "nakadi.config.write"
+IN, OUT = "nakadi.event_stream.write", "nakadi.event_stream.read"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation: who may do it, what it answers them, and what it tells all others."""
+
+    operation: str
+    scope: str
+    allowed: frozenset[str]
+    status: int
+    denial: str = ""
+    body: Any = None
+    values: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    or_else: str = ""
+    """What those are told who lack the second right, where there are two."""
+
+
+CASES = [
+    Case("GET /event-types", UID, EVERYBODY, 200),
+    Case("POST /event-types", TYPES, EVERYBODY, 422, body={}),
+    Case("GET /event-types/{name}", UID, EVERYBODY, 200),
+    Case("PUT /event-types/{name}", TYPES, ADMINISTRATORS, 200, ADMIN, body=DEFINITION),
+    Case("DELETE /event-types/{name}", CONFIG, ADMINISTRATORS, 409, ADMIN),
+    Case("POST /event-types/{name}/events", IN, WRITERS, 200, WRITE, body=[]),
+    Case("GET /event-types/{name}/events", OUT, READERS, 412, READ, headers={"X-Nakadi-Cursors": "[]"}),
+    Case("POST /event-types/{name}/deleted-events", IN, WRITERS, 422, DELETION, [{}], values={"name": COMPACTED}),
+    Case("POST /event-types/{name}/cursor-distances", OUT, READERS, 200, READ, body=[]),
+    Case("POST /event-types/{name}/cursors-lag", OUT, READERS, 200, READ, body=[]),
+    Case("POST /event-types/{name}/shifted-cursors", OUT, READERS, 200, READ, body=[]),
+    Case("GET /event-types/{name}/partitions", OUT, READERS, 200, READ),
+    Case("GET /event-types/{name}/partitions/{partition}", OUT, READERS, 200, READ),
+    Case("GET /event-types/{name}/consumers", UID, EVERYBODY, 200),
+    Case("GET /event-types/{name}/producers", UID, EVERYBODY, 200),
+    Case("GET /event-types/{name}/schemas", UID, EVERYBODY, 200),
+    Case("POST /event-types/{name}/schemas", TYPES, ADMINISTRATORS, 200, ADMIN, body=KNOWN),
+    Case("GET /event-types/{name}/schemas/{version}", UID, EVERYBODY, 200),
+    Case("POST /event-types/{name}/schemas/{version}/compatibility-check", TYPES, EVERYBODY, 200, body=KNOWN),
+    Case("GET /event-types/{name}/timelines", UID, BROKER_READERS, 200, SETTINGS),
+    Case("POST /event-types/{name}/timelines", TYPES, BROKER_WRITERS, 422, ADMIN, body={"storage_id": "nowhere"}),
+    Case("PUT /event-types/{name}/partition-count", TYPES, BROKER_WRITERS, 204, ADMIN, body={"partition_count": 1}),
+    Case("POST /event-types/{name}/partition-count", TYPES, BROKER_WRITERS, 204, ADMIN, body={"partition_count": 1}),
+    Case("GET /subscriptions", OUT, EVERYBODY, 200),
+    Case("POST /subscriptions", OUT, EVERYBODY, 200, body=SUBSCRIPTION),
+    Case("GET /subscriptions/{subscription_id}", OUT, EVERYBODY, 200),
+    Case("PUT /subscriptions/{subscription_id}", OUT, OWNERS, 204, OWN, body=SUBSCRIPTION),
+    Case("DELETE /subscriptions/{subscription_id}", OUT, OWNERS, 204, OWN),
+    Case("GET /subscriptions/{subscription_id}/stats", OUT, EVERYBODY, 200),
+    Case("GET /subscriptions/{subscription_id}/cursors", OUT, EVERYBODY, 200),
+    Case("POST /subscriptions/{subscription_id}/cursors", OUT, SUBSCRIBERS, 422, VIA, body=COMMIT, headers=STREAM),
+    Case("DELETE /subscriptions/{subscription_id}/streams/{stream_id}", OUT, SUBSCRIBERS, 404, VIA),
+    Case("GET /subscriptions/{subscription_id}/dead-letters", OUT, READING_OWNERS, 200, OWN, or_else=READ),
+    Case("POST /subscriptions/{subscription_id}/dead-letters/redrive", OUT, OWNERS, 200, OWN, body={}),
+    Case("PATCH /subscriptions/{subscription_id}/cursors", OUT, OWNERS, 204, OWN, body=NOTHING),
+    Case("GET /settings/admins", UID, BROKER_READERS, 200, SETTINGS),
+    Case("POST /settings/admins", UID, BROKER_ADMINS, 200, SETTINGS, body=ADMINS),
+    Case("GET /settings/blacklist", UID, BROKER_READERS, 200, SETTINGS),
+    Case("PUT /settings/blacklist/{blacklist_type}/{name}", UID, BROKER_WRITERS, 204, SETTINGS, values=X),
+    Case("DELETE /settings/blacklist/{blacklist_type}/{name}", UID, BROKER_WRITERS, 204, SETTINGS, values=X),
+    Case("GET /settings/features", UID, BROKER_READERS, 200, SETTINGS),
+    Case("POST /settings/features", UID, BROKER_WRITERS, 204, SETTINGS, body={"feature": "access_log_enabled"}),
+    Case("GET /storages", UID, BROKER_READERS, 200, STORAGES),
+    Case("POST /storages", UID, BROKER_WRITERS, 409, SETTINGS, body={"id": "default", "storage_type": "embedded"}),
+    Case("PUT /storages/default/{storage_id}", UID, BROKER_WRITERS, 200, SETTINGS),
+    Case("GET /storages/{storage_id}", UID, BROKER_READERS, 200, STORAGES),
+    Case("DELETE /storages/{storage_id}", UID, BROKER_WRITERS, 400, SETTINGS),
+    Case("GET /registry/enrichment-strategies", UID, EVERYBODY, 200),
+    Case("GET /registry/partition-strategies", UID, EVERYBODY, 200),
+    Case("GET /avro-schemas/{name}/versions", UID, EVERYBODY, 404),
+    Case("GET /avro-schemas/{name}/versions/{version}", UID, EVERYBODY, 404),
+    Case("GET /metrics", UID, EVERYBODY, 200),
+    Case("GET /version", UID, EVERYBODY, 200),
+]  # fmt: skip
+STREAMS = [
+    Case("GET /subscriptions/{subscription_id}/events", OUT, STREAMERS, 200),
+    Case("POST /subscriptions/{subscription_id}/events", OUT, STREAMERS, 200, body={}),
+]
+"""Two rights are needed, that of the subscription and that of the event type."""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A server with a guarded event type and one of each role; yields a client and the ids of two subscriptions."""
+    folder = tmp_path_factory.mktemp("guarded")
+    write_tokens(folder / "tokens.toml", ROLES | {"no-scope": {"uid": "reader", "scopes": ["other"]}})
+    environment = {
+        "RIONI_AUTH_MODE": "basic",
+        "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
+        "RIONI_ALL_DATA_ACCESS": "service:nobody,user:analyst",
+    }
+    with (
+        running_server(folder / "data", "--workers", "1", environment=environment) as server,
+        server.client() as client,
+    ):
+        client.headers = bearer("default_admin")
+        assert client.post("/settings/admins", json=ADMINS).status_code == 200
+        for body in (DEFINITION, DEFINITION | COMPACTION):
+            created = client.post("/event-types", json=body)
+            assert created.status_code == 201, created.text
+        created = client.post("/subscriptions", json=SUBSCRIPTION)
+        assert created.status_code == 201, created.text
+        client.headers = {}
+        yield client, created.json()["id"]
+
+
+def ask(client, case, subscription, token):
+    """Do an operation in the name of whoever has the token."""
+    method, template = case.operation.split()
+    values = {
+        "name": ET,
+        "partition": "0",
+        "subscription_id": subscription,
+        "blacklist_type": "CONSUMER_APP",
+        "storage_id": "default",
+        "version": "1.0.0",
+        "stream_id": STREAM_ID,
+    }
+    path = template.format(**values | case.values)
+    return client.request(method, path, json=case.body, headers=bearer(token) | case.headers)
+
+
+def subscribe(client, consumer_group):
+    """A subscription of its own."""
+    body = SUBSCRIPTION | {"consumer_group": consumer_group}
+    response = client.post("/subscriptions", json=body, headers=bearer("stranger"))
+    assert response.status_code == 201, response.text
+    return response.json()["id"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
+def test_who_may_do_what(guarded, case):
+    client, subscription = guarded
+    answers = {}
+    for role in ROLES:
+        doomed = subscription
+        if case.operation == "DELETE /subscriptions/{subscription_id}":
+            doomed = subscribe(client, role)
+        answer = ask(client, case, doomed, role)
+        answers[role] = answer.status_code
+        if role not in case.allowed:
+            denials = {each.format(subscription=doomed) for each in (case.denial, case.or_else) if each}
+            assert answer.json()["detail"] in denials
+    assert answers == {role: case.status if role in case.allowed else 403 for role in ROLES}
+
+
+@pytest.mark.parametrize("case", STREAMS, ids=lambda case: case.operation)
+def test_who_may_stream_a_subscription(guarded, case):
+    client, _ = guarded
+    answers, details = {}, {}
+    for role in ROLES:
+        subscription = subscribe(client, f"{case.operation} {role}")
+        method, path = case.operation.format(subscription_id=subscription).split()
+        with client.stream(method, path, json=case.body, headers=bearer(role)) as answer:
+            answers[role] = answer.status_code
+            if answer.status_code == 403:
+                answer.read()
+                details[role] = answer.json()["detail"].replace(subscription, "{subscription}")
+    assert answers == {role: case.status if role in case.allowed else 403 for role in ROLES}
+    assert details["subscriber"] == READ
+    assert details["analyst"] == details["stranger"] == VIA
+
+
+def test_only_the_streams_of_those_end_who_lose_the_right_to_read(guarded, name):
+    """Registry contract 2.4."""
+    client, _ = guarded
+    both = SECTION | {"readers": [attribute("reader"), attribute("stranger")]}
+    definition = event_type_body(name=name, authorization=both)
+    assert client.post("/event-types", json=definition, headers=bearer("admin")).status_code == 201
+    path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_limit=1"
+    with (
+        open_stream(client, path, headers=bearer("reader")) as stays,
+        open_stream(client, path, headers=bearer("stranger")) as goes,
+    ):
+        changed = definition | {"authorization": SECTION}
+        assert client.put(f"/event-types/{name}", json=changed, headers=bearer("admin")).status_code == 200
+        assert f"Access on READ event-type:{name} denied" in goes.batches()[-1]["info"]["debug"]
+        client.post(f"/event-types/{name}/events", json=[event()], headers=bearer("writer"))
+        assert len(stays.events(1)) == 1
+
+
+@pytest.mark.parametrize("case", CASES + STREAMS, ids=lambda case: case.operation)
+def test_nobody_gets_in_without_a_token_or_with_one_that_lacks_the_scope(guarded, case):
+    client, subscription = guarded
+    assert ask(client, case, subscription, None).status_code == 401
+    assert ask(client, case, subscription, "nobody-knows-it").status_code == 401
+    assert ask(client, case, subscription, "no-scope").status_code == 403
+
+
+@pytest.mark.parametrize("case", CASES + STREAMS, ids=lambda case: case.operation)
+def test_the_scope_of_every_operation_in_mode_full(case):
+    assert scope_of(*case.operation.split()) == case.scope
+
+
+def test_every_operation_has_a_row():
+    public = {operation for operation in routed() if operation.split()[1] in PUBLIC}
+    assert sorted(case.operation for case in CASES + STREAMS) == sorted(set(routed()) - public)

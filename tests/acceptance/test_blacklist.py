@@ -1,0 +1,155 @@
+"""Who is blocked publishes and consumes nothing, from the next request on: consumption contract 4.1, 7, 8.2, 13.5."""
+
+import contextlib
+
+import pytest
+
+from tests.acceptance.conftest import event, problem, rows
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+from tests.support.tokens import bearer, write_tokens
+
+
+UNKNOWN = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
+FIRST, SECOND, OTHER = "test.first", "test.second", "test.other"
+STREAM = {"X-Nakadi-StreamId": UNKNOWN}
+STREAMING, CURSORS = "Application or event type is blocked", "Application or subscription is blocked"
+APP, ET = "CONSUMER_APP/noisy", f"CONSUMER_ET/{SECOND}"
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """A client of a server with two workers, three event types and a subscription to two of them; and its id."""
+    folder = tmp_path_factory.mktemp("blacklist")
+    uids = ("stups_nakadi", "noisy", "quiet")
+    write_tokens(folder / "tokens.toml", {uid: {"uid": uid, "realm": "services"} for uid in uids})
+    environment = {"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
+    with (
+        running_server(folder / "data", "--workers", "2", environment=environment) as server,
+        contextlib.ExitStack() as s,
+    ):
+        client = s.enter_context(server.client())
+        for name in (FIRST, SECOND, OTHER):
+            body = event_type_body(name=name)
+            assert client.post("/event-types", json=body, headers=bearer("quiet")).status_code == 201
+        body = {"owning_application": "quiet", "event_types": [FIRST, SECOND]}
+        yield client, client.post("/subscriptions", json=body, headers=bearer("quiet")).json()["id"]
+
+
+@contextlib.contextmanager
+def blocked(client, entry):
+    """Block somebody for as long as the block lasts."""
+    path, admin = f"/settings/blacklist/{entry}", bearer("stups_nakadi")
+    assert client.put(path, headers=admin).status_code == 204
+    try:
+        yield
+    finally:
+        assert client.delete(path, headers=admin).status_code == 204
+
+
+def cursors(name):
+    return {"items": [{"event_type": name, "partition": "0", "offset": "0", "cursor_token": ""}]}
+
+
+REQUESTS = {
+    "low-level stream": ("GET", f"/event-types/{SECOND}/events", None),
+    "low-level stream of nothing": ("GET", "/event-types/nope/events", None),
+    "low-level stream of another event type": ("GET", f"/event-types/{OTHER}/events?batch_limit=0", None),
+    "stream": ("GET", "/subscriptions/{id}/events", None),
+    "stream with a body": ("POST", "/subscriptions/{id}/events", {}),
+    "stream of nothing": ("GET", f"/subscriptions/{UNKNOWN}/events", None),
+    "cursors": ("GET", "/subscriptions/{id}/cursors", None),
+    "commit": ("POST", "/subscriptions/{id}/cursors", cursors(FIRST)),
+    "commit to nothing": ("POST", f"/subscriptions/{UNKNOWN}/cursors", cursors(FIRST)),
+    "reset": ("PATCH", "/subscriptions/{id}/cursors", {"items": []}),
+    "publish": ("POST", f"/event-types/{SECOND}/events", [event()]),
+    "publish to another event type": ("POST", f"/event-types/{OTHER}/events", [event()]),
+}
+
+
+def ask(client, subscription_id, what, token):
+    method, path, body = REQUESTS[what]
+    return client.request(method, path.format(id=subscription_id), json=body, headers=bearer(token) | STREAM)
+
+
+@pytest.mark.parametrize(
+    ("entry", "what", "token", "status", "detail"),
+    rows(
+        ("4.1-1 application", APP, "low-level stream", "noisy", 403, STREAMING),
+        ("4.1-1 application, before all else", APP, "low-level stream of nothing", "noisy", 403, STREAMING),
+        ("4.1-1 event type", ET, "low-level stream", "quiet", 403, STREAMING),
+        ("4.1-1 another event type", ET, "low-level stream of another event type", "noisy", 422, "batch_limit"),
+        ("8.2 application", APP, "stream", "noisy", 403, STREAMING),
+        ("8.2 application, POST", APP, "stream with a body", "noisy", 403, STREAMING),
+        ("8.2 application, before the subscription", APP, "stream of nothing", "noisy", 403, STREAMING),
+        ("8.2 any event type", ET, "stream", "quiet", 403, STREAMING),
+        ("7.1 application", APP, "cursors", "noisy", 403, CURSORS),
+        ("7.1 any event type", ET, "cursors", "quiet", 403, CURSORS),
+        ("7.2-5 application", APP, "commit", "noisy", 403, CURSORS),
+        ("7.2-5 before 6", APP, "commit to nothing", "noisy", 403, CURSORS),
+        ("7.2-5 any event type", ET, "commit", "quiet", 403, CURSORS),
+        ("7.2-6 who is not blocked", APP, "commit to nothing", "quiet", 404, UNKNOWN),
+        ("7.3 application", APP, "reset", "noisy", 403, CURSORS),
+        ("7.3 any event type", ET, "reset", "quiet", 403, CURSORS),
+        ("7.3 who is not blocked", APP, "reset", "quiet", 204, ""),
+        ("13.5 PRODUCER_APP", "PRODUCER_APP/noisy", "publish", "noisy", 403, STREAMING),
+        ("13.5 PRODUCER_APP, another one", "PRODUCER_APP/noisy", "publish", "quiet", 200, ""),
+        ("13.5 PRODUCER_ET", f"PRODUCER_ET/{SECOND}", "publish", "quiet", 403, STREAMING),
+        ("13.5 PRODUCER_ET, another one", f"PRODUCER_ET/{SECOND}", "publish to another event type", "quiet", 200, ""),
+        ("13.5 who may not consume may publish", APP, "publish", "noisy", 200, ""),
+        ("13.5 who may not publish may consume", "PRODUCER_APP/noisy", "cursors", "noisy", 200, ""),
+    ),
+)  # fmt: skip
+def test_what_is_refused_to_whom(asked, entry, what, token, status, detail):
+    client, subscription_id = asked
+    with blocked(client, entry):
+        # More than once: whichever worker answers knows it.
+        for _ in range(3):
+            answer = ask(client, subscription_id, what, token)
+            assert answer.status_code == status, answer.text
+            if status >= 400:
+                problem(answer, status, detail)
+
+
+@pytest.mark.parametrize(
+    ("entry", "ends"),
+    rows(("13.5 CONSUMER_APP", APP, {"noisy"}), ("13.5 CONSUMER_ET", ET, {"noisy", "quiet"})),
+)
+def test_running_streams_end_at_once_and_say_so(asked, entry, ends):
+    """Consumption contract 4.5, 8.8: those of a subscription, and low-level ones."""
+    client, _ = asked
+    body = {"owning_application": "quiet", "event_types": [FIRST, SECOND], "consumer_group": entry}
+    subscription_id = client.post("/subscriptions", json=body, headers=bearer("quiet")).json()["id"]
+    wait = "?batch_flush_timeout=30"
+    paths = {"noisy": f"/event-types/{SECOND}/events{wait}", "quiet": f"/subscriptions/{subscription_id}/events{wait}"}
+    with contextlib.ExitStack() as stack:
+        streams = {
+            token: stack.enter_context(open_stream(client, path, headers=bearer(token)))
+            for token, path in paths.items()
+        }
+        with blocked(client, entry):
+            for token in ends:
+                assert streams[token].batches()[-1]["info"] == {"debug": "Consumption is blocked"}
+        for token in streams.keys() - ends:
+            publish = client.post(f"/event-types/{SECOND}/events", json=[event("more")], headers=bearer("quiet"))
+            assert publish.status_code == 200
+            assert streams[token].events(1)[0]["order_id"] == "more"
+
+
+@pytest.mark.parametrize(
+    ("kind", "side", "member"),
+    rows(
+        ("13.5 CONSUMER_APP", "CONSUMER_APP", "consumers", "apps"),
+        ("13.5 CONSUMER_ET", "CONSUMER_ET", "consumers", "event_types"),
+        ("13.5 PRODUCER_APP", "PRODUCER_APP", "producers", "apps"),
+        ("13.5 PRODUCER_ET", "PRODUCER_ET", "producers", "event_types"),
+    ),
+)
+def test_what_is_blocked_is_listed_in_its_place(asked, kind, side, member):
+    client, _ = asked
+    empty = {"producers": {"event_types": [], "apps": []}, "consumers": {"event_types": [], "apps": []}}
+    with blocked(client, f"{kind}/somebody"):
+        listed = client.get("/settings/blacklist", headers=bearer("stups_nakadi")).json()
+        assert listed == empty | {side: empty[side] | {member: ["somebody"]}}
+    assert client.get("/settings/blacklist", headers=bearer("stups_nakadi")).json() == empty
+    problem(client.get("/settings/blacklist", headers=bearer("quiet")), 403, "Admin privileges are required")

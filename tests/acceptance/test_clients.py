@@ -1,0 +1,125 @@
+"""`GET /event-types/{name}/consumers` and `/producers`: who uses an event type."""
+
+import time
+
+import pytest
+
+from tests.acceptance.conftest import event, partitions, problem
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = pytest.mark.both_modes
+
+
+ENOUGH_S = 30
+"""Longer than any machine needs."""
+SEEN = {"client", "last_streamed_at", "last_committed_at"}
+
+
+def until(ask, holds):
+    """Ask until the answer is as it should be: what another worker saw comes a second later."""
+    deadline = time.monotonic() + ENOUGH_S
+    while not holds(answer := ask()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert holds(answer), answer
+    return answer
+
+
+@pytest.fixture
+def ask(client):
+    """What a path of an event type answers."""
+
+    def ask(name, path):
+        response = client.get(f"/event-types/{name}/{path}")
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    return ask
+
+
+def test_producers_and_their_events_are_counted(client, create, name, ask):
+    create(name)
+    assert ask(name, "producers") == {"items": []}
+    for count in (1, 2):
+        client.post(f"/event-types/{name}/events", json=[event() for _ in range(count)])
+    assert client.post(f"/event-types/{name}/events", json=[{}]).status_code == 422
+    found = until(lambda: ask(name, "producers")["items"], lambda items: sum(each["events"] for each in items) >= 3)
+    assert [(each["client"], each["events"]) for each in found] == [("unauthenticated", 3)]
+    assert found[0]["since"] <= found[0]["last_published_at"]
+
+
+def test_a_new_event_type_of_the_same_name_has_no_producers_yet(client, create, name, ask):
+    create(name)
+    client.post(f"/event-types/{name}/events", json=[event()])
+    until(lambda: ask(name, "producers")["items"], bool)
+    client.delete(f"/event-types/{name}")
+    create(name)
+    assert ask(name, "producers") == {"items": []}
+
+
+def test_a_subscription_shows_its_lag_and_its_clients(client, create, subscribe, name, ask):
+    create(name, **partitions(2), partition_strategy="user_defined")
+    subscription = subscribe(name, read_from="begin")
+    (before,) = ask(name, "consumers")["subscriptions"]
+    assert before["id"] == subscription
+    assert (before["streams"], before["clients"]) == (0, [])
+    assert "unconsumed_events" not in before
+    for partition in ("0", "0", "0", "1"):
+        client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": partition})])
+    with open_stream(client, f"/subscriptions/{subscription}/events", params={"batch_limit": 1}) as stream:
+        cursor = stream.batch()["cursor"]
+        headers = {"X-Nakadi-StreamId": stream.stream_id}
+        client.post(f"/subscriptions/{subscription}/cursors", json={"items": [cursor]}, headers=headers)
+        (now,) = until(
+            lambda: ask(name, "consumers")["subscriptions"],
+            lambda items: (
+                items[0]["clients"] and items[0]["clients"][0].keys() == SEEN and items[0]["unconsumed_events"] == 3
+            ),
+        )
+        assert now["streams"] == 1
+    assert now["unconsumed_events"] == 3
+    lags = {each["partition"]: each["unconsumed_events"] for each in now["partitions"]}
+    assert lags == {"0": 3, "1": 1} | {cursor["partition"]: {"0": 2, "1": 0}[cursor["partition"]]}
+    (seen,) = now["clients"]
+    assert seen["client"] == "unauthenticated"
+
+
+def test_subscriptions_to_other_event_types_are_left_out(create, subscribe, name, ask):
+    create(f"{name}.a")
+    create(f"{name}.b")
+    both, one = subscribe(f"{name}.a", f"{name}.b"), subscribe(f"{name}.b")
+    assert [each["id"] for each in ask(f"{name}.a", "consumers")["subscriptions"]] == [both]
+    assert {each["id"] for each in ask(f"{name}.b", "consumers")["subscriptions"]} == {both, one}
+
+
+def test_a_low_level_reader_is_seen_even_before_it_has_got_anything(client, create, name, ask):
+    create(name)
+    assert ask(name, "consumers")["low_level"] == []
+    with open_stream(client, f"/event-types/{name}/events") as stream:
+        (seen,) = until(lambda: ask(name, "consumers")["low_level"], bool)
+        assert (seen["client"], seen["events"]) == ("unauthenticated", 0)
+        client.post(f"/event-types/{name}/events", json=[event()])
+        assert stream.events(1)
+        until(lambda: ask(name, "consumers")["low_level"], lambda items: items[0]["events"] == 1)
+
+
+@pytest.mark.parametrize("path", ["consumers", "producers"])
+def test_an_unknown_event_type_has_none(client, path):
+    problem(client.get(f"/event-types/nope/{path}"), 404, 'EventType "nope" does not exist.')
+
+
+def test_what_was_seen_outlives_the_server(tmp_path, name):
+    def producers(running):
+        with running.client() as client:
+            return client.get(f"/event-types/{name}/producers").json()["items"]
+
+    data = tmp_path / "rioni"
+    with running_server(data, "--workers", "1") as running:
+        with running.client() as client:
+            client.post("/event-types", json=event_type_body(name=name))
+            client.post(f"/event-types/{name}/events", json=[event()])
+        before = producers(running)
+        running.kill()
+    with running_server(data, "--workers", "1") as running:
+        assert producers(running) == before != []

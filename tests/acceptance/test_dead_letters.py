@@ -1,0 +1,185 @@
+"""Events that nobody ever commits: consumption contract 8.11, registry contract 11."""
+
+import json
+import subprocess
+import sys
+import uuid
+
+import orjson
+import pytest
+
+from tests.acceptance.conftest import event, partitions, problem
+from tests.support.server import open_stream
+
+
+pytestmark = pytest.mark.both_modes
+
+
+SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"
+POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
+QUEUE = "nakadi.dead.letter.queue"
+POISON = "poison"
+STREAM = "/events?batch_limit=10&batch_flush_timeout=1&commit_timeout=1&max_uncommitted_events=100"
+
+
+def annotations(policy):
+    return {SEND_COUNT: "2", POLICY: policy}
+
+
+def consume(server, path, last):
+    """Commit all batches but those with poison, in stream after stream, up to some event; return what came."""
+    seen, infos, committed = [], [], []
+    with server.client() as client:
+        while last not in committed:
+            with open_stream(client, path + STREAM) as stream:
+                for batch in stream.batches_as_they_come():
+                    infos.append(batch.get("info", {}).get("debug", ""))
+                    ids = [each["order_id"] for each in batch.get("events", [])]
+                    seen += ids
+                    if ids and POISON not in ids:
+                        commit(server, path, stream, batch)
+                        committed += ids
+                    if last in committed:
+                        break
+    return seen, infos
+
+
+def commit(server, path, stream, batch):
+    headers = {"X-Nakadi-StreamId": stream.stream_id}
+    with server.client() as client:
+        answer = client.post(path + "/cursors", json={"items": [batch["cursor"]]}, headers=headers)
+    assert answer.status_code == 204, answer.text
+
+
+@pytest.fixture
+def poisoned(client, create, name):
+    """An event type with one event that nobody can process, among others."""
+    create(name)
+    bodies = [event(order_id) for order_id in ("1", POISON, "2", "3")]
+    assert client.post(f"/event-types/{name}/events", json=bodies).status_code == 200
+    return name
+
+
+def test_without_annotations_poison_is_sent_again_and_again(client, server, subscribe, poisoned):
+    path = f"/subscriptions/{subscribe(poisoned, read_from='begin')}"
+    for _ in range(3):
+        with server.client() as other, open_stream(other, path + STREAM) as stream:
+            assert stream.batches()[-1]["info"] == {"debug": "Commit timeout reached"}
+    assert client.get(path + "/dead-letters").json() == {"items": []}
+
+
+def test_poison_can_be_skipped(client, server, subscribe, poisoned):
+    path = f"/subscriptions/{subscribe(poisoned, read_from='begin', annotations=annotations('SKIP_EVENT'))}"
+    seen, infos = consume(server, path, "3")
+    assert seen[-2:] == ["2", "3"]
+    assert seen.count(POISON) == 4
+    assert seen.count("2") == seen.count("3") == 3
+    tracked = f"Auto DLQ failed commits tracking: {{{poisoned}:0 failedCommitsCount=1 lastDeadLetterOffset=null}}"
+    assert f"Stream started; {tracked}" in infos
+    assert client.get(path + "/dead-letters").json() == {"items": []}
+
+
+def test_poison_can_be_kept_and_published_again_for_this_subscription_alone(client, server, subscribe, poisoned):
+    subscription = subscribe(poisoned, read_from="begin", annotations=annotations("DEAD_LETTER_QUEUE"))
+    path = f"/subscriptions/{subscription}"
+    seen, _ = consume(server, path, "3")
+    assert seen[-2:] == ["2", "3"]
+    stored = raw_events(client, poisoned, 4)[1]
+    (letter,) = client.get(path + "/dead-letters").json()["items"]
+    assert letter.pop("kept_at")
+    assert letter == {
+        "event_type": poisoned,
+        "partition": "0",
+        "offset": "001-0001-000000000000000001",
+        "error": {"message": "The event was sent 2 times without being committed"},
+        "event": json.loads(stored),
+    }
+    for wanted, count in (
+        ({"event_type": poisoned, "partition": "0", "from_offset": "1", "to_offset": "1"}, 1),
+        ({"event_type": "other"}, 0),
+        ({"partition": "1"}, 0),
+        ({"from_offset": "2"}, 0),
+        ({"to_offset": "0"}, 0),
+        ({"from_offset": "BEGIN"}, 1),
+    ):
+        assert len(client.get(path + "/dead-letters", params=wanted).json()["items"]) == count, wanted
+    for body, redriven, already in (
+        ({"event_type": "other"}, 0, 0),
+        ({}, 1, 0),
+        ({"partition": "0"}, 0, 1),
+    ):
+        response = client.post(path + "/dead-letters/redrive", json=body)
+        assert response.status_code == 200, response.text
+        assert response.json() == {"redriven": redriven, "already_redriven": already, "without_event_type": 0}
+    shown = run("list", subscription, "--event-type", poisoned, "--url", server.url)
+    assert shown.encode() == stored_line(client, path)
+    counts = "1 published again, 0 had been before, 0 have no event type any more\n"
+    assert run("redrive", subscription, "--force", "--limit", "5", "--url", server.url) == counts
+    with server.client() as other, open_stream(other, path + STREAM) as stream:
+        for _ in range(2):
+            while not (batch := stream.batch()).get("events"):
+                pass
+            assert batch["events"] == [json.loads(stored)]
+            commit(server, path, stream, batch)
+    client.post(f"/event-types/{poisoned}/events", json=[event("4")])
+    assert [json.loads(each)["order_id"] for each in raw_events(client, poisoned, 5)] == ["1", POISON, "2", "3", "4"]
+
+
+def run(*arguments):
+    """What a command says of dead letters."""
+    command = [sys.executable, "-m", "rioni", "dead-letters", *arguments]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+
+def stored_line(client, path):
+    (item,) = orjson.loads(client.get(path + "/dead-letters").content)["items"]
+    return orjson.dumps(item) + b"\n"
+
+
+def raw_events(client, name, count):
+    """The events of an event type, byte by byte."""
+    cursors = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
+    path = f"/event-types/{name}/events?batch_limit=1&stream_limit={count}"
+    with client.stream("GET", path, headers=cursors) as response:
+        lines = list(response.iter_lines())
+    return [line.partition('"events":[')[2].rpartition("]")[0] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({SEND_COUNT: "3"}, f"The annotation {SEND_COUNT} needs {POLICY} beside it; give both of them or none"),
+        ({POLICY: "SKIP_EVENT"}, f"The annotation {POLICY} needs {SEND_COUNT} beside it; give both of them or none"),
+        (annotations("DROP"), f"The annotation {POLICY} must be SKIP_EVENT or DEAD_LETTER_QUEUE"),
+        (
+            annotations("SKIP_EVENT") | {SEND_COUNT: "11"},
+            f"The annotation {SEND_COUNT} must be an integer from 2 to 10",
+        ),
+    ],
+)
+def test_annotations_are_checked_whenever_they_are_given(client, create, subscribe, name, changes, detail):
+    create(name)
+    body = {"owning_application": f"app-{uuid.uuid4().hex[:8]}", "event_types": [name]}
+    assert problem_detail(client.post("/subscriptions", json=body | {"annotations": changes})) == detail
+    path = client.post("/subscriptions", json=body).headers["Location"]
+    assert problem_detail(client.put(path, json=body | {"annotations": changes})) == detail
+    assert client.put(path, json=body | {"annotations": annotations("SKIP_EVENT")}).status_code == 204
+
+
+def problem_detail(response):
+    problem(response, 422)
+    return response.json()["detail"]
+
+
+def test_bad_requests_are_told_what_is_wrong(client, create, subscribe, name):
+    create(name, **partitions(1))
+    path = f"/subscriptions/{subscribe(name)}/dead-letters"
+    problem(client.get(path, params={"limit": "0"}), 400)
+    problem(client.get(path, params={"limit": "x"}), 400)
+    problem(client.get(path, params={"from_offset": "x"}), 422)
+    problem(client.post(path + "/redrive", json={"limit": 0}), 400)
+    problem(client.post(path + "/redrive", json={"force": "yes"}), 400)
+    problem(client.post(path + "/redrive", json={"to_offset": "x"}), 422)
+    for unknown in (uuid.uuid4(), "x"):
+        problem(client.get(f"/subscriptions/{unknown}/dead-letters"), 404)
+        problem(client.post(f"/subscriptions/{unknown}/dead-letters/redrive", json={}), 404)

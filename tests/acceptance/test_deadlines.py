@@ -1,0 +1,99 @@
+"""Clients that take their time: headers that trickle in, and bodies (hostile input, H3)."""
+
+import contextlib
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.acceptance.conftest import event
+from tests.support.builders import event_type_body
+from tests.support.server import running_server
+
+
+DRIP_S = 0.1
+DRIPS_MAX = 150
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory):
+    """A server with short deadlines, and an event type."""
+    environment = {"RIONI_HEADER_TIMEOUT_S": "1", "RIONI_BODY_TIMEOUT_S": "1", "RIONI_BODY_BYTES_PER_S_MIN": "200"}
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    with running_server(data, "--workers", "1", environment=environment) as running:
+        with running.client() as client:
+            client.post("/event-types", json=event_type_body(name="test.slow"))
+        yield running
+
+
+def drip(server, head, byte=b"x"):
+    """Send a beginning and then one byte after the other, until the server has had enough; what it says."""
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=DRIP_S) as connection:
+        connection.sendall(head)
+        for _ in range(DRIPS_MAX):
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(byte)
+            try:
+                return _all_of(connection)
+            except TimeoutError:
+                continue
+            except ConnectionResetError:
+                return b""
+    raise AssertionError("the server waits for ever")
+
+
+def _all_of(connection):
+    """Whatever the server says before it closes the connection."""
+    said = connection.recv(65_536)
+    connection.settimeout(30)
+    while piece := connection.recv(65_536):
+        said += piece
+    return said
+
+
+POST = b"POST /event-types/test.slow/events HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize("head", [b"GET /health HTTP/1.1\r\nX: ", b"G"], ids=["in a header", "in the request line"])
+def test_headers_that_trickle_in_end_the_connection(impatient, head):
+    assert drip(impatient, head) == b""
+
+
+@pytest.mark.parametrize(
+    ("headers", "byte"),
+    [(b"Content-Length: 1000000\r\n\r\n[", b" "), (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n")],
+    ids=["of a stated length", "in chunks"],
+)
+def test_a_body_that_trickles_in_is_answered_and_its_connection_closed(impatient, headers, byte):
+    answer = drip(impatient, POST + headers, byte)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"The body takes too long to come" in answer
+    assert b"\r\nConnection: close\r\n" in answer
+
+
+def test_a_large_body_may_take_longer_than_a_small_one(impatient):
+    """It comes in about two seconds, which is more than the second that a body has at least."""
+    body = b"[%s]" % b",".join([b" " * 500] * 20)
+    parts = urlsplit(impatient.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=DRIP_S) as connection:
+        connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body))
+        for start in range(0, len(body) - 500, 500):
+            connection.sendall(body[start : start + 500])
+            with contextlib.suppress(TimeoutError):
+                assert not connection.recv(1), "the server has had enough"
+        connection.sendall(body[start + 500 :])
+        connection.settimeout(30)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 ")
+
+
+def test_the_server_serves_everybody_else_meanwhile_and_afterwards(impatient):
+    parts = urlsplit(impatient.url)
+    workers = impatient.workers()
+    with contextlib.ExitStack() as stack, impatient.client() as client:
+        for _ in range(200):
+            slow = stack.enter_context(socket.create_connection((parts.hostname, parts.port)))
+            slow.sendall(POST + b"Content-Length: 9\r\n\r\n[")
+        assert client.post("/event-types/test.slow/events", json=[event()]).status_code == 200
+        assert client.get("/health").text == "OK"
+    assert impatient.workers() == workers

@@ -1,0 +1,129 @@
+"""Whatever the description of the API allows, and what it does not, is answered as it says (with Schemathesis).
+
+Schemathesis makes the requests, valid ones and spoiled ones; the client of the tests checks every answer against the
+description, so that here only a server's error is looked for. Streams are closed as soon as they have begun.
+"""
+
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+import schemathesis
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from rioni.domain.settings import BLACKLIST_TYPES, FEATURES
+from rioni.http.middleware import ANY_MEDIA
+from rioni.http.openapi.document import document
+from tests.support.builders import event_type_body
+from tests.support.conformance import resolved
+from tests.support.server import running_server
+
+
+EXAMPLES = 15
+EVENT_TYPE = "order.created"
+SUBSCRIPTION = {"owning_application": "described", "event_types": [EVENT_TYPE]}
+OPERATIONS = {
+    operation.ok().label: operation.ok()
+    for operation in schemathesis.openapi.from_dict(document()).get_all_operations()
+}
+GENERATED = {
+    label: st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
+    for label, operation in OPERATIONS.items()
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server of its own, since here features are switched and storages deleted."""
+    environment = {"RIONI_COMMIT_TIMEOUT_MAX_S": "1"}
+    with running_server(
+        tmp_path_factory.mktemp("data") / "rioni", "--workers", "1", environment=environment
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def existing(client):
+    """Parameters of paths that name something; the settings are as they were afterwards."""
+    client.post("/event-types", json=event_type_body(name=EVENT_TYPE))
+    subscription = client.post("/subscriptions", json=SUBSCRIPTION).json()
+    yield {"name": EVENT_TYPE, "subscription_id": subscription["id"], "partition": "0", "version": "latest"}
+    for feature in FEATURES:
+        client.post("/settings/features", json={"feature": feature, "enabled": False})
+    for blacklist_type in BLACKLIST_TYPES:
+        client.delete(f"/settings/blacklist/{blacklist_type}/{EVENT_TYPE}")
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_every_answer_is_described(client, existing, label):
+    @seed(0)
+    @settings(max_examples=EXAMPLES)
+    @given(case=GENERATED[label], known=st.booleans())
+    def answered(case, known):
+        if known:
+            case.path_parameters = {name: existing.get(name, value) for name, value in case.path_parameters.items()}
+        # Most bodies are plain; that compressed ones are read is shown elsewhere.
+        case.headers.pop("Content-Encoding", None)
+        request = case.as_transport_kwargs(base_url=str(client.base_url))
+        if isinstance(request.get("data"), bytes):
+            request["content"] = request.pop("data")
+        with client.stream(**request) as response:
+            assert response.status_code < 500 or response.status_code in (501, 503)
+
+    answered()
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_the_example_of_every_operation_is_understood(client, existing, label):
+    operation = OPERATIONS[label].definition.raw
+    given = {"path": {}, "query": {}, "header": {}}
+    for parameter in map(resolved, operation["parameters"]):
+        if "example" in parameter:
+            given[parameter["in"]][parameter["name"]] = parameter["example"]
+    path = OPERATIONS[label].path.format(**given["path"] | {"subscription_id": existing["subscription_id"]})
+    request = {"params": given["query"], "headers": given["header"]}
+    if "requestBody" in operation:
+        request["json"] = operation["requestBody"]["content"]["application/json"]["example"]
+    with client.stream(OPERATIONS[label].method, path, **request) as response:
+        assert response.status_code not in (400, 406, 415)
+        # 501 is a feature that is switched off.
+        assert response.status_code < 500 or response.status_code == 501
+
+
+def refused(client, label, existing, **headers):
+    """The status that answers a request to an operation with some headers, and no body."""
+    method, path = OPERATIONS[label].method, OPERATIONS[label].path
+    placeholders = {each["name"]: each.get("example") for each in described_parameters(label) if each["in"] == "path"}
+    address = urlsplit(str(client.base_url))
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        lines = [f"{method.upper()} {path.format(**placeholders | existing)} HTTP/1.1", "Host: x", "Connection: close"]
+        lines += [
+            f"{each['name']}: {each['example']}"
+            for each in described_parameters(label)
+            if each["in"] == "header" and each.get("required")
+        ]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        return int(connection.recv(65_536).split()[1])
+
+
+def described_parameters(label):
+    return map(resolved, OPERATIONS[label].definition.raw["parameters"])
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_what_every_request_may_meet_is_described_where_it_occurs_and_nowhere_else(client, existing, label):
+    """406, 408, 413, 415: whoever reads a body may wait too long for it as well."""
+    described = {int(status) for status in OPERATIONS[label].definition.raw["responses"]}
+    occurring = {
+        refused(client, label, existing, Accept="image/png", Content_Encoding="gzip"),
+        refused(client, label, existing, Content_Type="text/plain"),
+        refused(client, label, existing, Content_Length=10**10),
+    }
+    common = {406, 413, 415}
+    if OPERATIONS[label].path in ANY_MEDIA and OPERATIONS[label].method == "post":
+        common = {413, 415}  # Nothing of a batch or a stream depends on Accept; the description is simpler than that.
+    assert occurring & common == described & common
+    assert (408 in described) == (413 in described)

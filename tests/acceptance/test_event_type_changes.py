@@ -1,0 +1,279 @@
+"""`PUT /event-types/{name}`: registry contract 3.1 and 3.5."""
+
+import pytest
+
+from tests.acceptance.conftest import (
+    AUTHORIZATION,
+    FULL_STATISTIC,
+    SELECTOR,
+    json_schema,
+    partitions,
+    problem,
+    rows,
+)
+from tests.support.builders import SCHEMA, event_type_body
+
+
+@pytest.mark.parametrize(
+    "members",
+    rows(
+        ("D-4 nothing stated", {}),
+        ("D-4 key fields beside random", {"partition_key_fields": []}),
+        (
+            "3.1 everything stated",
+            {
+                "authorization": AUTHORIZATION,
+                "annotations": {"a": "b"},
+                "labels": {"team": ""},
+                "audience": "component-internal",
+                "compatibility_mode": "compatible",
+                "cleanup_policy": "compact_and_delete",
+                "ordering_key_fields": ["order_id"],
+                "ordering_instance_ids": ["metadata.eid"],
+                "event_owner_selector": SELECTOR,
+                "options": {"retention_time": 20_000_000},
+                "partition_strategy": "hash",
+                "partition_key_fields": ["order_id"],
+                **partitions(2),
+            },
+        ),
+    ),
+)
+def test_putting_back_what_was_got_changes_nothing(client, create, name, members):
+    create(name, **members)
+    before = client.get(f"/event-types/{name}").json()
+    response = client.put(f"/event-types/{name}", json=before)
+    assert (response.status_code, response.content) == (200, b"")
+    assert client.get(f"/event-types/{name}").json() == before
+
+
+def test_a_change_is_seen_at_once(client, create, name):
+    create(name)
+    body = event_type_body(name=name, owning_application="other", labels={"team": "x"})
+    assert client.put(f"/event-types/{name}", json=body).status_code == 200
+    after = client.get(f"/event-types/{name}").json()
+    assert (after["owning_application"], after["labels"]) == ("other", {"team": "x"})
+    assert after["updated_at"] > after["created_at"]
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "after"),
+    rows(
+        ("3.1 owning_application", {}, {"owning_application": "other"}, {"owning_application": "other"}),
+        (
+            "3.1 partition_key_fields",
+            {"partition_strategy": "hash", "partition_key_fields": ["order_id"]},
+            {"partition_strategy": "hash", "partition_key_fields": ["order_id", "metadata.eid"]},
+            {"partition_key_fields": ["order_id", "metadata.eid"]},
+        ),
+        (
+            "3.5 partition_strategy: from random",
+            {},
+            {"partition_strategy": "hash", "partition_key_fields": ["order_id"]},
+            {"partition_strategy": "hash"},
+        ),
+        (
+            "3.5 partition_strategy: by an administrator",
+            {"partition_strategy": "hash", "partition_key_fields": ["order_id"]},
+            {"partition_strategy": "random"},
+            {"partition_strategy": "random"},
+        ),
+        (
+            "3.1 default_statistic: absent keeps",
+            {"default_statistic": FULL_STATISTIC},
+            {},
+            {"default_statistic": FULL_STATISTIC},
+        ),
+        (
+            "3.1 default_statistic: the expected load",
+            {"default_statistic": FULL_STATISTIC},
+            {"default_statistic": FULL_STATISTIC | {"message_size": 7}},
+            {"default_statistic": FULL_STATISTIC | {"message_size": 7}},
+        ),
+        (
+            "3.1 options.retention_time: absent keeps",
+            {"options": {"retention_time": 20_000_000}},
+            {},
+            {"options": {"retention_time": 20_000_000}},
+        ),
+        (
+            "3.1 options.retention_time: null keeps",
+            {"options": {"retention_time": 20_000_000}},
+            {"options": {"retention_time": None}},
+            {"options": {"retention_time": 20_000_000}},
+        ),
+        (
+            "3.1 options.retention_time: no limits for administrators",
+            {},
+            {"options": {"retention_time": 345_600_001}},
+            {"options": {"retention_time": 345_600_001}},
+        ),
+        (
+            "3.4 delete to compact_and_delete",
+            {},
+            {"cleanup_policy": "compact_and_delete"},
+            {"cleanup_policy": "compact_and_delete"},
+        ),
+        ("2.2 authorization: added later", {}, {"authorization": AUTHORIZATION}, {"authorization": AUTHORIZATION}),
+        (
+            "3.1 audience",
+            {"audience": "company-internal"},
+            {"audience": "external-public"},
+            {"audience": "external-public"},
+        ),
+        ("3.1 annotations: absent keeps", {"annotations": {"a": "b"}}, {}, {"annotations": {"a": "b"}}),
+        (
+            "3.1 annotations: null keeps",
+            {"annotations": {"a": "b"}},
+            {"annotations": None},
+            {"annotations": {"a": "b"}},
+        ),
+        (
+            "3.1 annotations: replaced as a whole",
+            {"annotations": {"a": "b", "c": "d"}},
+            {"annotations": {"a": "e"}},
+            {"annotations": {"a": "e"}},
+        ),
+        ("3.1 labels: replaced as a whole", {"labels": {"a": "b"}}, {"labels": {}}, {"labels": {}}),
+        ("3.1 ordering_key_fields", {}, {"ordering_key_fields": ["order_id"]}, {"ordering_key_fields": ["order_id"]}),
+        ("3.1 event_owner_selector: added", {}, {"event_owner_selector": SELECTOR}, {"event_owner_selector": SELECTOR}),
+        (
+            "3.5 undefined to business",
+            {"category": "undefined", "enrichment_strategies": []},
+            {},
+            {"category": "business", "enrichment_strategies": ["metadata_enrichment"]},
+        ),
+        ("5.4 forward to none", {}, {"compatibility_mode": "none"}, {"compatibility_mode": "none"}),
+        ("5.4 forward to compatible", {}, {"compatibility_mode": "compatible"}, {"compatibility_mode": "compatible"}),
+        (
+            "5.4 compatible to forward",
+            {"compatibility_mode": "compatible"},
+            {"compatibility_mode": "forward"},
+            {"compatibility_mode": "forward"},
+        ),
+        (
+            "5.4 compatible to none",
+            {"compatibility_mode": "compatible"},
+            {"compatibility_mode": "none"},
+            {"compatibility_mode": "none"},
+        ),
+        (
+            "5.4 none to compatible",
+            {"compatibility_mode": "none"},
+            {"compatibility_mode": "compatible"},
+            {"compatibility_mode": "compatible"},
+        ),
+    ),
+)
+def test_what_may_change_changes_and_what_is_left_out_is_kept(client, create, name, before, changes, after):
+    create(name, **before)
+    response = client.put(f"/event-types/{name}", json=event_type_body(name=name, **changes))
+    assert (response.status_code, response.content) == (200, b""), response.text
+    assert response.headers["warning"] == '299 nakadi "Data access warning"'
+    now = client.get(f"/event-types/{name}").json()
+    assert {field: now[field] for field in after} == after
+    assert now["schema"]["version"] == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "detail"),
+    rows(
+        ("3.1 name", {}, {"name": "other"}, "path does not match resource name"),
+        ("3.5 category", {}, {"category": "data"}, "Category change is allowed only from 'undefined' to 'business'."),
+        (
+            "3.5 enrichment_strategies",
+            {"category": "undefined", "enrichment_strategies": []},
+            {"compatibility_mode": "compatible"},
+            "Category change is allowed only from 'undefined' to 'business'.",
+        ),
+        (
+            "3.5 hash without key fields",
+            {},
+            {"partition_strategy": "hash"},
+            "partition_key_fields is required when partition strategy is 'hash'",
+        ),
+        (
+            "3.1 default_statistic: partitions",
+            {"default_statistic": FULL_STATISTIC},
+            {"default_statistic": FULL_STATISTIC | {"read_parallelism": 2}},
+            "default statistics must not be changed",
+        ),
+        (
+            "3.4 delete to compact",
+            {},
+            {"cleanup_policy": "compact"},
+            "Invalid cleanup_policy change: DELETE cannot be changed to COMPACT",
+        ),
+        (
+            "3.4 compact to delete",
+            {"cleanup_policy": "compact"},
+            {"cleanup_policy": "delete"},
+            "Invalid cleanup_policy change: COMPACT cannot be changed to DELETE",
+        ),
+        (
+            "2.2 authorization: removed",
+            {"authorization": AUTHORIZATION},
+            {},
+            "Changing authorization object to `null` is not possible due to existing one",
+        ),
+        ("3.1 audience: removed", {"audience": "external-public"}, {}, "event audience must not be set back to null"),
+        ("3.1 ordering_key_fields", {}, {"ordering_key_fields": ["x"]}, "ordering_key_fields [x] absent in schema"),
+        ("5.3 schema", {}, {"schema": json_schema(properties={})}, "Invalid schema: "),
+    ),
+)
+def test_a_change_against_the_rules_is_named_and_changes_nothing(client, create, name, before, changes, detail):
+    create(name, **before)
+    state = client.get(f"/event-types/{name}").json()
+    body = event_type_body(**({"name": name} | changes))
+    problem(client.put(f"/event-types/{name}", json=body), 422, detail)
+    assert client.get(f"/event-types/{name}").json() == state
+
+
+def test_changes_are_checked_in_the_order_of_the_contract(client, switch, name):
+    """Registry contract 3.5: fields before the database, the database before existence."""
+    switch("disable_db_write_operations")
+    path = f"/event-types/{name}"
+    problem(client.put(path, json=event_type_body(name=name, labels={"": "x"})), 422, "Key cannot be empty")
+    problem(client.put(path, json=event_type_body(name=name)), 503, "Database is currently in read-only mode")
+    switch("disable_db_write_operations", enabled=False)
+    problem(client.put(path, json=event_type_body(name=name)), 404, f'EventType "{name}" does not exist.')
+
+
+def test_a_change_is_answered_with_the_event_type_if_that_is_switched_on(client, create, switch, name):
+    create(name)
+    switch("return_body_on_create_update_event_type")
+    for _ in range(5):
+        response = client.put(f"/event-types/{name}", json=event_type_body(name=name, owning_application="x"))
+        assert response.json() == client.get(f"/event-types/{name}").json()
+
+
+def test_an_unknown_owning_application_is_refused_only_where_it_is_new(client, create, switch, name):
+    create(name, owning_application="nobody")
+    switch("validate_event_type_owning_app")
+    body = event_type_body(name=name, owning_application="nobody", labels={"a": "b"})
+    assert client.put(f"/event-types/{name}", json=body).status_code == 200
+    assert client.put(f"/event-types/{name}", json=body | {"owning_application": "shop"}).status_code == 200
+    response = client.put(f"/event-types/{name}", json=body)
+    problem(response, 422, "Owning application is not valid: nobody")
+
+
+def test_a_change_with_a_wider_schema_adds_a_version(client, create, name):
+    create(name)
+    wider = SCHEMA.replace('"order_id":{"type":"string"}', '"order_id":{"type":"string"},"note":{"type":"string"}')
+    body = event_type_body(name=name, schema={"type": "json_schema", "schema": wider})
+    assert client.put(f"/event-types/{name}", json=body).status_code == 200
+    assert client.get(f"/event-types/{name}").json()["schema"]["version"] == "1.1.0"
+
+
+def test_a_change_that_would_undo_another_one_is_refused(client, create, name):
+    create(name)
+    tag = client.get(f"/event-types/{name}").headers["etag"]
+    first, second = (event_type_body(name=name, owning_application=app) for app in ("first", "second"))
+    answer = client.put(f"/event-types/{name}", json=first, headers={"If-Match": tag})
+    assert answer.status_code == 200
+    problem(client.put(f"/event-types/{name}", json=second, headers={"If-Match": tag}), 412, "has changed since")
+    assert client.get(f"/event-types/{name}").json()["owning_application"] == "first"
+    assert (
+        client.put(f"/event-types/{name}", json=second, headers={"If-Match": answer.headers["etag"]}).status_code == 200
+    )
+    assert client.put(f"/event-types/{name}", json=first, headers={"If-Match": "*"}).status_code == 200

@@ -1,0 +1,372 @@
+"""`POST /event-types`: registry contract 3.1 to 3.4 and 3.6."""
+
+import concurrent.futures
+
+import pytest
+
+from tests.acceptance.conftest import (
+    ATTRIBUTE,
+    AUTHORIZATION,
+    FULL_STATISTIC,
+    SELECTOR,
+    json_schema,
+    problem,
+    rows,
+)
+from tests.support.builders import SCHEMA, event_type_body
+
+
+DATA_LAKE = "datalake.zalando.org"
+
+
+def test_a_created_event_type_is_answered_in_full_and_can_be_read_at_once(client, name):
+    response = client.post("/event-types", json=event_type_body(name=name))
+    assert response.status_code == 201
+    created = response.json()
+    assert created["name"] == name
+    assert created["schema"]["version"] == "1.0.0"
+    assert created["schema"]["schema"] == SCHEMA
+    assert created["options"] == {"retention_time": 172800000}
+    assert created["authorization"] is None
+    assert created["default_statistic"] is None
+    assert created["cleanup_policy"] == "delete"
+    assert "audience" not in created
+    assert created["created_at"] == created["updated_at"]
+    assert response.headers["warning"] == '299 nakadi "Data access warning"'
+    for _ in range(10):
+        assert client.get(f"/event-types/{name}").json() == created
+
+
+def test_members_come_in_the_order_that_clients_know(client, create, name):
+    create(name, audience="company-internal")
+    assert list(client.get(f"/event-types/{name}").json()) == [
+        "name",
+        "owning_application",
+        "category",
+        "enrichment_strategies",
+        "partition_strategy",
+        "partition_key_fields",
+        "cleanup_policy",
+        "ordering_key_fields",
+        "ordering_instance_ids",
+        "schema",
+        "default_statistic",
+        "options",
+        "authorization",
+        "annotations",
+        "labels",
+        "compatibility_mode",
+        "audience",
+        "updated_at",
+        "created_at",
+    ]
+
+
+def test_the_same_name_again_is_a_conflict(client, create, name):
+    create(name)
+    problem(client.post("/event-types", json=event_type_body(name=name)), 409, f"EventType {name} already exists.")
+
+
+def test_of_many_concurrent_creations_one_wins(server, name):
+    def attempt(_):
+        with server.client() as client:
+            return client.post("/event-types", json=event_type_body(name=name)).status_code
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(attempt, range(8))) == [201] + [409] * 7
+
+
+@pytest.mark.parametrize(
+    ("field", "default"),
+    rows(
+        ("3.1 enrichment_strategies", "enrichment_strategies", []),
+        ("3.1 partition_strategy", "partition_strategy", "random"),
+        ("3.1 partition_key_fields", "partition_key_fields", []),
+        ("3.1 compatibility_mode", "compatibility_mode", "forward"),
+        ("3.1 default_statistic", "default_statistic", None),
+        ("3.1 options.retention_time", "options", {"retention_time": 172_800_000}),
+        ("3.1 cleanup_policy", "cleanup_policy", "delete"),
+        ("3.1 authorization", "authorization", None),
+        ("3.1 audience", "audience", ...),
+        ("3.1 annotations", "annotations", {}),
+        ("3.1 labels", "labels", {}),
+        ("3.1 ordering_key_fields", "ordering_key_fields", []),
+        ("3.1 ordering_instance_ids", "ordering_instance_ids", []),
+        ("3.1 event_owner_selector", "event_owner_selector", ...),
+    ),
+)
+@pytest.mark.parametrize("sent", [{}, None], ids=["absent", "null"])
+def test_what_is_left_out_has_its_default(client, name, field, default, sent):
+    body = event_type_body(name=name, category="undefined", enrichment_strategies=[])
+    if sent is None and field != "partition_strategy":
+        body[field] = None
+    elif field == "enrichment_strategies":
+        del body[field]
+    created = client.post("/event-types", json=body).json()
+    assert created.get(field, ...) == default
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    rows(
+        ("3.1 name: required", {"name": None}, 'Field "name" must not be null'),
+        ("3.1 name: syntax", {"name": "1"}, 'Field "name" format not allowed'),
+        ("3.1 name: empty", {"name": ""}, 'Field "name" the length of the name must be >= 1 and <= 255'),
+        ("3.1 name: length", {"name": "a" * 256}, 'Field "name" the length of the name must be >= 1 and <= 255'),
+        ("3.1 owning_application: required", {"owning_application": None}, 'Field "owning_application" must not be'),
+        ("3.1 category: required", {"category": None}, 'Field "category" must not be null'),
+        ("3.1 schema: required", {"schema": None}, 'Field "schema" must not be null'),
+        ("3.1 schema.schema: required", {"schema": {"type": "json_schema"}}, 'Field "schema.schema" must not be null'),
+        ("3.1 schema.type: required", {"schema": {"schema": "{}"}}, 'Field "schema.type" must not be null'),
+        ("D-5 schema.type: unknown", {"schema": {"type": "xml", "schema": "{}"}}, 'Field "schema.type"'),
+        ("D-5 enrichment_strategies: unknown", {"enrichment_strategies": ["x"]}, "enrichment strategy"),
+        (
+            "3.1 default_statistic: all members",
+            {"default_statistic": {"message_size": 1}},
+            'Field "default_statistic.messages_per_minute" must not be null',
+        ),
+        (
+            "3.1 default_statistic: messages_per_minute",
+            {"default_statistic": FULL_STATISTIC | {"messages_per_minute": -1}},
+            'Field "default_statistic.messages_per_minute" can\'t be less then zero',
+        ),
+        (
+            "3.1 default_statistic: message_size",
+            {"default_statistic": FULL_STATISTIC | {"message_size": 0}},
+            'Field "default_statistic.message_size" can\'t be less then 1',
+        ),
+        (
+            "3.1 default_statistic: read_parallelism",
+            {"default_statistic": FULL_STATISTIC | {"read_parallelism": 0}},
+            'Field "default_statistic.read_parallelism" at least one reader expected',
+        ),
+        (
+            "3.1 default_statistic: write_parallelism",
+            {"default_statistic": FULL_STATISTIC | {"write_parallelism": 0}},
+            'Field "default_statistic.write_parallelism" at least one writer expected',
+        ),
+        (
+            "3.1 options.retention_time: least",
+            {"options": {"retention_time": 10_799_999}},
+            'Field "options.retention_time" can not be less than 10800000',
+        ),
+        (
+            "3.1 options.retention_time: most",
+            {"options": {"retention_time": 345_600_001}},
+            'Field "options.retention_time" can not be more than 345600000',
+        ),
+        (
+            "2.1 authorization: all lists",
+            {"authorization": {"admins": [ATTRIBUTE], "readers": [ATTRIBUTE]}},
+            'Field "authorization.writers" must not be null',
+        ),
+        (
+            "2.1 authorization: empty list",
+            {"authorization": AUTHORIZATION | {"readers": []}},
+            'Field "authorization.readers" must contain at least one attribute',
+        ),
+        (
+            "2.1 authorization: attribute",
+            {"authorization": AUTHORIZATION | {"readers": [{"value": "x"}]}},
+            'Field "authorization.readers[0].data_type" must not be null',
+        ),
+        (
+            "2.2 authorization: duplicates",
+            {"authorization": AUTHORIZATION | {"admins": [ATTRIBUTE, ATTRIBUTE]}},
+            "authorization property 'ADMIN' contains duplicated attribute(s): user:alice",
+        ),
+        (
+            "3.1 ordering_key_fields: paths",
+            {"ordering_key_fields": ["order_id", "a", "b.c"]},
+            "ordering_key_fields [a, b.c] absent in schema",
+        ),
+        (
+            "3.1 ordering_instance_ids: paths",
+            {"ordering_key_fields": ["order_id"], "ordering_instance_ids": ["a"]},
+            "ordering_instance_ids [a] absent in schema",
+        ),
+        (
+            "3.1 ordering_instance_ids: need keys",
+            {"ordering_instance_ids": ["order_id"]},
+            "`ordering_instance_ids` field can not be defined without defining `ordering_key_fields`",
+        ),
+        (
+            "3.1 event_owner_selector: all members",
+            {"event_owner_selector": {"type": "path"}},
+            'Field "event_owner_selector.name" must not be null',
+        ),
+        (
+            "3.1 event_owner_selector: name",
+            {"event_owner_selector": SELECTOR | {"name": ""}},
+            'Field "event_owner_selector.name" the length of the name must be >= 1',
+        ),
+        (
+            "3.1 event_owner_selector: path",
+            {"event_owner_selector": SELECTOR | {"value": "x.y"}},
+            "event_owner_selector.value [x.y] absent in schema",
+        ),
+        (
+            "3.3 undefined: no enrichment",
+            {"category": "undefined"},
+            "must not define enrichment strategy for undefined event type",
+        ),
+        ("3.3 business: enrichment", {"enrichment_strategies": []}, "must define metadata enrichment strategy"),
+        (
+            "3.3 duplicate strategies",
+            {"enrichment_strategies": ["metadata_enrichment"] * 2},
+            "enrichment strategies must not contain duplicated entries",
+        ),
+        ("3.3 partition_strategy: null", {"partition_strategy": None}, "partition strategy must not be null"),
+        ("3.3 partition_strategy: unknown", {"partition_strategy": "foo"}, "partition strategy does not exist: foo"),
+        (
+            "3.3 hash: key fields",
+            {"partition_strategy": "hash"},
+            "partition_key_fields field should be set for partition strategy 'hash'",
+        ),
+        (
+            "D-4 hash: key fields in the schema",
+            {"partition_strategy": "hash", "partition_key_fields": ["nope"]},
+            "partition_key_fields [nope] absent in schema",
+        ),
+        (
+            "3.3 user_defined: category",
+            {"category": "undefined", "enrichment_strategies": [], "partition_strategy": "user_defined"},
+            "'user_defined' partition strategy can't be used for EventType of category 'undefined'",
+        ),
+        (
+            "3.4 compact: category",
+            {"category": "undefined", "enrichment_strategies": [], "cleanup_policy": "compact"},
+            "cleanup_policy 'compact' and 'compact_and_delete' is not available for 'undefined' event type category",
+        ),
+        ("3.6 key: empty", {"annotations": {"": "x"}}, 'Field "annotations[]" Key cannot be empty'),
+        (
+            "3.6 key: prefix",
+            {"labels": {"A.b/c": "x"}},
+            'Field "labels[A.b/c]" Key name should be an optional lowercase domain name with path',
+        ),
+        (
+            "3.6 key: name",
+            {"labels": {"-c": "x"}},
+            'Field "labels[-c]" Key name should start and end with a letter or a digit',
+        ),
+        (
+            "3.6 key: prefix length",
+            {"labels": {"a" * 254 + "/b": "x"}},
+            "Key prefix cannot be more than 253 characters.",
+        ),
+        ("3.6 key: name length", {"labels": {"a" * 64: "x"}}, "Key name cannot be more than 63 characters."),
+        ("3.6 annotation: bytes", {"annotations": {"a": "ä" * 501}}, "size must be between 0 and 1000"),
+        ("3.6 label: length", {"labels": {"a": "x" * 64}}, 'Field "labels[a]" size must be between 0 and 63'),
+        ("3.6 label: characters", {"labels": {"a": "x y"}}, 'Field "labels[a]" Should contain only allowed symbols'),
+        (
+            "3.6 data lake",
+            {"annotations": {f"{DATA_LAKE}/materialize-events": "yes"}},
+            f"Field \"annotations[{DATA_LAKE}/materialize-events]\" must be 'on' or 'off'",
+        ),
+        ("5.2 schema: JSON", {"schema": {"type": "json_schema", "schema": "{"}}, "schema must be a valid json: "),
+        ("5.2 schema: root", {"schema": json_schema(type="array")}, '"type" of root element in schema can only be'),
+        (
+            "5.2 schema: reserved",
+            {"schema": json_schema(properties={"metadata": {}})},
+            '"metadata" property is reserved',
+        ),
+        (
+            "5.2 schema: references",
+            {"schema": json_schema(**{"$ref": "http://127.0.0.1/x"})},
+            "external url reference is not supported: http://127.0.0.1/x",
+        ),
+    ),
+)
+def test_a_broken_rule_is_named(client, name, changes, detail):
+    body = event_type_body(**({"name": name} | changes))
+    found = problem(client.post("/event-types", json=body), 422, detail)
+    if detail.startswith("Field"):
+        assert found["type"] == "http://httpstatus.es/422"
+        assert found["title"] == "Unprocessable Entity"
+    if changes.get("name") is None:
+        problem(client.get(f"/event-types/{name}"), 404)
+
+
+def test_all_broken_fields_are_named_together(client):
+    found = problem(client.post("/event-types", json={"labels": {"": "x"}}), 422)
+    assert sorted(found["detail"].splitlines()) == [
+        'Field "category" must not be null',
+        'Field "labels[]" Key cannot be empty',
+        'Field "name" must not be null',
+        'Field "owning_application" must not be null',
+        'Field "schema" must not be null',
+    ]
+
+
+def test_the_first_check_that_fails_answers(client, switch, create, name):
+    """Registry contract 3.2: a submission that breaks every rule, repaired one rule after the other."""
+    create(name)
+    for feature in (
+        "disable_event_type_creation",
+        "disable_db_write_operations",
+        "force_event_type_authz",
+        "validate_event_type_owning_application",
+    ):
+        switch(feature)
+    body = event_type_body(
+        name=name,
+        owning_application="nobody",
+        category="x",
+        options={"retention_time": 1},
+        annotations={f"{DATA_LAKE}/materialize-events": "yes"},
+        labels={"": "x"},
+        cleanup_policy="compact",
+        partition_strategy="user_defined",
+        schema=json_schema(type="array"),
+    )
+    for number, repair, status, detail in (
+        (1, {}, 400, "Illegal enum value: 'x'. Possible values: [undefined, data, business]"),
+        (2, {"category": "undefined"}, 501, "Event Type creation is disabled"),
+        (3, "disable_event_type_creation", 422, 'Field "labels[]" Key cannot be empty'),
+        (4, {"labels": {}}, 503, "Database is currently in read-only mode"),
+        (5, "disable_db_write_operations", 422, 'Field "options.retention_time"'),
+        (6, {"options": None}, 422, "materialize-events"),
+        (7, {"annotations": {}}, 422, '"type" of root element'),
+        (8, {"schema": json_schema(type="object")}, 422, "cleanup_policy 'compact'"),
+        (9, {"cleanup_policy": "delete"}, 422, "must not define enrichment strategy"),
+        (10, {"enrichment_strategies": []}, 422, "'user_defined' partition strategy"),
+        (11, {"partition_strategy": "random"}, 422, "Authorization section is mandatory"),
+        (12, {"authorization": AUTHORIZATION}, 422, "Owning application is not valid: nobody"),
+        (13, {"owning_application": "shop"}, 409, f"EventType {name} already exists."),
+    ):
+        if isinstance(repair, str):
+            switch(repair, enabled=False)
+        else:
+            body |= repair
+        response = client.post("/event-types", json=body)
+        assert (number, response.status_code) == (number, status), response.text
+        assert detail in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    rows(
+        ("1.3 no JSON", b"{", "not valid JSON"),
+        ("1.3 no object", b"[]", "must be object"),
+        ("1.3 JSON type", b'{"name":1}', "name must be string or null"),
+        ("1.3 JSON type of a map", b'{"name":"a","annotations":[]}', "annotations must be object or null"),
+        ("1.3 no UTF-8", b"\xff", "not valid JSON"),
+        ("1.3 empty", b"", "not valid JSON"),
+        ("3.1 category: unknown", b'{"category":"x"}', "'x'. Possible values: [undefined, data, business]"),
+        ("3.1 compatibility_mode: unknown", b'{"compatibility_mode":"x"}', "[compatible, forward, none]"),
+        ("3.1 cleanup_policy: unknown", b'{"cleanup_policy":"x"}', "[delete, compact, compact_and_delete]"),
+        (
+            "3.1 audience: unknown",
+            b'{"audience":"x"}',
+            "[component-internal, business-unit-internal, company-internal, external-partner, external-public]",
+        ),
+        ("3.1 event_owner_selector.type: unknown", b'{"event_owner_selector":{"type":"x"}}', "[path, static]"),
+    ),
+)
+def test_a_body_that_can_not_be_read_is_refused(client, body, detail):
+    problem(client.post("/event-types", content=body), 400, detail)
+
+
+def test_compacted_event_types_come_with_a_warning(client, name):
+    response = client.post("/event-types", json=event_type_body(name=name, cleanup_policy="compact"))
+    assert response.headers["warning"] == '299 nakadi "Data access warning. Compaction warning"'

@@ -1,0 +1,87 @@
+"""`GET /event-types` beyond the contract: filters, pages, entity tags."""
+
+import pytest
+
+from tests.acceptance.conftest import AUTHORIZATION, problem
+
+
+@pytest.fixture
+def names(create, name):
+    """Five event types."""
+    return [create(f"{name}.{letter}", owning_application=name) for letter in "abcde"]
+
+
+def _names(response):
+    assert response.status_code == 200, response.text
+    return [each["name"] for each in response.json()]
+
+
+def test_every_filter_can_be_asked_for(client, create, name):
+    create(f"{name}.a", authorization=AUTHORIZATION, labels={"team": "x"}, annotations={"note": "a:b, c"})
+    create(f"{name}.b")
+    asked = {"name": f"{name}.*", "category": "BUSINESS", "label": ["team", "team:x"], "annotation": "note:a:b, c"}
+    who = {"admin": "user:alice", "reader": "user:alice", "writer": "user:alice"}
+    assert _names(client.get("/event-types", params=asked | who)) == [f"{name}.a"]
+    assert _names(client.get("/event-types", params=asked | {"label": "team:y"})) == []
+    problem(client.get("/event-types", params={"category": "x"}), 400, "Possible values: [undefined, data, business]")
+    for each in who:
+        problem(client.get("/event-types", params={each: "alice"}), 400, "Should be data_type:value")
+
+
+def test_the_links_lead_through_all_pages_and_back(client, names, name):
+    asked = {"owning_application": name, "name": f"{name}.*"}
+    page = client.get("/event-types", params=asked | {"limit": 2})
+    seen = [_names(page)]
+    while "next" in page.links:
+        page = client.get(page.links["next"]["url"])
+        seen.append(_names(page))
+    assert seen == [names[:2], names[2:4], names[4:]]
+    back = [_names(page := client.get(page.links["prev"]["url"])) for _ in range(2)]
+    assert back == [names[2:4], names[:2]]
+    assert "prev" not in page.links
+
+
+def test_without_limit_and_offset_the_list_is_whole(client, names, name):
+    whole = client.get("/event-types", params={"owning_application": name})
+    assert _names(whole) == names
+    assert "link" not in whole.headers
+
+
+def test_an_offset_beyond_the_end_has_a_way_back_and_none_on(client, names, name):
+    page = client.get("/event-types", params={"owning_application": name, "offset": 50, "limit": 10})
+    assert _names(page) == []
+    assert list(page.links) == ["prev"]
+
+
+def test_links_are_headers_whatever_is_asked_for(client, names):
+    page = client.get("/event-types", params={"limit": 1, "owning_application": '\r\nX-Evil: 1">,<é'})
+    assert page.status_code == 200
+    assert "x-evil" not in page.headers
+    page = client.get("/event-types", params={"limit": 1, "x": '\r\nX-Evil: 1">,<é'})
+    assert _names(client.get(page.links["next"]["url"]))
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("limit=0", "'limit' parameter should have value between 1 and 1000"),
+        ("limit=1001", "'limit' parameter should have value between 1 and 1000"),
+        ("limit=x", "limit: 'x' is not an integer"),
+        ("offset=-1", "'offset' parameter can't be lower than 0"),
+        ("offset=x", "offset: 'x' is not an integer"),
+    ],
+)
+def test_pages_that_can_not_be_are_refused(client, query, detail):
+    problem(client.get(f"/event-types?{query}"), 400, detail)
+
+
+def test_who_has_the_list_does_not_get_it_again(client, create, names, name):
+    asked = {"owning_application": name, "limit": 3}
+    first = client.get("/event-types", params=asked)
+    known = {"If-None-Match": first.headers["etag"]}
+    again = client.get("/event-types", params=asked, headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert again.headers["link"] == first.headers["link"]
+    create(f"{name}.aa", owning_application=name)
+    assert client.get("/event-types", params=asked, headers=known).status_code == 200

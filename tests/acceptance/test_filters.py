@@ -1,0 +1,100 @@
+"""Subscriptions that say which events they want."""
+
+import pytest
+
+from tests.acceptance.conftest import event, partitions, problem
+from tests.support.server import open_stream
+
+
+QUICK = "batch_flush_timeout=1&commit_timeout=2"
+ONE = "event.order_id == '1'"
+
+
+def publish(client, name, *order_ids, **members):
+    events = [event(each, **members) for each in order_ids]
+    assert client.post(f"/event-types/{name}/events", json=events).status_code == 200
+
+
+def unconsumed(client, subscription):
+    (item,) = client.get(f"/subscriptions/{subscription}/stats").json()["items"]
+    return sum(partition["unconsumed_events"] for partition in item["partitions"])
+
+
+def commit(client, subscription, stream, batch):
+    headers = {"X-Nakadi-StreamId": stream.stream_id}
+    body = {"items": [batch["cursor"]]}
+    assert client.post(f"/subscriptions/{subscription}/cursors", json=body, headers=headers).status_code == 204
+
+
+def test_only_what_matches_is_sent_and_the_rest_counts_as_consumed(client, server, create, subscribe, name):
+    create(name)
+    publish(client, name, "1", "22", "3", "44", "5")
+    subscription = subscribe(name, read_from="begin", filter="size(event.order_id) == 2")
+    path = f"/subscriptions/{subscription}/events?{QUICK}&batch_limit=2&max_uncommitted_events=2&stream_limit=2"
+    with server.client() as other, open_stream(client, path) as stream:
+        batch = stream.batch()
+        assert [each["order_id"] for each in batch["events"]] == ["22", "44"]
+        commit(other, subscription, stream, batch)
+        assert "Stream limit in events reached: 2" in stream.batches()[-1]["info"]["debug"]
+    assert unconsumed(client, subscription) == 0
+
+
+def test_all_partitions_are_filtered(client, create, subscribe, name):
+    create(name, partition_strategy="user_defined", **partitions(3))
+    for partition in "012":
+        publish(client, name, *map(str, range(20)), metadata={"partition": partition})
+    subscription = subscribe(name, read_from="begin", filter="metadata.partition == '1' && event.order_id == '7'")
+    with open_stream(client, f"/subscriptions/{subscription}/events?{QUICK}&stream_timeout=2") as stream:
+        batches = stream.batches()
+    events = [each for batch in batches for each in batch.get("events", [])]
+    assert [(each["metadata"]["partition"], each["order_id"]) for each in events] == [("1", "7")]
+    # What comes behind an event that nobody has committed stays as it is.
+    assert unconsumed(client, subscription) == 13
+
+
+def test_a_filter_can_be_changed_and_removed_while_a_stream_is_open(client, server, create, subscribe, name):
+    create(name)
+    subscription = subscribe(name, read_from="begin", filter="event.order_id == '1'")
+    path = f"/subscriptions/{subscription}"
+    before = client.get(path).json()
+    assert before["filter"] == "event.order_id == '1'"
+    with server.client() as other, open_stream(client, f"{path}/events?{QUICK}&max_uncommitted_events=9") as stream:
+        publish(other, name, "1", "2")
+        assert [each["order_id"] for each in stream.events(1)] == ["1"]
+        assert other.put(path, json=before | {"filter": "event.order_id == '2'"}).status_code == 204
+        publish(other, name, "1", "2")
+        assert [each["order_id"] for each in stream.events(1)] == ["2"]
+        assert other.put(path, json=before | {"filter": ""}).status_code == 204
+        publish(other, name, "1")
+        assert [each["order_id"] for each in stream.events(1)] == ["1"]
+    assert "filter" not in client.get(path).json()
+
+
+def test_who_does_not_know_filters_does_not_remove_them(client, create, subscribe, name):
+    create(name)
+    path = f"/subscriptions/{subscribe(name, filter=ONE)}"
+    before = client.get(path).json()
+    unaware = {name: value for name, value in before.items() if name != "filter"} | {"annotations": {"a": "b"}}
+    assert client.put(path, json=unaware).status_code == 204
+    assert client.get(path).json()["filter"] == before["filter"]
+
+
+def test_subscriptions_without_a_filter_look_as_ever(client, create, subscribe, name):
+    create(name)
+    assert "filter" not in client.get(f"/subscriptions/{subscribe(name)}").json()
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("event.order_id ==", "Syntax error"),
+        ("order_id == '1'", "order_id is unknown"),
+        ("1", "has to be true or false"),
+    ],
+)
+def test_a_filter_that_can_not_be_used_is_refused(client, create, subscribe, name, expression, why):
+    create(name)
+    body = {"owning_application": "app", "event_types": [name], "filter": expression}
+    problem(client.post("/subscriptions", json=body), 422, why)
+    path = f"/subscriptions/{subscribe(name)}"
+    problem(client.put(path, json=client.get(path).json() | {"filter": expression}), 422, why)

@@ -1,0 +1,143 @@
+"""Event types whose events are stored in Kafka."""
+
+import json
+import uuid
+
+import pytest
+
+from rioni.bootstrap import operations
+from rioni.config import Config
+from rioni.domain.errors import Unavailable
+from rioni.local_cluster.servers import HOST, free_ports
+from tests.acceptance.conftest import event, partitions, problem
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tmp_path_factory.mktemp("data") / "rioni"
+
+
+@pytest.fixture(scope="module")
+def server(kafka_cluster, data):
+    """A server with two workers whose event types begin in Kafka."""
+    with running_server(data, "--workers", "2", environment={"RIONI_KAFKA": kafka_cluster.kafka}) as running:
+        with running.client() as client:
+            storage = {
+                "id": "kafka",
+                "storage_type": "kafka",
+                "kafka_configuration": {"topic_prefix": f"{uuid.uuid4()}-"},
+            }
+            assert client.post("/storages", json=storage | {"default": True}).status_code == 201
+        yield running
+
+
+@pytest.fixture
+def publish(client):
+    def publish(name, *order_ids):
+        response = client.post(f"/event-types/{name}/events", json=[event(order_id) for order_id in order_ids])
+        assert response.status_code == 200, response.text
+
+    return publish
+
+
+def order_ids(events):
+    return [each["order_id"] for each in events]
+
+
+def test_what_is_published_is_read_by_low_level_streams(client, create, publish, server, name):
+    create(name)
+    publish(name, "0", "1", "2")
+    path = f"/event-types/{name}/events?batch_limit=1&stream_limit=4&batch_flush_timeout=1"
+    with server.client() as other, open_stream(other, path, headers=BEGIN) as stream:
+        first = stream.batch()
+        assert first["cursor"] == {"partition": "0", "offset": "001-0001-000000000000000000"}
+        assert order_ids(first["events"] + stream.events(2)) == ["0", "1", "2"]
+        publish(name, "3")
+        assert order_ids(stream.events(1)) == ["3"]
+    (partition,) = client.get(f"/event-types/{name}/partitions").json()
+    assert partition["oldest_available_offset"] == "001-0001-000000000000000000"
+    assert partition["newest_available_offset"] == "001-0001-000000000000000003"
+
+
+def test_what_is_published_is_read_and_committed_by_subscriptions(client, create, publish, subscribe, server, name):
+    create(name)
+    subscription = subscribe(name, read_from="begin")
+    publish(name, "0", "1")
+    path = f"/subscriptions/{subscription}/events?batch_limit=2&batch_flush_timeout=1"
+    with server.client() as other, open_stream(other, path) as stream:
+        batch = stream.batch()
+        assert order_ids(batch["events"]) == ["0", "1"]
+        headers = {"X-Nakadi-StreamId": stream.stream_id}
+        commit = f"/subscriptions/{subscription}/cursors"
+        assert client.post(commit, json={"items": [batch["cursor"]]}, headers=headers).status_code == 204
+        publish(name, "2")
+        assert order_ids(stream.events(1)) == ["2"]
+    (cursor,) = client.get(f"/subscriptions/{subscription}/cursors").json()["items"]
+    assert cursor["offset"] == batch["cursor"]["offset"]
+
+
+def test_event_types_move_to_kafka_and_back(client, create, publish, name):
+    create(name, **partitions(2))
+    publish(name, *"abc")
+    for storage_id, order_id in (("default", "d"), ("kafka", "e"), ("kafka", "f")):
+        switched = client.post(f"/event-types/{name}/timelines", json={"storage_id": storage_id})
+        assert switched.status_code == 201, switched.text
+        publish(name, order_id)
+    assert [each["storage_id"] for each in client.get(f"/event-types/{name}/timelines").json()] == [
+        "kafka",
+        "default",
+        "kafka",
+        "kafka",
+    ]
+    cursors = {"X-Nakadi-Cursors": json.dumps([{"partition": p, "offset": "BEGIN"} for p in "01"])}
+    with open_stream(client, f"/event-types/{name}/events?stream_limit=6", headers=cursors) as stream:
+        assert sorted(order_ids(stream.events(6))) == list("abcdef")
+
+
+def test_what_is_sent_again_is_stored_once(client, create, name):
+    create(name, **partitions(3), annotations={"rioni.io/idempotent-publishing": "on"})
+    batch = [event("a"), event("b"), event("c")]
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    path = f"/event-types/{name}/events"
+    # Whichever worker answers.
+    for _ in range(4):
+        assert client.post(path, json=batch, headers=headers).status_code == 200
+        assert client.post(path, json=batch).status_code == 200
+    problem(client.post(path, json=batch[:1], headers=headers), 422, "another batch was stored under this key")
+    newest = [each["newest_available_offset"] for each in client.get(f"/event-types/{name}/partitions").json()]
+    assert sum(int(offset.rpartition("-")[2]) + 1 for offset in newest if not offset.endswith("-1")) == 3
+
+
+def test_what_is_in_kafka_can_be_verified_meanwhile(create, publish, kafka_cluster, data, name):
+    create(name, **partitions(2))
+    publish(name, "0", "1")
+    assert list(operations.verify(Config(data=data, kafka=kafka_cluster.kafka))) == []
+    # What it reads is there: without Kafka it says so.
+    (nobody,) = free_ports(1)
+    with pytest.raises(Unavailable):
+        list(operations.verify(Config(data=data, kafka=f"{HOST}:{nobody}", kafka_request_timeout_s=1)))
+
+
+def test_metrics_tell_how_kafka_fares(client, create, publish, name):
+    create(name)
+    publish(name, "0")
+    count = next(
+        line for line in client.get("/metrics").text.splitlines() if line.startswith("rioni_kafka_append_seconds_count")
+    )
+    assert float(count.split()[-1]) >= 1
+
+
+def test_a_deleted_event_type_ends_its_streams(client, create, publish, server, name):
+    create(name)
+    publish(name, "0")
+    path = f"/event-types/{name}/events?batch_limit=1&batch_flush_timeout=1"
+    with server.client() as other, open_stream(other, path, headers=BEGIN) as stream:
+        assert order_ids(stream.events(1)) == ["0"]
+        assert client.delete(f"/event-types/{name}").status_code == 200
+        assert "deleted" in json.dumps(stream.batches()[-1])

@@ -1,0 +1,154 @@
+"""A broker moves from its data directory to a cluster, and its clients notice nothing."""
+
+import uuid
+
+import pytest
+
+from rioni.bootstrap.migration import migrate
+from rioni.config import Config
+from rioni.domain.errors import Conflict, Unavailable
+from tests.acceptance.conftest import event, partitions
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow]
+
+
+class Interrupted(Exception):
+    """What ends a migration in the middle."""
+
+
+@pytest.fixture
+def cluster(kafka_cluster, zookeeper_cluster, postgres_url):
+    """The settings of a node of an empty cluster."""
+    return {
+        "kafka": kafka_cluster.kafka,
+        "zookeeper": f"{zookeeper_cluster.zookeeper}/{uuid.uuid4()}",
+        "database": postgres_url(),
+    }
+
+
+@pytest.fixture
+def node(cluster, tmp_path):
+    """Starts a node of the cluster."""
+    return lambda: running_server(
+        tmp_path / "node", environment={f"RIONI_{name.upper()}": value for name, value in cluster.items()}
+    )
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+def publish(client, name, *order_ids):
+    response = client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids])
+    assert response.status_code == 200, response.text
+
+
+def consume(server, subscription, count):
+    """Read so many events and commit them; return their order ids."""
+    path = f"/subscriptions/{subscription}/events?batch_limit=1&batch_flush_timeout=1"
+    order_ids = []
+    with server.client() as other, server.client() as client, open_stream(other, path) as stream:
+        while len(order_ids) < count:
+            batch = stream.batch()
+            order_ids += [each["order_id"] for each in batch.get("events", ())]
+            headers = {"X-Nakadi-StreamId": stream.stream_id}
+            commit = client.post(
+                f"/subscriptions/{subscription}/cursors", json={"items": [batch["cursor"]]}, headers=headers
+            )
+            assert commit.status_code in (200, 204), commit.text
+    return order_ids
+
+
+def history(data):
+    """A broker with two timelines, a compacted event type with a deletion, and a subscription half read."""
+    with running_server(data, "--workers", "1") as server, server.client() as client:
+        client.post("/event-types", json=event_type_body(name="a", **partitions(2)))
+        compacted = event_type_body(name="b", cleanup_policy="compact")
+        assert client.post("/event-types", json=compacted).status_code == 201
+        body = {"owning_application": "x", "event_types": ["a"], "read_from": "begin"}
+        subscription = client.post("/subscriptions", json=body).json()["id"]
+        publish(client, "a", *map(str, range(15)))
+        assert client.post("/event-types/a/timelines", json={"storage_id": "default"}).status_code == 201
+        publish(client, "a", *map(str, range(15, 25)))
+        keyed = event("1") | {"metadata": event("1")["metadata"] | {"partition_compaction_key": "k"}}
+        assert client.post("/event-types/b/events", json=[keyed]).status_code == 200
+        read = consume(server, subscription, 18)
+        return subscription, read, state(client, subscription)
+
+
+def state(client, subscription):
+    """What clients see of it all."""
+    paths = (
+        "/event-types",
+        "/event-types/a/timelines",
+        "/event-types/a/partitions",
+        "/event-types/b/partitions",
+        f"/subscriptions/{subscription}",
+        f"/subscriptions/{subscription}/cursors",
+    )
+    found = {path: client.get(path).json() for path in paths}
+    for cursor in found[f"/subscriptions/{subscription}/cursors"]["items"]:
+        del cursor["cursor_token"]
+    return found
+
+
+def interrupting(phase):
+    """Progress that comes to an end as soon as a phase begins."""
+
+    def progress(name, _done, _total):
+        if name == phase:
+            raise Interrupted
+
+    return progress
+
+
+def no_progress(_phase, _done, _total):
+    pass
+
+
+def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node):
+    subscription, read, before = history(data)
+    target = Config(**cluster)
+    for phase in ("entries of the log", "events copied", "events compared", "subscriptions"):
+        with pytest.raises(Interrupted):
+            migrate(data, target, interrupting(phase))
+    report = migrate(data, target, no_progress)
+    assert report.events == 26
+    assert report.subscriptions == 1
+    with pytest.raises(Conflict, match="migrated already"):
+        migrate(data, target, no_progress)
+    with node() as server, server.client() as client:
+        assert state(client, subscription) == before
+        publish(client, "a", "last")
+        order_ids = read + consume(server, subscription, 26 - len(read))
+        assert sorted(order_ids) == sorted([*map(str, range(25)), "last"])
+        (storage,) = client.get("/storages").json()
+        assert (storage["id"], storage["storage_type"]) == ("default", "kafka")
+
+
+def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node):
+    subscription, read, _ = history(data)
+    target = Config(**cluster)
+    with pytest.raises(Interrupted):
+        migrate(data, target, interrupting("subscriptions"))
+    with running_server(data, "--workers", "1") as server, server.client() as client:
+        publish(client, "a", "meanwhile")
+        read += consume(server, subscription, 5)
+        before = state(client, subscription)
+    assert migrate(data, target, no_progress).events == 27
+    with node() as server, server.client() as client:
+        assert state(client, subscription) == before
+        assert sorted(read + consume(server, subscription, 26 - len(read))) == sorted(
+            [*map(str, range(25)), "meanwhile"]
+        )
+
+
+def test_what_names_no_cluster_or_no_data_is_refused(cluster, data):
+    with pytest.raises(Unavailable, match="name no cluster"):
+        migrate(data, Config(), no_progress)
+    with pytest.raises(Unavailable, match="There is no data"):
+        migrate(data, Config(**cluster), no_progress)

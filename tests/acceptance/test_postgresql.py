@@ -1,0 +1,147 @@
+"""The registry in PostgreSQL: what a server does while its database is away, and when it is back."""
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rioni.local_cluster.cluster import running_postgres
+from tests.acceptance.conftest import event, problem
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A server of its own, which may be stopped and started."""
+    with running_postgres() as postgres:
+        yield postgres
+
+
+@pytest.fixture(scope="module")
+def server(postgres, tmp_path_factory):
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    environment = {"RIONI_DATABASE": postgres.get_uri(driver="psycopg")}
+    with running_server(data, "--workers", "2", environment=environment) as running:
+        yield running
+
+
+def order_ids(events):
+    return [each["order_id"] for each in events]
+
+
+def test_whatever_was_answered_is_known_to_every_worker(server):
+    """Each client keeps its connection, and so its worker."""
+    clients = [server.client() for _ in range(8)]
+    for number in range(16):
+        name = f"test.event-{uuid.uuid4().hex[:8]}"
+        creator = clients[number % 8]
+        assert creator.post("/event-types", json=event_type_body(name=name)).status_code == 201
+        for client in clients:
+            assert client.post(f"/event-types/{name}/events", json=[event("1")]).status_code == 200
+        assert creator.delete(f"/event-types/{name}").status_code == 200
+        for client in clients:
+            problem(client.post(f"/event-types/{name}/events", json=[event("1")]), 404)
+    for client in clients:
+        client.close()
+
+
+def test_while_the_database_is_away_requests_are_503_and_streams_go_on_and_afterwards_all_is_well(
+    server, postgres, client, create, subscribe, name
+):
+    create(name)
+    subscription = subscribe(name)
+    workers = server.workers()
+    low_level = f"/event-types/{name}/events?batch_flush_timeout=1"
+    subscribed = f"/subscriptions/{subscription}/events?batch_flush_timeout=1"
+    with (
+        server.client() as one,
+        server.client() as two,
+        open_stream(one, low_level) as stream,
+        open_stream(two, subscribed) as committing,
+    ):
+        for each in (stream, committing):
+            each.batch()
+        assert client.post(f"/event-types/{name}/events", json=[event("before")]).status_code == 200
+        cursor = next(batch["cursor"] for batch in committing.batches_as_they_come() if "events" in batch)
+        assert order_ids(stream.events(1)) == ["before"]
+        postgres.stop()
+        try:
+            requests = [
+                ("GET", "/event-types", None),
+                ("GET", f"/event-types/{name}", None),
+                ("POST", "/event-types", event_type_body(name=f"{name}.second")),
+                ("DELETE", f"/event-types/{name}", None),
+                ("POST", f"/event-types/{name}/events", [event("away")]),
+                ("GET", low_level, None),
+                ("GET", subscribed, None),
+                ("GET", f"/subscriptions/{subscription}/cursors", None),
+            ]
+            for method, path, body in requests:
+                problem(
+                    client.request(method, path, json=body), 503, "The database can't be reached now. Try again later."
+                )
+            # Keep-alives, of more than one second.
+            for each in (stream, committing):
+                for _ in range(3):
+                    assert "events" not in each.batch()
+        finally:
+            postgres.ensure_postgres_running()
+        deadline = time.monotonic() + 30
+        while (response := client.post(f"/event-types/{name}/events", json=[event("after")])).status_code != 200:
+            problem(response, 503)
+            assert time.monotonic() < deadline
+        assert order_ids(stream.events(1)) == ["after"]
+        assert order_ids(committing.events(1)) == ["after"]
+        assert client.post("/event-types", json=event_type_body(name=f"{name}.second")).status_code == 201
+        cursors = {"items": [cursor | {"event_type": name}]}
+        path, headers = f"/subscriptions/{subscription}/cursors", {"X-Nakadi-StreamId": committing.stream_id}
+        assert client.post(path, json=cursors, headers=headers).status_code == 204
+    assert server.workers() == workers
+    assert not [line for line in server.lines if "unexpected error" in line]
+
+
+@contextlib.contextmanager
+def paused(pid):
+    """A server that stands still with all of its processes, as a machine that is out of reach does."""
+    processes = list(family(pid))
+    try:
+        for each in processes:
+            os.kill(each, signal.SIGSTOP)
+        yield
+    finally:
+        for each in processes:
+            os.kill(each, signal.SIGCONT)
+
+
+def family(pid):
+    yield pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield from family(int(child))
+
+
+def test_while_the_database_stands_still_streams_go_on_and_afterwards_all_is_well(
+    server, postgres, client, create, name
+):
+    create(name)
+    path = f"/event-types/{name}/events?batch_flush_timeout=1"
+    # A keep-alive is due each second; a request that waits for the database waits for longer than this.
+    with server.client() as reader, open_stream(reader, path, timeout=10) as stream:
+        with paused(postgres.get_pid()):
+            # Longer than anybody relies on what he knows.
+            for _ in range(5):
+                assert "events" not in stream.batch()
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(f"/event-types/{name}/events", json=[event("paused")], timeout=0.5)
+        assert client.post(f"/event-types/{name}/events", json=[event("after")]).status_code == 200
+        # What nobody waits for any more may be stored, or not.
+        while order_ids(stream.events(1)) != ["after"]:
+            pass

@@ -1,0 +1,145 @@
+"""Both stream endpoints as server-sent events."""
+
+import json
+
+import pytest
+
+from tests.acceptance.conftest import event, partitions, problem
+from tests.support.browser import needs_browser
+
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def publish(client, name, *order_ids):
+    assert client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids]).status_code == 200
+
+
+def read(client, path, headers=EVENTS):
+    """All events of a stream up to its end, each with its fields as a browser sees them."""
+    with client.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"] == "text/event-stream"
+        assert response.headers["cache-control"] == "no-store"
+        text = response.read().decode()
+    assert text.endswith("\n\n")
+    blocks = [[line.partition(": ") for line in block.split("\n")] for block in text.strip().split("\n\n")]
+    return [{name: value for name, _, value in block if name} for block in blocks if any(name for name, *_ in block)]
+
+
+def batches(events):
+    return [json.loads(each["data"]) for each in events if "event" not in each and "data" in each]
+
+
+def order_ids(events):
+    return [each["order_id"] for batch in batches(events) for each in batch.get("events", [])]
+
+
+def test_a_browser_goes_on_behind_the_last_batch_that_it_has_seen(client, create, name):
+    create(name)
+    publish(client, name, "1", "2", "3", "4")
+    path = f"/event-types/{name}/events?batch_limit=2&batch_flush_timeout=1&stream_limit=2"
+    begin = path + '&cursors=[{"partition":"0","offset":"BEGIN"}]'
+    seen = read(client, begin)
+    assert seen[0] == {"retry": "1000"}
+    assert order_ids(seen) == ["1", "2"]
+    assert json.loads(seen[-1]["id"]) == [{"partition": "0", "offset": "001-0001-000000000000000001"}]
+    assert order_ids(read(client, begin, EVENTS | {"Last-Event-ID": seen[-1]["id"]})) == ["3", "4"]
+
+
+def test_the_id_names_all_partitions_of_the_stream(client, create, name):
+    create(name, **partitions(3))
+    path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_limit=1"
+    begin = [{"partition": number, "offset": "BEGIN"} for number in "012"]
+    publish(client, name, "1")
+    (only,) = [each for each in read(client, f"{path}&cursors={json.dumps(begin)}") if "id" in each]
+    cursors = {cursor["partition"]: cursor["offset"] for cursor in json.loads(only["id"])}
+    assert sorted(cursors.values()) == ["001-0001--1", "001-0001--1", "001-0001-000000000000000000"]
+    assert cursors.keys() == {"0", "1", "2"}
+
+
+def test_the_stream_of_a_subscription_commits_what_a_browser_has_seen(client, create, name, subscribe):
+    create(name)
+    publish(client, name, "1", "2", "3")
+    subscription = subscribe(name, read_from="begin")
+    path = f"/subscriptions/{subscription}/events?batch_limit=2&batch_flush_timeout=1&commit_timeout=1"
+    seen = read(client, f"{path}&max_uncommitted_events=2&stream_timeout=1")
+    assert order_ids(seen) == ["1", "2"]
+    (told,) = [each for each in seen if each.get("event") == "stream"]
+    assert json.loads(told["data"]).keys() == {"stream_id"}
+    last = [each["id"] for each in seen if "id" in each][-1]
+    again = EVENTS | {"Last-Event-ID": last}
+    assert order_ids(read(client, f"{path}&max_uncommitted_events=2&stream_timeout=1", again)) == ["3"]
+    (cursor,) = client.get(f"/subscriptions/{subscription}/cursors").json()["items"]
+    assert cursor["offset"] == "001-0001-000000000000000001"
+
+
+def test_a_script_commits_with_the_stream_id_that_it_was_told(client, server, create, name, subscribe):
+    create(name)
+    publish(client, name, "1")
+    path = f"/subscriptions/{subscribe(name, read_from='begin')}"
+    with client.stream("GET", f"{path}/events?batch_flush_timeout=1&stream_limit=1", headers=EVENTS) as response:
+        lines = response.iter_lines()
+        told = json.loads(next(line for line in lines if line.startswith("data:"))[5:])
+        batch = json.loads(next(line for line in lines if line.startswith("data:"))[5:])
+        with server.client() as other:
+            headers = {"X-Nakadi-StreamId": told["stream_id"]}
+            assert other.post(f"{path}/cursors", json={"items": [batch["cursor"]]}, headers=headers).status_code == 204
+        assert any("Stream limit" in line for line in lines)
+
+
+def test_keep_alives_are_comments(client, create, name):
+    create(name)
+    path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=2"
+    with client.stream("GET", path, headers=EVENTS) as response:
+        assert response.read().decode().count(": keep-alive\n\n") == 2
+
+
+@pytest.mark.parametrize("last", ["x", "1", '["x"]', "{}", '[{"partition":"0"}]', '[{"partition":0,"offset":1}]'])
+def test_an_id_that_no_stream_has_written_is_refused(client, create, name, subscribe, last):
+    create(name)
+    headers = EVENTS | {"Last-Event-ID": last}
+    assert problem(client.get(f"/subscriptions/{subscribe(name)}/events?stream_timeout=1", headers=headers), 400)
+    assert client.get(f"/event-types/{name}/events?stream_timeout=1", headers=headers).status_code in (400, 412)
+
+
+def test_whoever_does_not_ask_for_events_gets_lines(client, create, name):
+    create(name)
+    publish(client, name, "1")
+    path = f"/event-types/{name}/events?stream_limit=1&cursors=" + '[{"partition":"0","offset":"BEGIN"}]'
+    with client.stream("GET", path, headers={"Accept": "application/x-json-stream, */*"}) as response:
+        assert response.headers["content-type"] == "application/x-json-stream"
+        assert json.loads(response.read())["events"]
+
+
+# Commits what has come by what the stream has told, closes after so many events, and gives back their numbers.
+CONSUME = """([path, count]) => new Promise((resolve, reject) => {
+  const seen = [], source = new EventSource(path + "/events?batch_flush_timeout=1&batch_limit=2");
+  let streamId;
+  source.addEventListener("stream", message => { streamId = JSON.parse(message.data).stream_id; });
+  source.onmessage = async message => {
+    const batch = JSON.parse(message.data);
+    if (!batch.events) return;
+    seen.push(...batch.events.map(event => event.order_id));
+    await fetch(path + "/cursors", {
+      method: "POST",
+      headers: {"Content-Type": "application/json", "X-Nakadi-StreamId": streamId},
+      body: JSON.stringify({items: [batch.cursor]}),
+    });
+    if (seen.length >= count) { source.close(); resolve(seen); }
+  };
+  source.onerror = () => reject(new Error("the stream broke"));
+})"""
+
+
+@needs_browser
+def test_a_browser_consumes_and_commits(client, server, create, name, subscribe, browser):
+    create(name)
+    publish(client, name, "1", "2", "3", "4", "5")
+    path = f"/subscriptions/{subscribe(name, read_from='begin')}"
+    page = browser.new_page()
+    page.goto(f"{server.url}/health")
+    assert page.evaluate(CONSUME, [path, 5]) == ["1", "2", "3", "4", "5"]
+    page.close()
+    (item,) = client.get(f"{path}/stats").json()["items"]
+    assert [partition["unconsumed_events"] for partition in item["partitions"]] == [0]

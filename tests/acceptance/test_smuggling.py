@@ -1,0 +1,154 @@
+"""Requests that a proxy may read otherwise than the broker: none is read with goodwill (hostile input, H1, H2).
+
+Behind each stands a second request. Whoever found the end of the first one elsewhere would answer it.
+"""
+
+import re
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.acceptance.conftest import rows
+from tests.support.builders import event_type_body
+
+
+LINE = b"POST /event-types/test.bounds/events HTTP/1.1\r\n"
+HOST = b"Host: x\r\n"
+CHUNKED = b"Transfer-Encoding: chunked"
+NO_CHUNKS = b"0\r\n\r\n"
+SECOND = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def bounds(server):
+    with server.client() as client:
+        client.post("/event-types", json=event_type_body(name="test.bounds"))
+    return server
+
+
+def answers(server, request):
+    """What the server says to a request and a second one: statuses, the bytes, and whether it has closed."""
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        connection.sendall(request + SECOND)
+        said, closed = b"", False
+        while b"scm_source" not in said and not closed:
+            piece = connection.recv(65_536)
+            said, closed = said + piece, not piece
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] (\d+) ", said)], said, closed
+
+
+def headers(*lines, body=b"hello", line=LINE, host=HOST):
+    return line + host + b"".join(each + b"\r\n" for each in lines) + b"\r\n" + body
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    rows(
+        ("H1 length and chunks", headers(b"Content-Length: 5", CHUNKED, body=NO_CHUNKS), 400),
+        ("H1 chunks and length", headers(CHUNKED, b"Content-Length: 5", body=NO_CHUNKS), 400),
+        ("H1 two lengths", headers(b"Content-Length: 5", b"Content-Length: 6"), 400),
+        ("H1 the same length twice", headers(b"Content-Length: 5", b"Content-Length: 5"), 400),
+        ("H1 a list of lengths", headers(b"Content-Length: 5, 5"), 400),
+        ("H1 a length with a plus sign", headers(b"Content-Length: +5"), 400),
+        ("H1 a length with a minus sign", headers(b"Content-Length: -5"), 400),
+        ("H1 a length with an underscore", headers(b"Content-Length: 0_5"), 400),
+        ("H1 a hexadecimal length", headers(b"Content-Length: 0x5"), 400),
+        ("H1 an empty length", headers(b"Content-Length: "), 400),
+        ("H1 a length of 5,000 digits", headers(b"Content-Length: " + b"9" * 5_000), 400),
+        ("H1 xchunked", headers(b"Transfer-Encoding: xchunked", body=NO_CHUNKS), 501),
+        ("H1 chunked in quotes", headers(b'Transfer-Encoding: "chunked"', body=NO_CHUNKS), 501),
+        ("H1 chunked behind a vertical tab", headers(b"Transfer-Encoding: \x0bchunked", body=NO_CHUNKS), 400),
+        ("H1 a space before the colon", headers(b"Transfer-Encoding : chunked", body=NO_CHUNKS), 400),
+        ("H1 a folded header", headers(b"Transfer-Encoding:\r\n chunked", body=NO_CHUNKS), 400),
+        ("H1 two codings", headers(CHUNKED, CHUNKED, body=NO_CHUNKS), 400),
+        ("H1 chunked twice", headers(b"Transfer-Encoding: chunked, chunked", body=NO_CHUNKS), 400),
+        ("H1 chunked is not the last coding", headers(b"Transfer-Encoding: chunked, identity", body=NO_CHUNKS), 400),
+        ("H1 identity", headers(b"Transfer-Encoding: identity", body=NO_CHUNKS), 400),
+        ("H1 gzip, chunked", headers(b"Transfer-Encoding: gzip, chunked", body=NO_CHUNKS), 400),
+        (
+            "H1 chunks in HTTP/1.0",
+            headers(CHUNKED, body=NO_CHUNKS, line=LINE.replace(b"1.1", b"1.0")),
+            400,
+        ),
+        ("H1 bare line feeds", headers(b"Content-Length: 5").replace(b"\r\n", b"\n"), 400),
+        ("H1 one bare line feed", headers(b"X: y\nContent-Length: 5"), 400),
+        ("H1 a bare carriage return", headers(b"X: y\rContent-Length: 5"), 400),
+        ("H1 NUL in a value", headers(b"X: a\0b", b"Content-Length: 5"), 400),
+        ("H1 a header without colon", headers(b"Content-Length"), 400),
+        ("H1 a space before a header", headers(b" Content-Length: 5"), 400),
+        ("H1 a space before the first header", headers(host=b" Host: x\r\n"), 400),
+        ("H1 two spaces in the first line", headers(line=LINE.replace(b" HTTP", b"  HTTP"), body=b""), 400),
+        ("H1 no version", headers(line=b"GET /health\r\n", body=b""), 400),
+        ("H1 the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        ("H2 no Host", headers(b"Content-Length: 5", host=b""), 400),
+        ("H2 two Hosts", headers(b"Content-Length: 5", host=HOST * 2), 400),
+        ("H2 a Host that is none", headers(b"Content-Length: 5", host=b"Host: a/b c@d\r\n"), 400),
+    ),
+)
+def test_an_ambiguous_request_bytesis_refused_and_the_connection_closed(bounds, request_bytes, status):
+    statuses, _, closed = answers(bounds, request_bytes)
+    assert (statuses, closed) == ([status], True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    rows(
+        ("H2 a prefix", b"0x2\r\n[]\r\n0\r\n\r\n"),
+        ("H2 an underscore", b"0_2\r\n[]\r\n0\r\n\r\n"),
+        ("H2 a plus sign", b"+2\r\n[]\r\n0\r\n\r\n"),
+        ("H2 a minus sign", b"-2\r\n[]\r\n0\r\n\r\n"),
+        ("H2 a space in front", b" 2\r\n[]\r\n0\r\n\r\n"),
+        ("H2 a space behind", b"2 \r\n[]\r\n0\r\n\r\n"),
+        ("H2 no size", b"\r\n[]\r\n0\r\n\r\n"),
+        ("H2 no number", b"zz\r\n[]\r\n0\r\n\r\n"),
+        ("H2 a bare line feed behind the size", b"2\n[]\r\n0\r\n\r\n"),
+        ("H2 a bare line feed behind the chunk", b"2\r\n[]\n0\r\n\r\n"),
+        ("H2 nothing behind the chunk", b"2\r\n[]0\r\n\r\n"),
+        ("H2 a chunk that is longer than its size", b"2\r\n[1]\r\n0\r\n\r\n"),
+        ("H2 an extension with a carriage return", b"2;a\rb\r\n[]\r\n0\r\n\r\n"),
+        ("H2 an extension with a line feed", b"2;a\nb\r\n[]\r\n0\r\n\r\n"),
+        ("H2 an extension without a name", b"2;=\r\n[]\r\n0\r\n\r\n"),
+        ("H2 a bare line feed in the trailers", b"2\r\n[]\r\n0\r\nX: y\n\r\n\r\n"),
+        ("H2 a trailer without colon", b"2\r\n[]\r\n0\r\nX y\r\n\r\n"),
+        ("H2 a length in the trailers", b"2\r\n[]\r\n0\r\nContent-Length: 5\r\n\r\n"),
+    ),
+)
+def test_bad_chunks_are_a_problem_and_the_answer_says_that_the_connection_is_closed(bounds, body):
+    statuses, said, closed = answers(bounds, LINE + HOST + CHUNKED + b"\r\n\r\n" + body)
+    assert (statuses, closed) == ([400], True)
+    assert b"\r\nConnection: close\r\n" in said
+    assert b"The body can't be read to its end" in said
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    rows(
+        ("a length", headers(b"Content-Length: 2", body=b"[]"), 200),
+        ("chunks", headers(CHUNKED, body=b'2;a="b"\r\n[]\r\n0\r\nX: y\r\n\r\n'), 200),
+        ("a Host with a port", headers(b"Content-Length: 2", body=b"[]", host=b"Host: [::1]:8080\r\n"), 200),
+        ("an empty Host", headers(b"Content-Length: 2", body=b"[]", host=b"Host:\r\n"), 200),
+        ("a body that nobody reads", headers(b"Content-Length: 5", line=b"POST /nope HTTP/1.1\r\n"), 404),
+        ("a header that is not the length", headers(b"Content_Length: 5", body=b""), 400),
+        (
+            "HTTP/2 is not spoken",
+            headers(
+                b"Connection: Upgrade, HTTP2-Settings",
+                b"Upgrade: h2c",
+                b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA",
+                b"Content-Length: 2",
+                body=b"[]",
+            ),
+            200,
+        ),
+    ),
+)
+def test_a_request_byteswith_clear_bounds_is_answered_and_so_is_the_next_one(bounds, request_bytes, status):
+    statuses, _, closed = answers(bounds, request_bytes)
+    assert (statuses, closed) == ([status, 200], False)
+
+
+def test_http_1_0_needs_no_host(bounds):
+    request = headers(b"Content-Length: 2", body=b"[]", line=LINE.replace(b"1.1", b"1.0"), host=b"")
+    assert answers(bounds, request)[0] == [200]

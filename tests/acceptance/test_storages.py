@@ -1,0 +1,102 @@
+"""`/storages`: registry contract 9."""
+
+import uuid
+
+import pytest
+
+from tests.acceptance.conftest import event, problem
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream
+
+
+EXHIBITOR = {"exhibitor_address": "e", "exhibitor_port": 8181, "zk_address": "z:2181", "zk_path": "/nakadi"}
+ZOOKEEPER = {
+    "zookeeper_connection": {"type": "zookeeper", "addresses": [{"address": "z", "port": 2181}], "path": "/nakadi"}
+}
+
+
+@pytest.fixture
+def storage_id(client):
+    """An id that no other test uses."""
+    return f"storage-{uuid.uuid4().hex[:12]}"
+
+
+def kafka(storage_id, configuration=EXHIBITOR, **members):
+    return {"id": storage_id, "storage_type": "kafka", "kafka_configuration": configuration, **members}
+
+
+@pytest.mark.one_server
+def test_the_default_storage_is_there_from_the_start(client):
+    assert client.get("/storages").json()[0] == {"id": "default", "storage_type": "embedded", "default": True}
+    assert client.get("/storages/default").json()["storage_type"] == "embedded"
+    problem(client.get("/storages/nope"), 404, "No storage with id nope")
+
+
+@pytest.mark.parametrize("configuration", [EXHIBITOR, ZOOKEEPER])
+def test_a_storage_is_created_shown_and_deleted(client, storage_id, configuration):
+    created = client.post("/storages", json=kafka(storage_id, configuration))
+    assert created.status_code == 201
+    assert created.json() == kafka(storage_id, configuration, default=False)
+    assert client.get(f"/storages/{storage_id}").json() == created.json()
+    assert created.json() in client.get("/storages").json()
+    problem(client.post("/storages", json=kafka(storage_id)), 409, f"A storage with id '{storage_id}' already exists.")
+    assert client.delete(f"/storages/{storage_id}").status_code == 204
+    problem(client.get(f"/storages/{storage_id}"), 404)
+
+
+def test_credentials_of_a_storage_are_never_shown(client, storage_id):
+    configuration = {"brokers": ["k:9092"], "sasl": {"username": "u", "password": "s3cret"}}
+    created = client.post("/storages", json=kafka(storage_id, configuration))
+    assert created.json()["kafka_configuration"]["sasl"] == {"username": "u", "password": "***"}
+    assert "s3cret" not in client.get("/storages").text
+    client.delete(f"/storages/{storage_id}")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        ({"storage_type": "kafka", "kafka_configuration": {}}, 422, 'JSONObject["id"] not found.'),
+        ({"id": "x", "kafka_configuration": {}}, 422, 'JSONObject["storage_type"] not found.'),
+        ({"id": "x", "storage_type": "kafka"}, 422, 'JSONObject["kafka_configuration"] not found.'),
+        ({"id": "x", "storage_type": "tape"}, 422, "Type 'tape' is not a valid storage type"),
+        (kafka("x" * 37), 422, "1 to 36 characters"),
+        (kafka("../x"), 422, "letters, digits"),
+        (kafka(7), 400, "id"),
+        (kafka("x", []), 400, "kafka_configuration"),
+        ([], 400, "object"),
+    ],
+)
+def test_a_storage_that_cannot_be_is_refused(client, body, status, detail):
+    problem(client.post("/storages", json=body), status, detail)
+
+
+def test_a_body_that_is_not_json_is_400(client):
+    problem(client.post("/storages", content=b"{"), 400)
+
+
+def test_what_is_not_there_can_not_be_deleted_nor_made_the_default(client):
+    problem(client.delete("/storages/nope"), 404, "Tried to remove storage that doesn't exist, id: nope")
+    problem(client.put("/storages/default/nope"), 404, "Storage with id nope is not found")
+
+
+@pytest.mark.one_server
+def test_event_types_are_stored_in_the_default_storage_of_their_time(client, storage_id, name):
+    """The one test that changes the default storage of the server; others go on in whatever is the default."""
+    assert client.post("/storages", json={"id": storage_id, "storage_type": "embedded"}).status_code == 201
+    made = client.put(f"/storages/default/{storage_id}")
+    assert made.json() == {"id": storage_id, "storage_type": "embedded", "default": True}
+    try:
+        assert client.get("/storages/default").json()["default"] is False
+        assert client.post("/event-types", json=event_type_body(name=name)).status_code == 201
+    finally:
+        assert client.put("/storages/default/default").status_code == 200
+    assert client.post(f"/event-types/{name}/events", json=[event()]).status_code == 200
+    cursors = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
+    with open_stream(client, f"/event-types/{name}/events", headers=cursors) as stream:
+        assert len(stream.events(1)) == 1
+    problem(
+        client.delete(f"/storages/{storage_id}"), 400, f"Can't delete storage as it is still used, id: {storage_id}"
+    )
+    assert client.delete(f"/event-types/{name}").status_code == 200
+    assert client.delete(f"/storages/{storage_id}").status_code == 204
+    problem(client.delete("/storages/default"), 400, "still used")

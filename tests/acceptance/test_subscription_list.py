@@ -1,0 +1,173 @@
+"""`GET /subscriptions`: consumption contract 5.4 and 6.2."""
+
+import uuid
+
+import pytest
+
+from tests.acceptance.conftest import ATTRIBUTE, partitions, problem, rows
+from tests.support.server import open_stream
+
+
+FULL = "event_type={0}.a&event_type={0}.b&reader=user:alice&owning_application={1}&show_status=true&{2}&limit=1"
+
+
+@pytest.fixture
+def app():
+    return f"app-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def three(client, create, name, app):
+    """Three subscriptions of one application to two event types, in the order of their creation."""
+    event_types = [create(f"{name}.a"), create(f"{name}.b", **partitions(2))]
+    lists = {"admins": [ATTRIBUTE], "readers": [ATTRIBUTE]}
+    body = {"owning_application": app, "event_types": event_types, "authorization": lists}
+    groups = ("one", "two", "three")
+    return [client.post("/subscriptions", json=body | {"consumer_group": group}).json()["id"] for group in groups]
+
+
+@pytest.fixture
+def page(client, app):
+    """A page of the application's subscriptions: the ids, and the links without what all of them have."""
+
+    def page(query):
+        response = client.get(f"/subscriptions?owning_application={app}&{query}")
+        assert response.status_code == 200, response.text
+        body = response.json()
+        assert list(body) == ["items", "_links"]
+        prefix = f"/subscriptions?owning_application={app}&"
+        links = {rel: link["href"].removeprefix(prefix) for rel, link in body["_links"].items()}
+        return [item["id"] for item in body["items"]], links
+
+    return page
+
+
+@pytest.mark.parametrize(
+    ("query", "found", "links"),
+    rows(
+        ("5.4 default: 20, newest first", "", [2, 1, 0], {}),
+        ("5.4 next of a full page", "limit=2", [2, 1], {"next": "offset=2&limit=2"}),
+        ("5.4 prev", "offset=2&limit=2", [0], {"prev": "offset=0&limit=2"}),
+        ("5.4 both", "offset=1&limit=1", [1], {"prev": "offset=0&limit=1", "next": "offset=2&limit=1"}),
+        ("5.4 prev is never negative", "offset=1&limit=5", [1, 0], {"prev": "offset=0&limit=5"}),
+        ("5.4 a full last page has a next one", "limit=3", [2, 1, 0], {"next": "offset=3&limit=3"}),
+        ("5.4 which is empty", "offset=3&limit=3", [], {"prev": "offset=0&limit=3"}),
+        ("5.4 far beyond", "offset=100&limit=1000", [], {"prev": "offset=0&limit=1000"}),
+    ),
+)
+def test_pages_by_offset(three, page, query, found, links):
+    assert page(query) == ([three[number] for number in found], links)
+
+
+@pytest.mark.parametrize(
+    ("query", "found", "links"),
+    rows(
+        ("5.4 new", "limit=2&token=new", [0, 1], {"next": "F1"}),
+        ("5.4 F", "limit=2&token=F1", [2], {"prev": "B2"}),
+        ("5.4 F, not the last", "limit=1&token=F0", [1], {"prev": "B1", "next": "F1"}),
+        ("5.4 F, a full last page has no next one", "limit=1&token=F1", [2], {"prev": "B2"}),
+        ("5.4 W", "limit=2&token=W1", [1, 2], {"prev": "B1"}),
+        ("5.4 B", "limit=2&token=B2", [0, 1], {"next": "F1"}),
+        ("5.4 B, not the first", "limit=1&token=B2", [1], {"prev": "B1", "next": "F1"}),
+        ("5.4 I", "limit=2&token=I2", [1, 2], {"prev": "B1", "next": "F2"}),
+        ("5.4 offset is nothing then", "limit=2&token=F1&offset=7", [2], {"prev": "B2"}),
+        ("5.4 all", "token=new", [0, 1, 2], {}),
+    ),
+)
+def test_pages_by_token_are_ordered_by_id(three, page, query, found, links):
+    """Here the tokens end with the rank of the id."""
+    ordered = sorted(three)
+
+    def token(text):
+        return f"{text[0]}{ordered[int(text[1])]}"
+
+    parts = dict(part.split("=") for part in query.split("&"))
+    if parts["token"] != "new":
+        parts["token"] = token(parts["token"])
+    limit = parts.get("limit", "20")
+    ids, answered = page("&".join(f"{name}={value}" for name, value in parts.items()))
+    assert ids == [ordered[number] for number in found]
+    assert answered == {rel: f"token={token(text)}&limit={limit}" for rel, text in links.items()}
+
+
+def test_a_feature_makes_the_first_page_one_of_tokens(three, page, switch):
+    switch("token_subscription_iteration")
+    ordered = sorted(three)
+    assert page("limit=2") == (ordered[:2], {"next": f"token=F{ordered[1]}&limit=2"})
+    assert page("limit=2&offset=2") == (three[:1], {"prev": "offset=0&limit=2"})
+
+
+def test_links_repeat_the_query_in_the_order_that_clients_know(client, three, name, app):
+    query = "&".join(reversed(FULL.format(name, app, "offset=1").split("&")))
+    links = client.get(f"/subscriptions?{query}").json()["_links"]
+    # Event types stay in the order of the request.
+    full = FULL.replace("{0}.a", "{0}.B").replace("{0}.b", "{0}.a").replace("{0}.B", "{0}.b")
+    places = {"prev": "offset=0", "next": "offset=2"}
+    assert links == {rel: {"href": f"/subscriptions?{full.format(name, app, place)}"} for rel, place in places.items()}
+    first = min(three)
+    links = client.get(f"/subscriptions?{query}&token=new").json()["_links"]
+    assert links == {"next": {"href": f"/subscriptions?{full.format(name, app, f'token=F{first}')}"}}
+    assert client.get(links["next"]["href"]).json()["items"][0]["id"] == sorted(three)[1]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    rows(
+        ("5.4 event_type", "event_type={0}.a", True),
+        ("5.4 event_type: all of them", "event_type={0}.a&event_type={0}.b", True),
+        ("5.4 event_type: not all of them", "event_type={0}.a&event_type={0}.c", False),
+        ("5.4 reader", "reader=user:alice", True),
+        ("5.4 reader: listed explicitly", "reader=user:bob", False),
+        ("5.4 together", "event_type={0}.a&reader=user:alice", True),
+        ("5.4 together, one does not fit", "event_type={0}.a&reader=service:alice", False),
+    ),
+)
+def test_subscriptions_are_filtered(three, page, name, query, found):
+    assert page(query.format(name)) == (three[::-1] if found else [], {})
+
+
+def test_only_the_named_application_is_listed(client, three, subscribe, name, app):
+    subscribe(f"{name}.a")
+    assert {item["id"] for item in client.get(f"/subscriptions?owning_application={app}").json()["items"]} == {*three}
+    assert client.get(f"/subscriptions?owning_application={app}x").json() == {"items": [], "_links": {}}
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    rows(
+        ("5.4 limit too low", "limit=0", "'limit' parameter should have value between 1 and 1000"),
+        ("5.4 limit too high", "limit=1001", "'limit' parameter should have value between 1 and 1000"),
+        ("5.4 limit no number", "limit=x", "limit"),
+        ("5.4 offset negative", "offset=-1", "'offset' parameter can't be lower than 0"),
+        ("5.4 offset no number", "offset=x", "offset"),
+        ("5.4 reader", "reader=alice", "data_type:value"),
+        ("5.4 token", "token=X1", "token"),
+        ("5.4 token without id", "token=F", "token"),
+        ("5.4 show_status", "show_status=x", "show_status"),
+    ),
+)
+def test_bad_parameters_are_refused(client, query, detail):
+    problem(client.get(f"/subscriptions?{query}"), 400, detail)
+
+
+def test_the_status_shows_for_each_event_type_its_own_partitions(client, server, three, name, app):
+    def status():
+        item = client.get(f"/subscriptions?owning_application={app}&show_status=true").json()["items"][2]
+        assert (item["id"], list(item)[-1]) == (three[0], "status")
+        return item["status"]
+
+    nobody = {"state": "unassigned", "stream_id": ""}
+    assert status() == [
+        {"event_type": f"{name}.a", "partitions": [{"partition": "0", **nobody}]},
+        {"event_type": f"{name}.b", "partitions": [{"partition": "0", **nobody}, {"partition": "1", **nobody}]},
+    ]
+    body = {"partitions": [{"event_type": f"{name}.b", "partition": "1"}]}
+    path = f"/subscriptions/{three[0]}/events"
+    with server.client() as other, open_stream(other, path, "POST", json=body) as stream:
+        somebody = {"state": "assigned", "stream_id": stream.stream_id, "assignment_type": "direct"}
+        assert status() == [
+            {"event_type": f"{name}.a", "partitions": [{"partition": "0", **nobody}]},
+            {"event_type": f"{name}.b", "partitions": [{"partition": "0", **nobody}, {"partition": "1", **somebody}]},
+        ]
+    plain = client.get(f"/subscriptions?owning_application={app}").json()["items"]
+    assert all("status" not in item for item in plain)

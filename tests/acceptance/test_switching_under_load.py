@@ -1,0 +1,65 @@
+"""Event types move between storages and get partitions while everybody publishes and consumes (issue of both modes)."""
+
+import uuid
+
+import pytest
+
+from tests.acceptance.conftest import partitions
+from tests.support.load import running_load
+from tests.support.server import running_server
+
+
+EMBEDDED = ["second", "default", "default", "second"]
+KAFKA = ["kafka", "other-kafka", "default", "kafka", "kafka"]
+"""From the embedded storage to Kafka, from there to another one, back, and to Kafka's next topic."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "embedded",
+        pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow]),
+    ],
+)
+def mode(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(mode, request, tmp_path_factory):
+    """A server with two workers and several storages."""
+    environment, storages = {}, [{"id": "second", "storage_type": "embedded", "kafka_configuration": {}}]
+    if mode == "kafka":
+        cluster = request.getfixturevalue("kafka_cluster")
+        environment = {"RIONI_KAFKA": cluster.kafka}
+        for name in ("kafka", "other-kafka"):
+            configuration = {"topic_prefix": f"{uuid.uuid4()}-"}
+            storages.append({"id": name, "storage_type": "kafka", "kafka_configuration": configuration})
+    data = tmp_path_factory.mktemp("data") / "rioni"
+    with running_server(data, "--workers", "2", environment=environment) as running:
+        with running.client() as client:
+            for storage in storages:
+                assert client.post("/storages", json=storage).status_code == 201
+        yield running
+    log = "".join(running.lines)
+    assert "Traceback" not in log, log[log.index("Traceback") - 200 :][:5_000]
+
+
+def test_nothing_is_lost_doubled_or_disordered_while_timelines_and_partitions_change(
+    server, client, create, subscribe, mode, name
+):
+    create(name, **partitions(2), partition_strategy="hash", partition_key_fields=["order_id"])
+    subscription = subscribe(name, read_from="begin")
+    route = {"embedded": EMBEDDED, "kafka": KAFKA}[mode]
+    with running_load(server, name, subscription, 2) as load:
+        for round_, storage_id in enumerate(route):
+            load.until_more(60)
+            switched = client.post(f"/event-types/{name}/timelines", json={"storage_id": storage_id})
+            assert switched.status_code == 201, switched.text
+            load.until_more(60)
+            count = client.put(f"/event-types/{name}/partition-count", json={"partition_count": 3 + round_ // 2})
+            assert count.status_code == 204, count.text
+        load.until_more(60)
+    load.check()
+    timelines = client.get(f"/event-types/{name}/timelines").json()
+    assert [each["storage_id"] for each in timelines] == ["default", *route]

@@ -1,0 +1,52 @@
+import pytest
+
+from rioni.bootstrap.adapters import opened_adapters
+from rioni.config import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import direct
+from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.store_measurements import StoreMeasurements
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.data_directory import DataDirectory
+from tests.contracts.leadership import becomes_true
+
+
+STORAGES = {
+    each.id: each
+    for each in (
+        StorageEntry(id="here", storage_type="embedded", default=True),
+        StorageEntry(id="there", storage_type="kafka", default=False),
+    )
+}
+
+
+def test_a_single_node_coordinates_in_its_data_directory(tmp_path):
+    with DataDirectory(tmp_path / "data") as directory:
+        adapters = opened_adapters(Config(data=directory.path), directory, direct, STORAGES.get, StoreMeasurements())
+        assert isinstance(adapters.coordinator, EmbeddedCoordinator)
+        adapters.stores.of("here").create_topic("a", 1)
+        assert directory.events_in("here").exists()
+        adapters.close()
+
+
+@pytest.mark.zookeeper
+@pytest.mark.slow
+def test_nodes_know_each_other_and_keep_no_events_of_their_own(tmp_path, zookeeper_cluster):
+    config = Config(
+        zookeeper=f"{zookeeper_cluster.zookeeper}/{tmp_path.name}", kafka="127.0.0.1:1", database="postgresql://nobody"
+    )
+    with DataDirectory(tmp_path / "one") as one, DataDirectory(tmp_path / "two") as two:
+        first = opened_adapters(config, one, direct, STORAGES.get, StoreMeasurements())
+        second = opened_adapters(config, two, direct, STORAGES.get, StoreMeasurements())
+        assert first.coordinator.worker != second.coordinator.worker
+        assert first.coordinator.lives(second.coordinator.worker)
+        with pytest.raises(Unavailable, match="this installation can't use"):
+            first.stores.of("here")
+        assert first.slots.take("one", {"a": 1}) == []
+        assert second.slots.take("two", {"a": 1}) == ["a"]
+        assert becomes_true(first.leadership.held)
+        assert not second.leadership.held()
+        gone = second.coordinator.worker
+        second.close()
+        assert not first.coordinator.lives(gone)
+        first.close()

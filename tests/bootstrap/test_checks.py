@@ -1,0 +1,56 @@
+import shutil
+from typing import NamedTuple
+
+import pytest
+
+from rioni.bootstrap.checks import readiness
+from rioni.bootstrap.foundation import lay_foundation
+from rioni.bootstrap.preparation import prepare
+from rioni.commands.storages import CreateStorage, SetDefaultStorage
+from rioni.config import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import direct
+from rioni.domain.storage_entry import StorageEntry
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+def base(tmp_path):
+    """The foundation of a single node that knows a Kafka which is not there."""
+    config = Config(data=tmp_path / "data", kafka="127.0.0.1:1")
+    with prepare(config) as directory:
+        foundation = lay_foundation(config, directory, direct)
+        yield foundation
+        foundation.close()
+
+
+def test_a_single_node_needs_its_database_and_its_disk(base):
+    looks = readiness(base)
+    assert looks.keys() == {"database", "log", "disk", "kafka"}
+    assert looks["database"]().detail == "SQLite"
+    assert looks["log"]().detail == "1 entries applied, 0 left"
+    assert {look().status for look in looks.values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("free", "status"), [(2**40, "ok"), (2**28, "warning"), (2**20, "failed")])
+def test_a_disk_is_judged_by_what_is_free(base, monkeypatch, free, status):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 2**40 - free, free))
+    assert readiness(base)["disk"]().status == status
+
+
+def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base):
+    storage = StorageEntry(id="far", storage_type="kafka", default=False)
+    base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+    base.registry.refresh()
+    look = readiness(base)["kafka"]
+    assert look().status == "warning"
+    assert "storage far: " in look().warnings[0]
+    base.bus.dispatch(SetDefaultStorage(storage_id="far"), base.own_context())
+    base.registry.refresh()
+    with pytest.raises(Unavailable):
+        look()

@@ -1,0 +1,83 @@
+"""Every administrative change is in the audit log's event type once, however often the server is killed."""
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from rioni.domain.own_events import derived_eid
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("KILLS", "5"))
+LOG = "nakadi.audit.log"
+UNREPORTED = {"timeline.deleted", "topic.abandoned", "topic.deleted", "subscription-key.claimed"}
+
+
+class Administrator(threading.Thread):
+    """Changes settings and event types until the server is gone."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+
+    def run(self) -> None:
+        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=self.url, timeout=10) as client:
+            while True:
+                name = f"test.{uuid4().hex[:8]}"
+                client.put(f"/settings/blacklist/CONSUMER_APP/{name}")
+                client.post("/event-types", json=event_type_body(name=name))
+                client.delete(f"/settings/blacklist/CONSUMER_APP/{name}")
+                client.delete(f"/event-types/{name}")
+
+
+def expected_eids(data) -> list[str]:
+    """What the internal log says that there has to be."""
+    command = [sys.executable, "-m", "rioni", "audit", "--format", "jsonl", "--data", str(data)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    entries = [json.loads(line) for line in lines]
+    switched = next(index for index, entry in enumerate(entries) if entry["topic"] == "settings.feature-switched")
+    return [
+        derived_eid(UUID(entry["command_id"]), f"audit:{entry['position']}")
+        for entry in entries[switched:]
+        if entry["topic"] not in UNREPORTED
+    ]
+
+
+def test_every_change_is_published_once_through_kills(tmp_path):
+    data, chance = tmp_path / "data", random.Random(os.environ.get("SEED", "1"))
+    for _ in range(KILLS):
+        with running_server(data, "--workers", "2") as server:
+            with server.client() as client:
+                client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
+            administrators = [Administrator(server.url) for _ in range(3)]
+            for administrator in administrators:
+                administrator.start()
+            time.sleep(chance.uniform(0.1, 1.5))
+            server.kill()
+            for administrator in administrators:
+                administrator.join()
+    with running_server(data, "--workers", "2") as server, server.client() as client:
+        body = {"owning_application": "auditor", "event_types": [LOG], "read_from": "begin"}
+        subscription = client.post("/subscriptions", json=body).json()["id"]
+        expected = expected_eids(data)
+        query = "batch_limit=100&max_uncommitted_events=1000000&batch_flush_timeout=1"
+        path = f"/subscriptions/{subscription}/events?{query}"
+        with open_stream(client, path) as stream:
+            eids = [event["metadata"]["eid"] for event in stream.events(len(expected))]
+        partitions = client.get(f"/event-types/{LOG}/partitions").json()
+        stored = sum(int(each["newest_available_offset"].rsplit("-", 1)[1]) + 1 for each in partitions)
+    assert len(expected) > 4 * KILLS
+    assert sorted(eids) == sorted(expected)
+    assert stored == len(expected)

@@ -1,0 +1,263 @@
+"""What the cluster promises holds while its nodes, its servers and the network between them fail, on real processes.
+
+One test lets one fault after the other happen; with `HYPOTHESIS_PROFILE=nightly` each of them happens on its own too.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rioni.local_cluster import jars
+from tests.acceptance.conftest import partitions
+from tests.support.builders import event_type_body
+from tests.support.faulty_cluster import SESSION_TIMEOUT_S, FaultyCluster, faulty_cluster
+from tests.support.history_checker import Delivery, History, Observation, violations
+from tests.support.recording import NO_ANSWER, Consumers, Publisher, position_of, read
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.kafka,
+    pytest.mark.zookeeper,
+    pytest.mark.postgres,
+    pytest.mark.skipif(bool(jars.missing()), reason=jars.missing()),
+]
+
+NAME = "order.created"
+SCHEMA = '{"properties":{"number":{"type":"integer"}},"required":["number"]}'
+PARTITIONS = 4
+CONSUMERS = 4
+CALM_S = 1.0
+"""How long everything works before and after a fault."""
+HEALED_S = 60
+LAPSE_S = SESSION_TIMEOUT_S + 2
+"""So long that others have taken over what somebody had."""
+
+
+def kill_a_node(cluster: FaultyCluster, chance: random.Random) -> None:
+    cluster.kill_node(chance.randrange(len(cluster.nodes)))
+    time.sleep(LAPSE_S)
+
+
+def pause_a_node(cluster: FaultyCluster, chance: random.Random) -> None:
+    chance.choice(cluster.nodes).pause()
+    time.sleep(LAPSE_S)
+
+
+def cut_a_node_off_from_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
+    for way in chance.choice(cluster.ways):
+        way.cut()
+    time.sleep(LAPSE_S)
+
+
+def let_a_node_hear_nothing_of_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
+    for way in chance.choice(cluster.ways):
+        way.cut(there=False)
+    time.sleep(LAPSE_S)
+
+
+def kill_a_broker(cluster: FaultyCluster, chance: random.Random) -> None:
+    chance.choice(cluster.kafkas).kill()
+    time.sleep(CALM_S)
+
+
+def pause_a_broker(cluster: FaultyCluster, chance: random.Random) -> None:
+    chance.choice(cluster.kafkas).pause()
+    time.sleep(LAPSE_S)
+
+
+def kill_two_brokers(cluster: FaultyCluster, chance: random.Random) -> None:
+    for each in chance.sample(cluster.kafkas, 2):
+        each.kill()
+    time.sleep(LAPSE_S)
+
+
+def kill_a_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
+    chance.choice(cluster.zookeepers).kill()
+    time.sleep(LAPSE_S)
+
+
+def kill_two_zookeepers(cluster: FaultyCluster, chance: random.Random) -> None:
+    for each in chance.sample(cluster.zookeepers, 2):
+        each.kill()
+    time.sleep(LAPSE_S)
+
+
+def pause_a_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
+    chance.choice(cluster.zookeepers).pause()
+    time.sleep(LAPSE_S)
+
+
+def crash_postgresql(cluster: FaultyCluster, chance: random.Random) -> None:
+    cluster.crash_postgres()
+    time.sleep(CALM_S)
+
+
+Fault = Callable[[FaultyCluster, random.Random], None]
+COMBINED: tuple[Fault, ...] = (
+    kill_a_node,
+    pause_a_node,
+    cut_a_node_off_from_zookeeper,
+    kill_a_broker,
+    kill_two_zookeepers,
+    crash_postgresql,
+)
+OTHERS: tuple[Fault, ...] = (
+    let_a_node_hear_nothing_of_zookeeper,
+    pause_a_broker,
+    kill_two_brokers,
+    kill_a_zookeeper,
+    pause_a_zookeeper,
+)
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+SCENARIOS = [COMBINED, *((fault,) * 3 for fault in (*COMBINED, *OTHERS) if NIGHTLY)]
+
+
+class Clients:
+    """Publishers to every partition, consumers of one subscription, and somebody who looks at its cursors."""
+
+    def __init__(self, cluster: FaultyCluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._nodes = itertools.cycle(cluster.urls)
+        self._client = httpx.Client(timeout=5)
+        self._stop = threading.Event()
+        self.history = History(acknowledged={})
+        body = event_type_body(
+            name=NAME,
+            partition_strategy="user_defined",
+            schema={"type": "json_schema", "schema": SCHEMA},
+            **partitions(PARTITIONS),
+        )
+        self._create("/event-types", body)
+        wanted = {"owning_application": "faults", "event_types": [NAME], "read_from": "begin"}
+        self._subscription = f"/subscriptions/{self._create('/subscriptions', wanted)['id']}"
+        self.publishers = [Publisher(cluster.urls, NAME, str(each), self._stop) for each in range(PARTITIONS)]
+        self.consumers = Consumers(cluster.urls, self._subscription.rpartition("/")[2], folder)
+        self._observer = threading.Thread(target=self._observe)
+
+    def _create(self, path: str, body: dict) -> dict:
+        response = self._client.post(next(self._nodes) + path, json=body, timeout=30)
+        assert response.status_code == 201, response.text
+        return response.json() if response.content else {}
+
+    def start(self) -> None:
+        for _ in range(CONSUMERS):
+            self.consumers.start()
+        for each in (*self.publishers, self._observer):
+            each.start()
+
+    def _observe(self) -> None:
+        """Look, unless something is broken: what is shown by a node that is cut off is as old as what it last heard."""
+        while not self._stop.wait(0.2):
+            if not self._cluster.sound.wait(0.2):
+                continue
+            with contextlib.suppress(*NO_ANSWER):
+                begun = time.monotonic()
+                response = self._client.get(f"{next(self._nodes)}{self._subscription}/cursors")
+                if self._cluster.sound.is_set() and response.status_code == httpx.codes.OK:
+                    found = {item["partition"]: position_of(item["offset"]) for item in response.json()["items"]}
+                    self.history.observations.append(Observation(begun=begun, ended=time.monotonic(), positions=found))
+
+    def finish(self) -> None:
+        """Publish and consume on, now that all works again, until nothing is left; then read everything once more."""
+        self._stop.set()
+        for each in (*self.publishers, self._observer):
+            each.join()
+        for publisher, url in itertools.product(self.publishers, self._cluster.urls):
+            self._publish_last(publisher, url)
+        for url in self._cluster.urls:
+            self.history.replays[url] = list(self._replay(url))
+        last = {each.partition: each.position for replay in self.history.replays.values() for each in replay}
+        until(lambda: self._committed() == last)
+        self.consumers.end()
+        for publisher in self.publishers:
+            self.history.acknowledged[publisher.partition] = publisher.acknowledged
+            self.history.refused[publisher.partition] = publisher.refused
+        read(self.consumers.files, self._cluster.kills, self.history)
+
+    def _publish_last(self, publisher: Publisher, url: str) -> None:
+        before = len(publisher.acknowledged)
+        publisher.publish(self._client, url)
+        assert len(publisher.acknowledged) > before, f"{url} takes no events again"
+
+    def _committed(self) -> dict[str, int]:
+        items = self._client.get(f"{next(self._nodes)}{self._subscription}/cursors").json()["items"]
+        return {item["partition"]: position_of(item["offset"]) for item in items}
+
+    def _replay(self, url: str) -> Iterator[Delivery]:
+        """Everything that a node delivers from the first event on."""
+        path = f"{url}/event-types/{NAME}"
+        left = {
+            each["partition"]: each["newest_available_offset"] for each in self._client.get(f"{path}/partitions").json()
+        }
+        cursors = json.dumps([{"partition": each, "offset": "BEGIN"} for each in left])
+        options = {"batch_limit": 100, "batch_flush_timeout": 1, "stream_timeout": HEALED_S}
+        headers = {"X-Nakadi-Cursors": cursors}
+        with self._client.stream("GET", f"{path}/events", params=options, headers=headers) as response:
+            assert response.status_code == httpx.codes.OK
+            for line in response.iter_lines():
+                batch = json.loads(line)
+                partition, offset = batch["cursor"]["partition"], batch["cursor"]["offset"]
+                if "events" in batch:
+                    numbers = [each["number"] for each in batch["events"]]
+                    yield Delivery(
+                        at=time.monotonic(), partition=partition, position=position_of(offset), numbers=numbers
+                    )
+                if left.get(partition) == offset:
+                    del left[partition]
+                if not left:
+                    return
+        raise AssertionError(f"{url} did not deliver everything")
+
+    def close(self) -> None:
+        self._stop.set()
+        self.consumers.end()
+        for each in (*self.publishers, self._observer):
+            if each.is_alive():
+                each.join()
+        self._client.close()
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[FaultyCluster]:
+    with faulty_cluster(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("faults", SCENARIOS, ids=lambda faults: faults[0].__name__ if len(set(faults)) == 1 else "all")
+def test_promises_hold_while_nodes_servers_and_networks_fail(cluster, tmp_path, faults):
+    chance = random.Random(os.environ.get("TEST_SEED", "1"))
+    with contextlib.closing(Clients(cluster, tmp_path)) as clients:
+        clients.start()
+        time.sleep(CALM_S)
+        for fault in faults:
+            before = [len(each.acknowledged) for each in clients.publishers]
+            clients.consumers.kill(chance)
+            cluster.sound.clear()
+            fault(cluster, chance)
+            cluster.heal()
+            cluster.sound.set()
+            clients.consumers.pause(chance)
+            time.sleep(CALM_S)
+            now = [len(each.acknowledged) for each in clients.publishers]
+            assert all(one < other for one, other in zip(before, now, strict=True)), f"stands still after {fault}"
+        clients.finish()
+    assert len(clients.history.streams) > CONSUMERS
+    assert len(clients.history.observations) > len(faults)
+    assert "\n".join(violations(clients.history)) == ""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + HEALED_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

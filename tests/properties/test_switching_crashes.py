@@ -1,0 +1,293 @@
+"""Timelines are switched, and partitions added, by processes that may die at any point; others publish and read."""
+
+import contextlib
+import shutil
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from rioni.commands.across_timelines import extents_of, newest_of, read_after
+from rioni.commands.active_timeline import ActiveTimeline
+from rioni.commands.bus import Bus
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.storages import CreateStorage
+from rioni.commands.switching import Switcher
+from rioni.commands.timelines import CleanUpTimeline, Repartition, StartSwitch
+from rioni.domain.cursor import BEFORE_FIRST, Place
+from rioni.domain.cursor_arithmetic import begin, distance, newest
+from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
+from rioni.domain.ports import direct
+from rioni.domain.storage_entry import StorageEntry
+from rioni.projections.projector import Projector
+from rioni.projections.registry import MemoryRegistry
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.data_directory import DataDirectory
+from tests.support.broker import DEFAULT_ADMIN, Broker
+from tests.support.builders import event_type_spec
+
+
+NAME = "order.created"
+PARTITIONS_MAX = 4
+STORAGES = ["default", "other"]
+
+
+class Died(BaseException):
+    """The process is no more: it does not tidy up."""
+
+
+class Mortal:
+    """Passes calls on until its process dies: before one of them, or after it was done."""
+
+    def __init__(self, target, worker):
+        self._target, self._worker = target, worker
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self._worker.live()
+            result = getattr(self._target, name)(*args, **kwargs)
+            self._worker.live()
+            return result
+
+        return call
+
+
+class MortalStores:
+    """The stores of a process that may die in each of their calls."""
+
+    def __init__(self, stores, worker):
+        self._stores, self._worker = stores, worker
+
+    def of(self, storage_id):
+        return Mortal(self._stores.of(storage_id), self._worker)
+
+
+class Worker:
+    """A process with a registry of its own, which may lag behind, and a consumer."""
+
+    def __init__(self, broker, directory):
+        self.lives_left = -1
+        self.coordinator = EmbeddedCoordinator(directory.coordination, clock=broker.clock, signals=broker.signals)
+        self.registry = MemoryRegistry(broker.log, broker.limits, direct)
+        self.registry.refresh()
+        stores = MortalStores(broker.stores, self)
+        bus = Bus(
+            broker.log,
+            Projector(),
+            stores=stores,
+            coordinator=self.coordinator,
+            limits=broker.limits,
+            default_admin=DEFAULT_ADMIN,
+        )
+        self.bus = Mortal(bus, self)
+        self.switcher = Switcher(
+            self.registry,
+            self.bus,
+            stores,
+            coordinator=self.coordinator,
+            signals=broker.signals,
+            offload=direct,
+        )
+        self.timeline = ActiveTimeline(self.registry, broker.stores, broker.signals, broker.clock, wait_max_s=0)
+        self.places = defaultdict(lambda: Place(1, BEFORE_FIRST))
+        """Where the consumer is in each partition."""
+        self.consumed = Counter()
+        """How many events of each partition it has read, or missed because they had been removed."""
+
+    def live(self):
+        if self.lives_left == 0:
+            raise Died
+        self.lives_left -= 1
+
+
+class Partition:
+    """What was acknowledged for a partition."""
+
+    def __init__(self):
+        self.events, self.times_ms = [], []
+        self.removed = 0
+        """So many of the first ones, by retention."""
+
+
+class Switching(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp())
+        self.directory = DataDirectory(self.path / "data")
+        self.broker = Broker(self.directory)
+        self.partitions = [Partition()]
+        self.serial = 0
+
+    @initialize()
+    def begin(self):
+        self.broker.do(CreateStorage(storage=StorageEntry(id="other", storage_type="embedded", default=False)))
+        self.broker.do(CreateEventType(spec=event_type_spec()))
+        for storage_id in STORAGES:  # the machine does not die in this test
+            self.broker.stores.of(storage_id)._database._writer.execute("PRAGMA synchronous = OFF")
+        self.workers = [Worker(self.broker, self.directory) for _ in range(2)]
+
+    @property
+    def timelines(self):
+        self.broker.registry.refresh()
+        return self.broker.registry.timelines(NAME)
+
+    # --- what happens ---
+
+    @rule(which=st.integers(0, 1), number=st.integers(0, PARTITIONS_MAX - 1), fresh=st.booleans())
+    def publish(self, which, number, fresh):
+        worker, number = self.workers[which], number % len(self.partitions)
+        if fresh:
+            worker.registry.refresh()
+        self.serial += 1
+        event = b"%d" % self.serial
+        active = worker.registry.timelines(NAME).active
+        if number >= active.partitions:
+            return  # this process has not heard of the partition
+        self.broker.clock.advance(1)
+        with contextlib.suppress(Unavailable):
+            worker.timeline.write(active, lambda store, topic: store.append(topic, {number: [event]}))
+            self.partitions[number].events.append(event)
+            self.partitions[number].times_ms.append(self.broker.clock.now_ms())
+
+    @rule(
+        which=st.integers(0, 1), number=st.integers(0, PARTITIONS_MAX - 1), size=st.integers(1, 9), fresh=st.booleans()
+    )
+    def consume(self, which, number, size, fresh):
+        worker = self.workers[which]
+        if fresh:
+            worker.registry.refresh()
+        timelines = worker.registry.timelines(NAME)
+        number %= timelines.active.partitions
+        try:
+            order, chunks = read_after(timelines, self.broker.stores, number, worker.places[number], size)
+        except NotFound:
+            assert not fresh, "what it takes for active has been cleaned up since"
+            return
+        found = [event for chunk in chunks for event in chunk.data.split(b",")]
+        partition = self.partitions[number]
+        first = max(worker.consumed[number], partition.removed)
+        assert found == partition.events[first : first + len(found)], "an event was missed, doubled or out of order"
+        if chunks:
+            worker.places[number] = Place(order, chunks[-1].next - 1)
+            worker.consumed[number] = first + len(found)
+        elif fresh:
+            assert first == len(partition.events), "the end came too early"
+
+    @rule(which=st.integers(0, 1), lives=st.integers(-1, 14), storage_id=st.sampled_from(STORAGES))
+    def switch(self, which, lives, storage_id):
+        before, command = len(self.timelines.timelines), StartSwitch(event_type=NAME, storage_id=storage_id)
+        try:
+            with self.mortal(which, lives) as worker:
+                worker.switcher.switch(command, self.broker.context())
+                assert len(self.timelines.timelines) == before + 1
+        except Conflict:
+            assert self.timelines.switch is not None
+
+    @rule(which=st.integers(0, 1))
+    def repair(self, which):
+        worker = self.workers[which]
+        worker.registry.refresh()
+        worker.switcher.repair(self.broker.context())
+        assert self.timelines.switch is None
+
+    @rule(which=st.integers(0, 1), lives=st.integers(-1, 9), count=st.integers(1, PARTITIONS_MAX))
+    def repartition(self, which, lives, count):
+        try:
+            with self.mortal(which, lives) as worker:
+                worker.bus.dispatch(Repartition(event_type=NAME, partition_count=count), self.broker.context())
+        except Invalid:
+            assert count < len(self.partitions)
+        except Unavailable:
+            assert self.timelines.switch is not None
+        # It may have been done though whoever did it has died.
+        known = self.timelines.active.partitions
+        assert known in {len(self.partitions), max(count, len(self.partitions))}
+        self.partitions += [Partition() for _ in range(known - len(self.partitions))]
+
+    @rule()
+    def clean_up(self):
+        """The oldest closed timeline goes, and with it its events."""
+        timelines = self.timelines
+        oldest = timelines.readable[0]
+        self.broker.do(CleanUpTimeline(event_type=NAME, order=oldest.order))
+        for number, partition in enumerate(self.partitions):
+            gone = [each.latest_position[number] + 1 for each in timelines.timelines if each.latest_position]
+            if oldest.latest_position is not None:
+                partition.removed = max(partition.removed, sum(gone[: oldest.order]))
+
+    @rule(age_ms=st.integers(0, 20))
+    def expire(self, age_ms):
+        """What is older than that goes, wherever it is."""
+        before_ms = self.broker.clock.now_ms() - age_ms
+        for timeline in self.timelines.readable:
+            self.broker.stores.of(timeline.storage_id).expire(timeline.topic, before_ms)
+        for partition in self.partitions:
+            partition.removed = max(partition.removed, sum(at_ms < before_ms for at_ms in partition.times_ms))
+
+    @contextlib.contextmanager
+    def mortal(self, which, lives):
+        """A process that dies after so many calls, if they are not too many; another one then takes its place."""
+        worker = self.workers[which]
+        worker.lives_left = lives
+        try:
+            yield worker
+        except Died:
+            worker.coordinator.close()
+            self.workers[which] = Worker(self.broker, self.directory)
+            self.workers[which].places, self.workers[which].consumed = worker.places, worker.consumed
+        finally:
+            worker.lives_left = -1
+
+    # --- what holds ---
+
+    @invariant()
+    def everything_that_was_acknowledged_is_there_once_and_in_order(self):
+        timelines = self.timelines
+        extents = extents_of(timelines, self.broker.stores)
+        for number, partition in enumerate(self.partitions):
+            place, found = Place(1, BEFORE_FIRST), []
+            while True:
+                order, chunks = read_after(timelines, self.broker.stores, number, place, 100)
+                if not chunks:
+                    break
+                for chunk in chunks:
+                    found += chunk.data.split(b",")
+                place = Place(order, chunks[-1].next - 1)
+            assert found == partition.events[partition.removed :]
+            assert distance(begin(extents[number]), newest(extents[number]), extents[number]) == len(found)
+            assert newest_of(timelines, self.broker.stores)[number] == newest(extents[number])
+
+    def teardown(self):
+        try:
+            if hasattr(self, "workers"):
+                self.nothing_stays_locked()
+                self.nothing_is_left_behind()
+        finally:
+            for worker in getattr(self, "workers", ()):
+                worker.coordinator.close()
+            self.broker.close()
+            self.directory.close()
+            shutil.rmtree(self.path)
+
+    def nothing_stays_locked(self):
+        self.repair(0)
+        before = len(self.partitions[0].events)
+        self.publish(1, 0, fresh=False)
+        assert len(self.partitions[0].events) == before + 1
+        self.switch(0, -1, "other")
+        self.publish(1, 0, fresh=False)
+        self.everything_that_was_acknowledged_is_there_once_and_in_order()
+        assert len(self.partitions[0].events) == before + 2
+
+    def nothing_is_left_behind(self):
+        self.broker.housekeeper()._sweeper.delete_abandoned(self.broker.context())
+        for storage_id in STORAGES:
+            named = {each.topic for each in self.timelines.readable if each.storage_id == storage_id}
+            assert set(self.broker.stores.of(storage_id).topics()) == named
+
+
+TestSwitching = Switching.TestCase
+TestSwitching.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

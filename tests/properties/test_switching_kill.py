@@ -1,0 +1,183 @@
+"""Workers are killed while they switch timelines and add partitions: nobody notices, but for a request without answer.
+
+KILLS sets how often, 10 times unless told, and SEED when.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.support.builders import event_type_body
+from tests.support.server import open_stream, running_server
+
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("KILLS", "10"))
+PARTITIONS_MAX = 8
+ENOUGH_S = 60
+KILLS_MAX = 5 * KILLS
+"""In case that none of them comes in time."""
+DELAY_MAX_S = 0.02
+"""About as long as a change takes."""
+NAME = "order.created"
+LAST = -2
+
+
+class Publisher(threading.Thread):
+    """Publishes one event after the other to a partition; remembers which ones were acknowledged."""
+
+    def __init__(self, url):
+        super().__init__()
+        self.url, self.enough = url, threading.Event()
+        self.acknowledged, self.unknown = [], set()
+
+    def run(self):
+        number = 0
+        with httpx.Client(base_url=self.url, timeout=ENOUGH_S) as client:
+            while not self.enough.is_set():
+                self.unknown.add(number)
+                with contextlib.suppress(httpx.HTTPError):
+                    if publish(client, number, "0").status_code == 200:
+                        self.unknown.remove(number)
+                        self.acknowledged.append(number)
+                number += 1
+
+
+def publish(client, number, partition):
+    metadata = {"eid": str(uuid4()), "occurred_at": "2026-11-20T10:00:00Z", "partition": partition}
+    return client.post(f"/event-types/{NAME}/events", json=[{"order_id": str(number), "metadata": metadata}])
+
+
+def switch(client, _partitions):
+    return client.post(f"/event-types/{NAME}/timelines", json={"storage_id": "default"})
+
+
+def repartition(client, partitions):
+    count = min(partitions + 1, PARTITIONS_MAX)
+    return client.put(f"/event-types/{NAME}/partition-count", json={"partition_count": count})
+
+
+def until_done(url, change):
+    """Ask for a change until it is made, over a connection of its own; what dies or is refused is asked for again."""
+    deadline_s = time.monotonic() + ENOUGH_S
+    while True:
+        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S) as client:
+            response = change(client)
+            if response.is_success:
+                return response
+            assert response.status_code in (409, 503), response.text
+            assert time.monotonic() < deadline_s, response.text
+
+
+class Attempt(threading.Thread):
+    """Asks for a change once; its connection is there before it starts."""
+
+    def __init__(self, client, change, partitions):
+        super().__init__()
+        self.client, self.change, self.partitions = client, change, partitions
+        self.interrupted = False
+
+    def run(self):
+        try:
+            self.change(self.client, self.partitions)
+        except httpx.HTTPError:
+            self.interrupted = True
+
+
+def kill_amid(server, change, partitions, chance):
+    """Kill one worker or all while a change is being made; return whether that kept it from being answered."""
+    with httpx.Client(base_url=server.url, timeout=ENOUGH_S) as client:
+        with contextlib.suppress(httpx.HTTPError):  # the other worker may just be dying
+            client.get("/health")
+        attempt = Attempt(client, change, partitions)
+        attempt.start()
+        time.sleep(chance.uniform(0, DELAY_MAX_S))
+        workers = server.workers()
+        for worker in chance.sample(workers, chance.randint(1, len(workers))):
+            os.kill(worker, signal.SIGKILL)
+        attempt.join()
+    return attempt.interrupted
+
+
+def read(client, partition, enough):
+    """The numbers of the events of a partition, from its beginning."""
+    cursors = json.dumps([{"partition": partition, "offset": "BEGIN"}])
+    path = f"/event-types/{NAME}/events?batch_flush_timeout=1&batch_limit=100&stream_timeout=30"
+    found = []
+    with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
+        while not enough(found):
+            found += [int(each["order_id"]) for each in stream.batch().get("events", [])]
+    return found
+
+
+def story(data):
+    """What the audit trail tells of the event type."""
+    command = [sys.executable, "-m", "rioni", "audit", "--format", "jsonl", "--data", str(data), "--resource", NAME]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def check_story(entries, timelines, partitions):
+    """The trail tells everything from the creation through each switch to what there is now."""
+    assert [each["topic"] for each in entries[:2]] == ["event-type.created", "timeline.opened"]
+    told = [each for each in entries if each["topic"].startswith("timeline.")]
+    assert all(earlier["after"] == later["before"] for earlier, later in pairwise(told)), "a change is missing"
+    last = told[-1]["after"]
+    assert [each["id"] for each in last["timelines"]] == [each["id"] for each in timelines]
+    assert "switch" not in last
+    assert last["timelines"][-1]["partitions"] == partitions
+    switches = [each["topic"] for each in told[1:] if each["topic"] != "timeline.repartitioned"]
+    assert set(switches[::2]) == {"timeline.switch-started"}
+    assert set(switches[1::2]) <= {"timeline.switched", "timeline.switch-aborted"}
+    assert switches.count("timeline.switched") == len(timelines) - 1
+
+
+def change_and_kill(server, chance):
+    """Return the number of partitions in the end, and how many changes were interrupted."""
+    partitions, interrupted, kill = 1, 0, 0
+    while kill < KILLS or (not interrupted and kill < KILLS_MAX):
+        change = (switch, repartition)[kill % 2]
+        interrupted += kill_amid(server, change, partitions, chance)
+        # Whatever became of it, it can be done now, and events be published.
+        until_done(server.url, lambda client, change=change, count=partitions: change(client, count))
+        until_done(server.url, lambda client: switch(client, 0))
+        found = until_done(server.url, lambda client: client.get(f"/event-types/{NAME}/partitions")).json()
+        partitions = len(found)
+        until_done(server.url, lambda client, last=str(partitions - 1): publish(client, -1, last))
+        kill += 1
+    return partitions, interrupted
+
+
+def test_workers_that_die_amid_switches_lose_double_and_lock_nothing_and_the_story_is_told(tmp_path):
+    data, chance = tmp_path / "data", random.Random(os.environ.get("SEED", "1"))
+    with running_server(data, "--workers", "2") as server, server.client() as client:
+        body = event_type_body(name=NAME, partition_strategy="user_defined")
+        assert client.post("/event-types", json=body).is_success
+        publisher = Publisher(server.url)
+        publisher.start()
+        try:
+            partitions, interrupted = change_and_kill(server, chance)
+        finally:
+            publisher.enough.set()
+            publisher.join()
+        until_done(server.url, lambda client: publish(client, LAST, "0"))
+        found = [number for number in read(client, "0", lambda seen: LAST in seen) if number >= 0]
+        timelines = client.get(f"/event-types/{NAME}/timelines").json()
+    assert interrupted, "no kill came in time"
+    assert found == sorted(set(found)), "an event came twice or out of order"
+    assert set(publisher.acknowledged) <= set(found) <= set(publisher.acknowledged) | publisher.unknown
+    assert [each["order"] for each in timelines] == list(range(1, len(timelines) + 1))
+    assert len(timelines) > KILLS
+    check_story(story(data), timelines, partitions)

@@ -1,0 +1,164 @@
+"""Places across timelines, compared with a plain list of all events that there ever were."""
+
+from contextlib import suppress
+from itertools import accumulate
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rioni.domain.cursor import Place
+from rioni.domain.cursor_arithmetic import (
+    Extents,
+    begin,
+    distance,
+    end,
+    extents_of,
+    newest,
+    place_since,
+    readable_place,
+    shifted,
+)
+from rioni.domain.errors import Invalid, UnavailableCursor
+from rioni.domain.ports import Bounds
+from rioni.domain.timeline import Timelines
+from tests.support.builders import timeline, timelines_of
+
+
+class History:
+    """One partition: how many events each of its timelines got, and how many of all are gone, oldest first."""
+
+    def __init__(self, lengths: list[int], expired: int, cleaned_up: int) -> None:
+        self.lengths = lengths
+        self.events = [Place(order, position) for order, length in enumerate(lengths, 1) for position in range(length)]
+        # What is cleaned up has expired before, as a whole.
+        self.cleaned_up = min(cleaned_up, len(lengths) - 1)
+        self.expired = max(min(expired, len(self.events)), sum(lengths[: self.cleaned_up]))
+
+    @property
+    def places(self) -> list[Place]:
+        """Every place that there is, also those that are the same."""
+        return [
+            Place(order, position) for order, length in enumerate(self.lengths, 1) for position in range(-1, length)
+        ]
+
+    @property
+    def known(self) -> list[Place]:
+        return [place for place in self.places if place.order > self.cleaned_up]
+
+    def consumed(self, place: Place) -> int:
+        """How many events whoever is at a place has read."""
+        return sum(event <= place for event in self.events)
+
+    @property
+    def timelines(self) -> Timelines:
+        return timelines_of(
+            *(
+                timeline(
+                    order,
+                    str(order),
+                    latest_position=(length - 1,) if order < len(self.lengths) else None,
+                    cleaned_up_at="t" if order <= self.cleaned_up else None,
+                )
+                for order, length in enumerate(self.lengths, 1)
+            )
+        )
+
+    @property
+    def extents(self) -> Extents:
+        def bounds(one):
+            left = [event.position for event in self.events[self.expired :] if event.order == one.order]
+            length = self.lengths[one.order - 1]
+            return [Bounds(left[0] if left else length, length - 1)]
+
+        (extents,) = extents_of(self.timelines.readable, bounds)
+        return extents
+
+
+HISTORIES = st.builds(
+    History,
+    st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=1, max_size=5),
+    st.one_of(st.just(0), st.integers(0, 12)),
+    st.one_of(st.just(0), st.integers(0, 4)),
+)
+
+
+@given(HISTORIES, st.data())
+def test_a_distance_is_the_number_of_events_between(history, data):
+    initial, final = data.draw(st.sampled_from(history.known)), data.draw(st.sampled_from(history.known))
+    expected = history.consumed(final) - history.consumed(initial)
+    assert distance(initial, final, history.extents) == expected
+    if initial.order <= final.order:
+        assert history.timelines.distance(0, initial, final) == expected
+
+
+@given(HISTORIES, st.data(), st.integers(-15, 15))
+def test_a_shift_leads_where_the_distance_says_or_to_nothing_that_can_be_read(history, data, shift):
+    place = data.draw(st.sampled_from(history.known))
+    target = history.consumed(place) + shift
+    if history.expired <= target <= len(history.events):
+        found = shifted(place, shift, history.extents)
+        assert history.consumed(found) == target
+        others = [each for each in history.known if history.consumed(each) == target]
+        assert found == max(others), "the end of a closed timeline is written as the beginning of the next one"
+    else:
+        with pytest.raises(Invalid):
+            shifted(place, shift, history.extents)
+
+
+@given(HISTORIES, st.data())
+def test_a_cursor_can_be_read_from_if_what_follows_it_is_still_there(history, data):
+    place = data.draw(st.sampled_from(history.places))
+    if place in history.known and history.consumed(place) >= history.expired:
+        assert readable_place("a", "0", place.offset, [history.extents]) == place
+    else:
+        with pytest.raises(UnavailableCursor):
+            readable_place("a", "0", place.offset, [history.extents])
+
+
+@given(HISTORIES, st.integers(1, 9), st.integers(-1, 9))
+def test_what_never_was_can_not_be_read_from(history, order, position):
+    place = Place(order, position)
+    assume(place not in history.places)
+    with pytest.raises(UnavailableCursor):
+        readable_place("a", "0", place.offset, [history.extents])
+
+
+@given(HISTORIES)
+def test_everything_lies_between_the_begin_and_the_newest_event(history):
+    assert history.consumed(begin(history.extents)) == history.expired
+    assert history.consumed(newest(history.extents)) == len(history.events)
+    assert readable_place("a", "0", "BEGIN", [history.extents]) == begin(history.extents)
+    at_the_end = history.timelines.newest(0, history.lengths[-1] - 1)
+    assert history.consumed(at_the_end) == len(history.events)
+    with suppress(IndexError):
+        assert at_the_end == [event for event in history.events if event.order > history.cleaned_up][-1]
+
+
+@given(HISTORIES, st.data(), st.integers(-1, 12))
+def test_what_was_stored_since_a_time_comes_behind_its_place_and_nothing_else_that_is_left(history, data, since):
+    ages = data.draw(st.lists(st.integers(0, 2), min_size=len(history.events), max_size=len(history.events)))
+    times = dict(zip(history.events, accumulate(ages), strict=True))
+
+    def first_since(extent):
+        positions = range(extent.oldest, extent.newest + 1)
+        later = [position for position in positions if times[Place(extent.order, position)] >= since]
+        return min(later, default=extent.newest + 1)
+
+    place = place_since(history.extents, first_since)
+    earlier = sum(time < since for time in times.values())
+    assert history.consumed(place) == max(earlier, history.expired)
+    assert readable_place("a", "0", place.offset, [history.extents]) == place
+    assert history.consumed(end(history.extents)) == len(history.events)
+
+
+@given(HISTORIES, st.data())
+def test_who_follows_the_timelines_from_a_place_meets_every_later_event_once(history, data):
+    after = data.draw(st.sampled_from(history.places))
+    met = [
+        event
+        for one, first in history.timelines.following(0, after)
+        for event in history.events
+        if event.order == one.order and event.position >= first
+    ]
+    assert met == [event for event in history.events if event > after and event.order > history.cleaned_up]

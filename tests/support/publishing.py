@@ -1,0 +1,58 @@
+"""Rules, events and the results of publishing, for tests of the pure pipeline."""
+
+import json
+from random import Random
+from typing import Any
+
+import msgspec
+
+from rioni.domain.event_type import SubmittedSchema
+from rioni.domain.publish_rules import PublishRules
+from rioni.domain.publish_steps import Publication
+from rioni.domain.publishing import Prepared, prepare, prepare_deletion
+from tests.support.builders import event_type
+
+
+SCHEMA = {"properties": {"order_id": {"type": "string"}, "brand": {}}, "required": ["order_id"]}
+EIDS = [f"{n:08d}-3c52-4d8c-9b50-0f2b7f6d2a11" for n in range(5)]
+
+
+def rules(*, partitions: int = 1, schema: Any = SCHEMA, limits: Any = None, **changes: Any) -> PublishRules:
+    """The rules of a business event type."""
+    submitted = SubmittedSchema(type="json_schema", schema=json.dumps(schema))
+    return PublishRules.of(event_type(schema=submitted, **changes), partitions=partitions, limits=limits)
+
+
+BUSINESS = rules()
+
+
+def publish(events: Any, by: PublishRules = BUSINESS, *, deletes: bool = False, **members: Any) -> Prepared:
+    """Prepare a batch, given as bytes or as what it says, for storing or for deletion."""
+    body = events if isinstance(events, bytes) else json.dumps(events).encode()
+    says: dict[str, Any] = {"now_ms": 1_704_164_645_123, "flow_id": "AbC", "publisher": "unauthenticated", **members}
+    return (prepare_deletion if deletes else prepare)(body, by, Publication(**says), Random(1))
+
+
+def event(index: int = 0, **members: Any) -> dict[str, Any]:
+    """A valid event."""
+    metadata = {"eid": EIDS[index], "occurred_at": "2024-01-02T03:04:05Z", **members.pop("metadata", {})}
+    return {"order_id": str(index), "metadata": metadata, **members}
+
+
+def refused(events: Any, by: PublishRules = BUSINESS, **arguments: Any) -> Any:
+    """The results of a batch that must be refused, as JSON."""
+    prepared = publish(events, by, **arguments)
+    assert not prepared.batches
+    assert len(prepared.refused) == len(events)
+    return msgspec.to_builtins(prepared.refused)
+
+
+def item(status: str, step: str, index: int, detail: str = "", partition: str | None = None) -> dict[str, Any]:
+    """A result as JSON."""
+    return {
+        "publishing_status": status,
+        "detail": detail,
+        "step": step,
+        "eid": EIDS[index],
+        "partition": partition,
+    }

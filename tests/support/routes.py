@@ -1,0 +1,21 @@
+"""What the application serves."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from falcon import inspect
+
+from rioni.config import Config
+from rioni.http.app import create_app
+from rioni.http.metrics import Metrics
+from rioni.http.services import Services
+
+
+def routed() -> Iterator[str]:
+    """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`."""
+    # No resource asks its services for anything but the settings before there is a request.
+    services = Services(**dict.fromkeys(field.name for field in dataclasses.fields(Services)) | {"config": Config()})
+    for route in inspect.inspect_routes(create_app(services, Metrics())):
+        for method in route.methods:
+            if not method.internal:
+                yield f"{method.method} {route.path}"

@@ -1,0 +1,89 @@
+"""compose.yaml and the Dockerfile, as far as they can be judged without Docker."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from rioni.config import PREFIX, SETTINGS
+from rioni.config_sources import load
+from rioni.http.openapi.document import document
+from rioni.local_cluster import jars
+
+
+ROOT = Path(__file__).parents[1]
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+SERVICES = COMPOSE["services"]
+NODES = {name: service for name, service in SERVICES.items() if name.startswith("rioni-")}
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def test_the_nodes_are_nodes_of_one_cluster():
+    assert len(NODES) == 2
+    first, second = (load(environ=node["environment"]).config for node in NODES.values())
+    assert first == second
+    assert first.clustered
+    assert first.host == "0.0.0.0"
+
+
+def test_every_variable_is_a_setting():
+    named = {*re.findall(rf"{PREFIX}[A-Z_]+", DOCKERFILE + (ROOT / "compose.yaml").read_text())}
+    assert named
+    assert named <= {setting.variable for setting in SETTINGS.values()}
+
+
+def test_what_the_nodes_name_is_there_and_waited_for():
+    for node in NODES.values():
+        settings = node["environment"]
+        kafka, _ = settings["RIONI_KAFKA"].split(":")
+        zookeeper, _ = settings["RIONI_ZOOKEEPER"].split(":")
+        hosts = {kafka, zookeeper, urlsplit(settings["RIONI_DATABASE"]).hostname}
+        assert hosts == node["depends_on"].keys()
+        assert all(SERVICES[name]["healthcheck"] for name in hosts)
+
+
+def test_no_data_are_shared_or_lost_with_a_container():
+    volumes = [volume for service in SERVICES.values() for volume in service["volumes"]]
+    names = [volume.partition(":")[0] for volume in volumes]
+    assert sorted(names) == sorted(COMPOSE["volumes"])
+    assert "VOLUME /data\n" in DOCKERFILE
+    assert all(node["volumes"][0].endswith(":/data") for node in NODES.values())
+
+
+def test_streams_have_the_time_to_say_goodbye():
+    for node in NODES.values():
+        assert int(node["stop_grace_period"].removesuffix("s")) > load(environ=node["environment"]).config.shutdown_s
+
+
+def test_containers_are_asked_what_there_is_to_ask():
+    for node in NODES.values():
+        (path,) = re.findall(r"http://localhost:8080(/\w+)", node["healthcheck"]["test"][-1])
+        assert path in document()["paths"]
+        assert node["ports"][0].endswith(":8080")
+
+
+def test_the_servers_are_those_that_are_tested_with():
+    space = {"m": "http://maven.apache.org/POM/4.0.0"}
+    versions = {
+        dependency.findtext("m:artifactId", namespaces=space): dependency.findtext("m:version", namespaces=space)
+        for dependency in ET.parse(jars.POM).iterfind(".//m:dependency", space)
+    }
+    assert {SERVICES[f"kafka-{n}"]["image"] for n in (1, 2, 3)} == {f"apache/kafka:{versions['kafka_2.13']}"}
+    assert SERVICES["zookeeper"]["image"] == f"zookeeper:{versions['zookeeper']}"
+
+
+def test_brokers_know_each_other():
+    for number in (1, 2, 3):
+        settings = SERVICES[f"kafka-{number}"]["environment"]
+        assert settings["KAFKA_NODE_ID"] == number
+        assert settings["KAFKA_ADVERTISED_LISTENERS"] == f"BROKER://kafka-{number}:9092"
+        assert settings["KAFKA_CONTROLLER_QUORUM_VOTERS"] == "1@kafka-1:9093"
+        assert ("controller" in settings["KAFKA_PROCESS_ROLES"]) == (number == 1)
+
+
+def test_the_image_is_built_from_what_the_package_needs():
+    sent = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line != "*"}
+    assert sent == {"rioni", "pyproject.toml", "README.md", "LICENSE"}
+    assert all((ROOT / name).exists() for name in sent)

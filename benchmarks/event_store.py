@@ -20,14 +20,20 @@ import tempfile
 import threading
 import time
 
+from rioni.domain.ports import direct
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events import EmbeddedEventStore, direct
+from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 
 
-BATCH = [b'{"metadata":{"eid":"%032d"},"padding":"%s"}' % (n, b"x" * 132) for n in range(100)]
+EVENTS = 100
 TOPIC = "benchmark"
 PARTITIONS = 8
+
+
+def batch_of(size: int) -> list[bytes]:
+    """A batch of events of so many bytes."""
+    return [b'{"metadata":{"eid":"%032d"},"padding":"%s"}' % (n, b"x" * (size - 68)) for n in range(EVENTS)]
 
 
 def open_store(path: Path, *, patched: bool):
@@ -44,14 +50,15 @@ def open_store(path: Path, *, patched: bool):
     return EmbeddedEventStore(path / "events.db", clock=SystemClock(), signals=signals, offload=offload), signals
 
 
-def publish(path: Path, publishers: int, seconds: float, patched: bool, results) -> None:
+def publish(path: Path, publishers: int, seconds: float, size: int, patched: bool, results) -> None:
+    batch = batch_of(size)
     store, signals = open_store(path, patched=patched)
     waits: list[float] = []
     stop = time.perf_counter() + seconds
 
     def one(number: int) -> None:
         while (begin := time.perf_counter()) < stop:
-            store.append(TOPIC, {number % PARTITIONS: BATCH})
+            store.append(TOPIC, {number % PARTITIONS: batch})
             waits.append(time.perf_counter() - begin)
 
     begin = time.perf_counter()
@@ -64,10 +71,10 @@ def publish(path: Path, publishers: int, seconds: float, patched: bool, results)
     waits.sort()
     store.close()
     signals.close()
-    results.put((len(waits) * len(BATCH) / taken, waits[len(waits) // 2], waits[len(waits) * 99 // 100], waits[-1]))
+    results.put((len(waits) * EVENTS / taken, waits[len(waits) // 2], waits[len(waits) * 99 // 100], waits[-1]))
 
 
-def measure_append(publishers: int, processes: int, seconds: float, patched: bool) -> None:
+def measure_append(publishers: int, processes: int, seconds: float, size: int, patched: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
         store, signals = open_store(path, patched=patched)
@@ -76,13 +83,13 @@ def measure_append(publishers: int, processes: int, seconds: float, patched: boo
         signals.close()
         if processes == 1:
             results = queue.Queue()
-            publish(path, publishers, seconds, patched, results)
+            publish(path, publishers, seconds, size, patched, results)
             found = [results.get()]
         else:
             context = multiprocessing.get_context("fork")
             results = context.SimpleQueue()
             children = [
-                context.Process(target=publish, args=(path, publishers, seconds, patched, results))
+                context.Process(target=publish, args=(path, publishers, seconds, size, patched, results))
                 for _ in range(processes)
             ]
             for child in children:
@@ -99,17 +106,18 @@ def measure_append(publishers: int, processes: int, seconds: float, patched: boo
         )
 
 
-def measure_read(patched: bool) -> None:
+def measure_read(size: int, patched: bool) -> None:
+    batch = batch_of(size)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
         store, signals = open_store(path, patched=patched)
         store.create_topic(TOPIC, PARTITIONS)
         for _ in range(250):
-            store.append(TOPIC, dict.fromkeys(range(PARTITIONS), BATCH))
+            store.append(TOPIC, dict.fromkeys(range(PARTITIONS), batch))
         store.close()
-        events = 250 * PARTITIONS * len(BATCH)
-        size = sum(file.stat().st_size for file in path.iterdir() if file.name.startswith("events.db"))
-        print(f"size    {size / events:.1f} bytes per event of {len(BATCH[0])} bytes")
+        events = 250 * PARTITIONS * EVENTS
+        stored = sum(file.stat().st_size for file in path.iterdir() if file.name.startswith("events.db"))
+        print(f"size    {stored / events:.1f} bytes per event of {size} bytes")
         for bytes_max in (20_000, 1_000_000):
             store, signals = open_store(path, patched=patched)
             for name in ("disk", "memory"):
@@ -135,18 +143,21 @@ def main() -> None:
     parser.add_argument("--gevent", action="store_true", help="patched, the disk in native threads, as in production")
     parser.add_argument("--both", action="store_true", help="first without, then with gevent")
     parser.add_argument("--publishers", type=int, nargs="*", default=[1, 8, 32])
+    parser.add_argument("--size", type=int, default=200, help="bytes of an event")
+    parser.add_argument("--append-only", action="store_true", help="read nothing, and append from one process only")
     options = parser.parse_args()
     if options.both:
-        arguments = [f"--seconds={options.seconds}"]
+        arguments = [f"--seconds={options.seconds}", f"--size={options.size}"]
         subprocess.run([sys.executable, __file__, *arguments], check=True)
         subprocess.run([sys.executable, __file__, *arguments, "--gevent"], check=True)
         return
     print(f"--- {'gevent, native threads for the disk' if options.gevent else 'threads'}, {os.cpu_count()} cores")
     sys.setswitchinterval(0.0005)
-    for processes in (1, 2):
+    for processes in (1,) if options.append_only else (1, 2):
         for publishers in options.publishers:
-            measure_append(publishers, processes, options.seconds, options.gevent)
-    measure_read(options.gevent)
+            measure_append(publishers, processes, options.seconds, options.size, options.gevent)
+    if not options.append_only:
+        measure_read(options.size, options.gevent)
 
 
 if __name__ == "__main__":

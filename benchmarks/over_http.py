@@ -19,9 +19,13 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from rioni.bench import PARTITIONS
+
 
 EVENT_STORE = Path(__file__).with_name("event_store.py")
 BATCH, SIZE = 100, 200
+CONSUMED_BATCH = 500
+"""The events of a batch when consuming, as `rioni bench` asks for them."""
 
 
 @contextlib.contextmanager
@@ -30,8 +34,12 @@ def server(workers: int) -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", f"{folder}/data"]
-        process = subprocess.Popen([*command, "--workers", str(workers)], stderr=subprocess.PIPE, text=True)
-        url = re.search(r"http://\S+", process.stderr.readline())[0]
+        log = Path(folder, "log")
+        with log.open("w") as file:
+            process = subprocess.Popen([*command, "--workers", str(workers)], stderr=file)
+        while not (found := re.search(r"http://\S+", log.read_text())):
+            time.sleep(0.001)
+        url = found[0]
         with urllib.request.urlopen(f"{url}/health") as answer:
             assert answer.status == 200
         try:
@@ -39,28 +47,41 @@ def server(workers: int) -> Iterator[tuple[str, float]]:
         finally:
             process.terminate()
             process.wait()
-            process.stderr.close()
 
 
 def bench(url: str, *options: str) -> dict:
-    """The figures of `rioni bench`."""
+    """The figures of `rioni bench`, errors included."""
     done = subprocess.run(
         [sys.executable, "-m", "rioni", "bench", *options, "--url", url, "--json"],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
     return json.loads(done.stdout)
 
 
-def store_alone(publishers: list[int], seconds: float) -> tuple[dict[int, float], float]:
-    """Events appended per second by number of publishers, in one process, and events read per second from disk."""
+def consumed(url: str, published: int, seconds: float) -> dict:
+    """The figures of consuming what `bench` has published.
+
+    Not the last batch of each partition: that waits until it is full, or its time is over.
+    """
+    return bench(url, "consume", "--seconds", str(seconds), "--events", str(published - PARTITIONS * CONSUMED_BATCH))
+
+
+def appended_alone(publishers: list[int], seconds: float, *options: str) -> tuple[dict[int, float], str]:
+    """Events appended per second by number of publishers, in one process, and all that `event_store.py` says."""
     numbers = list(map(str, publishers))
     command = [sys.executable, str(EVENT_STORE), "--gevent", "--seconds", str(seconds), "--publishers", *numbers]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
     appended = re.findall(r"append  1 process\(es\) x +(\d+) publishers: +([\d,]+)", said)
+    return {int(count): _number(rate) for count, rate in appended}, said
+
+
+def store_alone(publishers: list[int], seconds: float) -> tuple[dict[int, float], float]:
+    """Events appended per second by number of publishers, in one process, and events read per second from disk."""
+    appended, said = appended_alone(publishers, seconds)
     (read,) = re.findall(r"read +from disk +1,000,000 bytes a call: +([\d,]+)", said)
-    return {int(count): _number(rate) for count, rate in appended}, _number(read)
+    return appended, _number(read)
 
 
 def _number(text: str) -> float:
@@ -82,12 +103,14 @@ def main() -> None:
         alone, read = store_alone(options.connections, options.seconds / 2)
         with server(options.workers) as (url, start):
             starts.append(start)
+            published = 0
             for count in options.connections:
                 sizes = ("--connections", str(count), "--batch", str(BATCH), "--size", str(SIZE))
                 found = bench(url, "publish", *sizes, "--seconds", seconds)
                 row = (found["events_per_s"], alone[count], found["p50_ms"], found["p99_ms"])
                 rows.setdefault(f"publish, {count} connections", []).append(row)
-            found = bench(url, "consume", "--seconds", str(options.seconds * 3))
+                published += found["events"]
+            found = consumed(url, published, options.seconds * 3)
             rows.setdefault("consume, 1 stream", []).append(
                 (found["events_per_s"], read, found["p50_ms"], found["p99_ms"])
             )

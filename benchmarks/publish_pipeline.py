@@ -1,22 +1,26 @@
-"""Measure the pure publishing rules: microseconds for a batch of 100 events of 200 bytes, by phase.
+"""The pure rules of publishing: microseconds for a batch of 100 events, by phase and by size of an event.
 
 Run it with `python -m benchmarks.publish_pipeline`. Each figure is the best of several rounds.
 """
 
+import argparse
 import json
 import timeit
-from collections.abc import Callable
 from random import Random
 from uuid import UUID
 
-from rioni.domain import publishing
 from rioni.domain.batch import Batch, split
-from rioni.domain.enrichment import Enrichment
+from rioni.domain.event_type import EventTypeSpec, SubmittedSchema
+from rioni.domain.event_type_rules import new
+from rioni.domain.limits import Limits
 from rioni.domain.partitioning import _short_hash
-from rioni.domain.publishing import PublishRules, prepare
+from rioni.domain.publish_rules import PublishRules
+from rioni.domain.publish_steps import Publication, assign, enrich, validate
+from rioni.domain.publishing import prepare
 
 
 EVENTS = 100
+SIZES = (200, 1_000, 10_000)
 ROUNDS, RUNS = 15, 40
 SCHEMA = json.dumps(
     {
@@ -25,66 +29,71 @@ SCHEMA = json.dumps(
             "order_id": {"type": "string"},
             "price": {"type": "number"},
             "quantity": {"type": "integer"},
-            "note": {"type": "string", "maxLength": 100},
+            "note": {"type": "string", "maxLength": 100_000},
         },
         "required": ["order_id"],
     }
 )
 
 
-def main() -> None:
+def phases(size: int, *, rounds: int = ROUNDS, runs: int = RUNS) -> dict[str, float]:
+    """Microseconds for a batch of `EVENTS` events of `size` bytes, by phase."""
     random = Random(7)
-    body = _body(random)
-    rules = PublishRules.of(
+    body = _body(random, size)
+    spec = EventTypeSpec(
         name="order.created",
+        owning_application="shop",
         category="business",
-        cleanup_policy="delete",
         compatibility_mode="compatible",
-        enrichment_strategies=["metadata_enrichment"],
+        enrichment_strategies=("metadata_enrichment",),
         partition_strategy="hash",
-        partition_key_fields=["order_id"],
-        partitions=8,
-        schema=SCHEMA,
-        schema_version="1.0.0",
+        partition_key_fields=("order_id",),
+        schema=SubmittedSchema(type="json_schema", schema=SCHEMA),
     )
-    context = {"now_ms": 1_700_000_000_000, "flow_id": "a-flow-id-of-24-characte", "publisher": "shop"}
-    enrichment = Enrichment(event_type=rules.name, version=rules.schema_version, **context)
+    rules = PublishRules.of(new(spec, now="2024-01-01T00:00:00.000Z", limits=Limits()), partitions=8)
+    publication = Publication(now_ms=1_700_000_000_000, flow_id="a-flow-id-of-24-characte", publisher="shop")
     batch = split(body)
-    partitions = publishing._assign(batch.values, rules, random)[0]  # noqa: SLF001 - a phase by itself
-    phases = {
+    partitions = assign(batch.values, rules, random)
+    measured = {
         "parse": lambda: split(body),
-        "validate": lambda: publishing._first_invalid(batch, rules),  # noqa: SLF001
-        "partition, keys seen before": lambda: publishing._assign(batch.values, rules, random),  # noqa: SLF001
-        "enrich": lambda: publishing._enriched(batch.raw, batch.values, partitions, enrichment),  # noqa: SLF001
-        "prepare, all of it": lambda: prepare(body, rules, **context, random=random),
+        "validate": lambda: validate(batch, rules.validator, rules),
+        "partition, keys seen before": lambda: assign(batch.values, rules, random),
         "partition, new keys": lambda: _with_new_keys(batch, rules, random),
+        "enrich": lambda: enrich(batch.raw, batch.values, partitions, rules, publication),
+        "prepare, all of it": lambda: prepare(body, rules, publication, random),
     }
-    print(f"{EVENTS} events, {len(body) // EVENTS} bytes each\n")
-    for name, phase in phases.items():
-        print(f"{name:<30}{_microseconds(phase):>8.0f} µs")
+    return {
+        name: min(timeit.repeat(phase, number=runs, repeat=rounds)) / runs * 1e6 for name, phase in measured.items()
+    }
 
 
 def _with_new_keys(batch: Batch, rules: PublishRules, random: Random) -> None:
     _short_hash.cache_clear()
-    publishing._assign(batch.values, rules, random)  # noqa: SLF001
+    assign(batch.values, rules, random)
 
 
-def _microseconds(phase: Callable[[], object]) -> float:
-    return min(timeit.repeat(phase, number=RUNS, repeat=ROUNDS)) / RUNS * 1e6
-
-
-def _body(random: Random) -> bytes:
-    events = [
-        {
+def _body(random: Random, size: int) -> bytes:
+    def event(note: str) -> dict[str, object]:
+        return {
             "metadata": {"eid": str(UUID(int=random.getrandbits(128))), "occurred_at": "2024-01-02T03:04:05.123Z"},
             "order_id": str(UUID(int=random.getrandbits(128))),
             "price": round(random.uniform(1, 1000), 2),
             "quantity": random.randrange(10),
-            "note": "nothing special",
+            "note": note,
         }
-        for _ in range(EVENTS)
-    ]
-    return json.dumps(events, separators=(",", ":")).encode()
+
+    note = "x" * max(0, size - len(json.dumps(event(""), separators=(",", ":"))))
+    return json.dumps([event(note) for _ in range(EVENTS)], separators=(",", ":")).encode()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="bytes of an event")
+    columns = [phases(size) for size in parser.parse_args().sizes]
+    print(f"µs for a batch of {EVENTS} events\n{'':<30}{''.join(f'{size:>9,} B' for size in SIZES)}")
+    for name in columns[0]:
+        print(f"{name:<30}{''.join(f'{column[name]:>11.0f}' for column in columns)}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,191 @@
+"""Publishing and consuming through Rioni beside Kafka's own producer and consumer: `python -m benchmarks.kafka`.
+
+All on the same broker of Kafka, which is started for this, in one run: a round measures the raw client, then the event
+store in one process, then the server over HTTP with the same batches and as many publishers; a ratio is taken within a
+round. The raw producer is idempotent and waits for all copies, as Rioni's: once with as many batches under way as there
+are publishers, and once with no limit. Broker, server, clients and disk share the machine.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.event_store import batch_of
+from benchmarks.over_http import BATCH, SIZE, bench, consumed, server
+from rioni.bench import PARTITIONS
+from rioni.local_cluster.cluster import running_cluster
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.events import KafkaEventStore
+from rioni.storage.kafka.names import opened_names
+
+
+READ_BYTES = 1_000_000
+UNDER_WAY_MAX = 100_000
+
+
+def in_threads(publishers: int, seconds: float, publish: Callable[[int], None]) -> float:
+    """Events per second, where each of some threads publishes one batch after the other."""
+    batches: list[int] = []
+    stop_s = time.perf_counter() + seconds
+
+    def one(number: int) -> None:
+        done = 0
+        while time.perf_counter() < stop_s:
+            publish((number + done) % PARTITIONS)
+            done += 1
+        batches.append(done)
+
+    begin_s = time.perf_counter()
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(publishers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return BATCH * sum(batches) / (time.perf_counter() - begin_s)
+
+
+def raw_producer(servers: str, topic: str, publishers: int, seconds: float) -> float:
+    """Events per second of Kafka's producer, with one batch under way for each publisher."""
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
+    batch, acknowledged = batch_of(SIZE), 0
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal acknowledged
+        assert error is None, error
+        acknowledged += 1
+
+    sent = 0
+    begin_s = time.perf_counter()
+    while time.perf_counter() < begin_s + seconds:
+        while sent - acknowledged <= (publishers - 1) * BATCH:
+            partition = sent // BATCH % PARTITIONS
+            for event in batch:
+                producer.produce(topic, event, None, partition, delivered)
+            sent += BATCH
+        producer.poll(0.1)
+    producer.flush()
+    return acknowledged / (time.perf_counter() - begin_s)
+
+
+def raw_consumer(servers: str, topic: str) -> float:
+    """Events per second of Kafka's consumer, from the beginning to the end of a topic."""
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": str(uuid4()), "enable.auto.commit": False, "fetch.wait.max.ms": 10}
+    )
+    places = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
+    left = sum(consumer.get_watermark_offsets(place)[1] for place in places)
+    consumer.assign(places)
+    begin_s, events = time.perf_counter(), 0
+    while events < left:
+        messages = consumer.consume(1_000, 1.0)
+        # As whoever reads does.
+        events += sum(message.value() is not None for message in messages)
+    seconds = time.perf_counter() - begin_s
+    consumer.close()
+    return events / seconds
+
+
+def store_read(store: KafkaEventStore, topic: str) -> float:
+    """Events per second that a store reads from Kafka, nothing being in its memory before."""
+    begin_s, events = time.perf_counter(), 0
+    for number in range(PARTITIONS):
+        position = 0
+        while chunks := store.read(topic, number, position, READ_BYTES):
+            events += sum(len(chunk.ends) for chunk in chunks)
+            position = chunks[-1].next
+    return events / (time.perf_counter() - begin_s)
+
+
+def use_kafka(url: str) -> None:
+    """Let new event types begin in Kafka."""
+    storage = {"id": "kafka", "storage_type": "kafka", "kafka_configuration": {}, "default": True}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/storages", json.dumps(storage).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 201
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each figure")
+    parser.add_argument("--connections", type=int, nargs="*", default=[1, 8, 32])
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    with running_cluster(postgres=False, progress=lambda text: print(text, file=sys.stderr)) as cluster:
+        os.environ["RIONI_KAFKA"] = cluster.kafka
+        for number in range(options.rounds):
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+            for name, row in one_round(cluster.kafka, options).items():
+                rows.setdefault(name, []).append(row)
+    print(
+        f"{options.workers} workers, {os.cpu_count()} cores, {BATCH} events of {SIZE} bytes a batch; medians, events/s"
+    )
+    print(f"{'':<24} {'over HTTP':>12} {'store alone':>12} {'raw client':>12} {'HTTP/raw':>9} {'store/raw':>9}")
+    for name, found in rows.items():
+        over, store, raw = (statistics.median(column) for column in zip(*found, strict=True))
+        ratios = [statistics.median(each[index] / each[2] for each in found) for index in (0, 1)]
+        print(f"{name:<24} {over:>12,.0f} {store:>12,.0f} {raw:>12,.0f} {ratios[0]:>9.0%} {ratios[1]:>9.0%}")
+
+
+def one_round(servers: str, options: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
+    """For each case the events per second over HTTP, of the store alone, and of the raw client."""
+    found: dict[str, tuple[float, float, float]] = {}
+    topic, batch = str(uuid4()), batch_of(SIZE)
+    with tempfile.TemporaryDirectory() as folder:
+        signals = EmbeddedSignals(Path(folder))
+
+        def opened() -> KafkaEventStore:
+            names = opened_names(f"sqlite:///{folder}/names.db", "store")
+            connection = Connection(bootstrap_servers=servers)
+            clock = SystemClock()
+            return KafkaEventStore(connection, names, clock=clock, signals=signals)
+
+        store = opened()
+        store.create_topic(topic, PARTITIONS)
+        alone: dict[int, float] = {}
+        raw: dict[int, float] = {}
+        for count in options.connections:
+            raw[count] = raw_producer(servers, topic, count, options.seconds)
+            alone[count] = in_threads(
+                count, options.seconds, lambda place: store.append(topic, {place: batch}) and None
+            )
+        unlimited = raw_producer(servers, topic, UNDER_WAY_MAX // BATCH, options.seconds)
+        raw_read = raw_consumer(servers, topic)
+        reader = opened()
+        read = store_read(reader, topic)
+        for each in (store, reader):
+            each.delete_topic(topic)
+            each.close()
+        signals.close()
+    with server(options.workers) as (url, _):
+        use_kafka(url)
+        published = 0
+        for count in options.connections:
+            sizes = ("--connections", str(count), "--batch", str(BATCH), "--size", str(SIZE))
+            figures = bench(url, "publish", *sizes, "--seconds", str(options.seconds))
+            found[f"publish, {count} connections"] = figures["events_per_s"], alone[count], raw[count]
+            published += figures["events"]
+        best = max(rate for rate, *_ in found.values())
+        found["publish, no limit"] = best, max(alone.values()), unlimited
+        found["consume, 1 stream"] = consumed(url, published, 3 * options.seconds)["events_per_s"], read, raw_read
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -229,7 +229,10 @@ def _foreign_commits(history: History) -> Iterator[str]:
                 continue
             late = stream.ended is not None and commit.begun > stream.ended
             if late and not stream.excused and not stream.unheard:
-                yield f"foreign: {name} commits {commit.position} of partition {commit.partition} after its end"
+                yield (
+                    f"foreign: {name} commits {commit.position} of partition {commit.partition} after its end, "
+                    f"{commit.begun - stream.ended:.3f} s after {stream.reason!r}, answered {commit.status}"
+                )
             got = [each for each in stream.deliveries if each.partition == commit.partition and each.at < commit.ended]
             if not any(each.position >= commit.position for each in got):
                 yield f"foreign: {name} commits {commit.position} of partition {commit.partition}, which it never got"

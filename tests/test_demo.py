@@ -7,13 +7,10 @@ import sys
 
 import pytest
 
+from rioni.local_cluster.servers import free_ports
+
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def run_demo(folder, port):
@@ -29,7 +26,8 @@ def run_demo(folder, port):
 
 def test_every_promise_is_checked_and_it_works_again(tmp_path):
     for _ in range(2):
-        done = run_demo(tmp_path / "data", free_port())
+        (port,) = free_ports(1)
+        done = run_demo(tmp_path / "data", port)
         assert done.returncode == 0, done.stdout + done.stderr
         for promise in (
             "Published 7,796 events",

@@ -1,7 +1,9 @@
 """Starts, pauses and kills servers as processes of their own, each in a folder, all on the loopback address."""
 
+import contextlib
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -21,14 +23,20 @@ LOOK_EVERY_S = 0.05
 LOG_CHARACTERS = 2_000
 
 _PR_SET_PDEATHSIG = 1
+_PORTS = range(15_000, 32_000)
+"""Below all that Linux (from 32,768) and others (from 49,152) give to outgoing connections."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at the moment."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports that nobody listens on at the moment, and that no outgoing connection takes meanwhile."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as stack:
+        for port in random.sample(_PORTS, len(_PORTS)):
+            if len(ports) == count:
+                break
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server((HOST, port)))
+                ports.append(port)
     return ports
 
 

@@ -68,13 +68,18 @@ def check_commit(
         Invalid: it may not.
     """
     if not lives:
-        raise Invalid(f"Session with stream id {stream_id} not found")
+        raise session_not_found(stream_id)
     for key, offset in cursors:
         if not (found := owner(key)):
             raise Invalid(f"non existing partition {key.partition}")
         if found != stream_id:
             cursor = f"{{partition='{key.partition}', offset='{offset}', event_type='{key.event_type}'}}"
             raise Invalid(f"Cursor {cursor} cannot be committed with stream id {stream_id}")
+
+
+def session_not_found(stream_id: str) -> Invalid:
+    """The error of who commits for a stream that has ended, or never was."""
+    return Invalid(f"Session with stream id {stream_id} not found")
 
 
 class Comparison(NamedTuple):

@@ -16,6 +16,7 @@ from rioni.domain.coordination_ports import EventTypePartition, Session, Topolog
 from rioni.domain.errors import Unavailable
 from rioni.domain.health import Health
 from rioni.domain.ports import Clock, Watch
+from rioni.domain.streaming.admission import session_not_found
 from rioni.storage.zookeeper import plan as plans
 from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
 from rioni.storage.zookeeper.commits import Commits
@@ -55,6 +56,8 @@ class ZooKeeperCoordinator:
         self._changes = Changes(keeper, clock)
         self._commits = Commits(keeper, known, clock)
         self._own: dict[str, str] = {}
+        self._leaving: set[str] = set()
+        """Streams that have ended, which ZooKeeper has not been told yet."""
         self._unfinished: list[Callable[[], object]] = []
         self._closed = threading.Event()
 
@@ -99,8 +102,13 @@ class ZooKeeperCoordinator:
     @at_home
     def leave(self, subscription_id: str, stream_id: str) -> None:
         """End a session at once and rebalance; see the port."""
-        self._finish(partial(self._changes.make, subscription_id, lambda draft: draft.leave(stream_id)))
+        self._leaving.add(stream_id)
+        self._finish(partial(self._leave, subscription_id, stream_id))
         self._own.pop(stream_id, None)
+
+    def _leave(self, subscription_id: str, stream_id: str) -> None:
+        self._changes.make(subscription_id, lambda draft: draft.leave(stream_id))
+        self._leaving.discard(stream_id)
 
     @at_home
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
@@ -174,7 +182,7 @@ class ZooKeeperCoordinator:
 
     @at_home
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
-        """How often what was committed was committed again; see the port."""
+        """How often what was committed was committed again; see the port. As last seen, with the cursors."""
         return self._known.heartbeats(subscription_id)
 
     @at_home
@@ -182,6 +190,8 @@ class ZooKeeperCoordinator:
         self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
     ) -> Sequence[bool]:
         """Commit offsets durably; see the port. What comes while ZooKeeper is busy shares the next transaction."""
+        if stream_id in self._leaving:
+            raise session_not_found(stream_id)
         return self._commits.commit(subscription_id, stream_id, cursors)
 
     @at_home
@@ -200,6 +210,7 @@ class ZooKeeperCoordinator:
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
         """The partitions that have failed, or are being searched; see the port."""
         self.topology(subscription_id)  # so that nobody counts as an owner who has died
+        self.cursors(subscription_id)
         return self._known.troubles(subscription_id)
 
     @at_home

@@ -151,9 +151,8 @@ class KnownSubscriptions:
         return known[1]
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
-        """How often what was committed already was committed again."""
-        seen = self.seen(subscription_id)
-        standings = self.standings(subscription_id, seen.terms.keys()) if seen else {}
+        """How often what was committed already was committed again, when the cursors were last asked for."""
+        _, standings = self._last(subscription_id)
         return {key: standing.progress.heartbeats for key, standing in standings.items()}
 
     def last_cursors(self, subscription_id: str) -> Cursors | None:
@@ -162,13 +161,20 @@ class KnownSubscriptions:
         return known[1] if known else None
 
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
-        """The partitions that have failed, or are being searched."""
-        seen = self.seen(subscription_id)
-        if seen is None:
-            return {}
-        standings = self.standings(subscription_id, seen.terms.keys())
-        troubles = {key: each.progress.trouble(seen.terms[key]) for key, each in standings.items()}
+        """The partitions that have failed, or are being searched, when the cursors were last asked for."""
+        terms, standings = self._last(subscription_id)
+        troubles = {key: each.progress.trouble(terms[key]) for key, each in standings.items()}
         return {key: trouble for key, trouble in troubles.items() if trouble}
+
+    def _last(
+        self, subscription_id: str
+    ) -> tuple[Mapping[EventTypePartition, int], dict[EventTypePartition, Standing]]:
+        """The terms of partitions and how far these are, as this process last heard of it."""
+        seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
+        if seen is None:
+            return {}, {}
+        nodes = [self._mirror.last_known(cursor_path(subscription_id, key)) for key in seen.terms]
+        return seen.terms, _standings(seen.terms.keys(), nodes)
 
     def standings(
         self, subscription_id: str, keys: Collection[EventTypePartition]

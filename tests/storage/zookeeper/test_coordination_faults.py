@@ -208,6 +208,8 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
     looks = []
     while stream in coordinator.topology(subscription).sessions:
         looks.append(coordinator.cursors(subscription) == cursors)
+        assert coordinator.heartbeats(subscription) == dict.fromkeys(ALL, 0)
+        assert coordinator.troubles(subscription) == {}
         assert time.monotonic() - paused_at_s < SESSION_TIMEOUT_S
         watch.wait(SESSION_TIMEOUT_S)
     assert not coordinator.holds(stream)
@@ -216,6 +218,8 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
         coordinator.commit(subscription, stream, [(A0, offset(1))])
     # What ends meanwhile is finished when there is somebody to tell.
     coordinator.leave(subscription, stream)
+    with pytest.raises(Invalid, match=f"Session with stream id {stream} not found"):
+        coordinator.commit(subscription, stream, [(A0, offset(1))])
     coordinator.forget(deleted)
     zookeeper.resume()
     assert becomes_true(lambda: keeper.connected and keeper.holds())

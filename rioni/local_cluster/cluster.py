@@ -5,21 +5,27 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rioni.config import SETTINGS
 from rioni.domain.errors import Unavailable
 from rioni.local_cluster import jars
-from rioni.local_cluster.servers import HOST, Server, free_ports, kafka, new_cluster_id, zookeeper
+from rioni.local_cluster.servers import HOST, Door, Server, free_ports, kafka, new_cluster_id, zookeeper
 
 
 class LocalCluster:
     """Running servers; single ones may be paused, killed and started again."""
 
     def __init__(
-        self, kafkas: list[Server], zookeepers: list[Server], bootstrap_servers: str, hosts: str, database: str
+        self,
+        kafkas: list[Server],
+        zookeepers: list[Server],
+        bootstrap_servers: str,
+        hosts: str,
+        database: str,
+        doors: Sequence[Sequence[int]],
     ) -> None:
         self.kafkas, self.zookeepers = kafkas, zookeepers
         self.kafka = bootstrap_servers
@@ -28,6 +34,8 @@ class LocalCluster:
         """As `RIONI_ZOOKEEPER` takes it."""
         self.database = database
         """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
+        self.doors = doors
+        """The ports of each broker's further doors."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -42,6 +50,7 @@ def running_cluster(
     brokers: int = 1,
     zookeepers: int = 0,
     postgres: bool = True,
+    doors: Sequence[Sequence[int]] = (),
     progress: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[LocalCluster]:
     """Start a cluster in a scratch folder; it ends with the block, and so does the folder.
@@ -50,6 +59,8 @@ def running_cluster(
         brokers: of Kafka; with three and more every topic has three copies.
         zookeepers: how many.
         postgres: whether there is a PostgreSQL too.
+        doors: of each broker further ones; each is the port that those are told to come to who come through it, and
+            somebody has to lead them from there to where the door is.
         progress: told what is going on.
 
     Raises:
@@ -57,15 +68,20 @@ def running_cluster(
     """
     progress("fetching the servers (once)")
     class_path = jars.fetch()
-    ports = free_ports(2 * brokers + 3 * zookeepers)
-    kafka_ports = {number + 1: (ports[2 * number], ports[2 * number + 1]) for number in range(brokers)}
-    rest = ports[2 * brokers :]
-    zookeeper_ports = {n + 1: (rest[3 * n], rest[3 * n + 1], rest[3 * n + 2]) for n in range(zookeepers)}
+    doors = doors or [()] * brokers
+    # All at once, so that they differ.
+    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, doors))))
+    kafka_ports = {n: (next(ports), next(ports)) for n in range(1, brokers + 1)}
+    zookeeper_ports = {n: (next(ports), next(ports), next(ports)) for n in range(1, zookeepers + 1)}
+    kafka_doors = {n: [Door(next(ports), told) for told in each] for n, each in enumerate(doors, 1)}
     cluster_id = new_cluster_id()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rioni-cluster-")))
         keepers = [zookeeper(class_path, folder / f"zookeeper-{n}", n, zookeeper_ports) for n in zookeeper_ports]
-        kafkas = [kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id) for n in kafka_ports]
+        kafkas = [
+            kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id, doors=kafka_doors[n])
+            for n in kafka_ports
+        ]
         database = stack.enter_context(running_postgres()).get_uri(driver="psycopg") if postgres else ""
         for server in (*keepers, *kafkas):
             progress(f"starting {server.name}")
@@ -80,6 +96,7 @@ def running_cluster(
             ",".join(f"{HOST}:{client}" for client, _ in kafka_ports.values()),
             ",".join(f"{HOST}:{client}" for client, *_ in zookeeper_ports.values()),
             database,
+            [[door.port for door in each] for each in kafka_doors.values()],
         )
 
 

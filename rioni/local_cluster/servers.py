@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 from uuid import uuid4
 
 from rioni.domain.errors import Unavailable
@@ -166,6 +167,14 @@ def _ask(port: int, question: bytes) -> bytes:
 # --- Kafka ---
 
 
+class Door(NamedTuple):
+    """A further port of a broker. Whoever comes through one learns only of those that belong to it."""
+
+    port: int
+    told: int
+    """The port that clients are told to come to; somebody leads them from there to `port`."""
+
+
 def kafka(
     class_path: str,
     folder: Path,
@@ -173,6 +182,7 @@ def kafka(
     ports: Mapping[int, tuple[int, int]],
     cluster_id: str,
     further: Mapping[str, object] = MappingProxyType({}),
+    doors: Sequence[Door] = (),
 ) -> Server:
     """A broker that is a controller too (KRaft).
 
@@ -183,18 +193,24 @@ def kafka(
         ports: for each broker of the cluster the ports for clients and for controllers.
         cluster_id: the same for all brokers.
         further: settings of the broker, which go before those that it has by default.
+        doors: where it listens beside the port for clients.
     """
     folder.mkdir(parents=True, exist_ok=True)
     client_port, controller_port = ports[number]
     copies = min(3, len(ports))
+    listeners = {"CLIENT": client_port, "CONTROLLER": controller_port} | {
+        f"DOOR{n}": door.port for n, door in enumerate(doors)
+    }
+    told = listeners | {f"DOOR{n}": door.told for n, door in enumerate(doors)}
     settings = {
         "process.roles": "broker,controller",
         "node.id": number,
         "controller.quorum.voters": ",".join(f"{n}@{HOST}:{controller}" for n, (_, controller) in ports.items()),
-        "listeners": f"CLIENT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
+        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
         "log.dirs": folder / "data",
         "default.replication.factor": copies,
         "min.insync.replicas": max(1, copies - 1),

@@ -1,21 +1,26 @@
 """Nodes of a whole cluster of real servers, in which everything can be killed, paused, cut off and healed again."""
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from sqlalchemy import make_url
 
 from rioni.local_cluster.cluster import LocalCluster, running_cluster, running_postgres
 from rioni.local_cluster.nodes import node
 from rioni.local_cluster.servers import HOST, Server, free_ports
-from tests.support.tcp_proxy import TcpProxy, proxies_to
+from tests.support.proxy import SOCKET
+from tests.support.tcp_proxy import TcpProxy, proxies, proxies_to
 
 
 NODES = 3
+BROKERS = 3
 SESSION_TIMEOUT_S = 3
 APPEND_TIMEOUT_S = 5
 SETTINGS = {
@@ -25,12 +30,18 @@ SETTINGS = {
 }
 
 
-class FaultyCluster:
-    """Three nodes, and what they share; each node has ways to ZooKeeper of its own."""
+class Ways(NamedTuple):
+    """Those of one node, to each of the servers."""
 
-    def __init__(
-        self, servers: LocalCluster, postgres: Any, nodes: Mapping[str, Server], ways: Sequence[Sequence[TcpProxy]]
-    ) -> None:
+    kafka: Sequence[TcpProxy]
+    zookeeper: Sequence[TcpProxy]
+    postgres: Sequence[TcpProxy]
+
+
+class FaultyCluster:
+    """Three nodes, and what they share; each node has ways of its own to all servers."""
+
+    def __init__(self, servers: LocalCluster, postgres: Any, nodes: Mapping[str, Server], ways: Sequence[Ways]) -> None:
         self.kafkas, self.zookeepers, self._postgres = servers.kafkas, servers.zookeepers, postgres
         self.nodes = list(nodes.values())
         self.urls = list(nodes)
@@ -66,7 +77,7 @@ class FaultyCluster:
             server.resume()
             if not server.alive:
                 server.start()
-        for way in (each for ways in self.ways for each in ways):
+        for way in (each for ways in self.ways for kind in ways for each in kind):
             way.heal()
         for server in [*servers, *self.nodes]:
             server.wait()
@@ -75,18 +86,26 @@ class FaultyCluster:
 @contextlib.contextmanager
 def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
     """Start three Kafkas, three ZooKeepers, a PostgreSQL and three nodes; all end with the block."""
-    with (
-        running_cluster(brokers=3, zookeepers=3, postgres=False) as servers,
-        running_postgres() as postgres,
-        contextlib.ExitStack() as stack,
-    ):
+    with contextlib.ExitStack() as stack:
+        to_kafka = [stack.enter_context(proxies(BROKERS)) for _ in range(NODES)]
+        # Brokers tell where they are: to each node, where its own ways begin.
+        doors = [[ways[broker].port for ways in to_kafka] for broker in range(BROKERS)]
+        servers = stack.enter_context(running_cluster(brokers=BROKERS, zookeepers=3, postgres=False, doors=doors))
+        for number, broker in itertools.product(range(NODES), range(BROKERS)):
+            to_kafka[number][broker].target = (HOST, servers.doors[broker][number])
+        postgres = stack.enter_context(running_postgres())
         nodes, ways = {}, []
         for number, port in enumerate(free_ports(NODES)):
-            ways.append(stack.enter_context(proxies_to(servers.zookeeper)))
+            to_zookeeper = stack.enter_context(proxies_to(servers.zookeeper))
+            (to_postgres,) = stack.enter_context(proxies(1))
+            url = make_url(postgres.get_uri(driver="psycopg"))
+            to_postgres.target = f"{url.query['host']}/{SOCKET}"
+            url = url.difference_update_query(["host"]).set(host=HOST, port=to_postgres.port)
+            ways.append(Ways(to_kafka[number], to_zookeeper, [to_postgres]))
             environment = SETTINGS | {
-                "RIONI_KAFKA": servers.kafka,
-                "RIONI_ZOOKEEPER": ",".join(way.address for way in ways[-1]) + "/rioni",
-                "RIONI_DATABASE": postgres.get_uri(driver="psycopg"),
+                "RIONI_KAFKA": _addresses(to_kafka[number]),
+                "RIONI_ZOOKEEPER": _addresses(to_zookeeper) + "/rioni",
+                "RIONI_DATABASE": url.render_as_string(hide_password=False),
             }
             server = node(folder / f"node-{number}", number, port, environment)
             nodes[f"http://{HOST}:{port}"] = server
@@ -95,3 +114,7 @@ def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
         for server in nodes.values():
             server.wait()
         yield FaultyCluster(servers, postgres, nodes, ways)
+
+
+def _addresses(ways: Sequence[TcpProxy]) -> str:
+    return ",".join(way.address for way in ways)

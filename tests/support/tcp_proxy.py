@@ -3,21 +3,32 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+
+HOST = "127.0.0.1"
+CONNECT_TIMEOUT_S = 5
+
+Target = tuple[str, int] | str
+"""A host and a port, or the path of a Unix socket."""
 
 
 class TcpProxy:
     """Leads to one server; `address` is where it listens.
 
-    What is held back is not lost: it arrives when the network is well again, however late that is.
+    What is held back is not lost: it arrives when the network is well again, however late that is; unless the
+    connections break before.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        host, port = self._listener.getsockname()
-        self.address = f"{host}:{port}"
+    def __init__(self, target: Target | None = None) -> None:
+        self.target = target
+        """Where it leads; may be given later, where the server has to know this address first."""
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"{HOST}:{self.port}"
         self._there, self._back, self._closed = threading.Event(), threading.Event(), threading.Event()
+        self._awaited = b""
+        self._connections: set[_Connection] = set()
         self.heal()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -28,10 +39,19 @@ class TcpProxy:
         if back:
             self._back.clear()
 
+    def cut_answer_to(self, text: bytes) -> None:
+        """Hold back what the server answers as soon as this has been said to it."""
+        self._awaited = text
+
     def heal(self) -> None:
         """Let everything through, what was held back at first."""
         self._there.set()
         self._back.set()
+
+    def break_off(self) -> None:
+        """End all connections: what is held back is lost."""
+        for each in list(self._connections):
+            each.end()
 
     def close(self) -> None:
         """Take no more connections, and end those that there are."""
@@ -39,6 +59,7 @@ class TcpProxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.break_off()
         self.heal()
 
     def _accept(self) -> None:
@@ -48,28 +69,85 @@ class TcpProxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError), socket.create_connection(self._target, timeout=5) as server:
-            server.settimeout(None)
-            answers = threading.Thread(target=self._forward, args=(server, client, self._back), daemon=True)
+        with client, contextlib.suppress(OSError), _connected(self.target) as server:
+            connection = _Connection(client, server)
+            self._connections.add(connection)
+            if self._closed.is_set():
+                connection.end()
+            answers = threading.Thread(target=connection.forward, args=(server, client, self._back), daemon=True)
             answers.start()
-            self._forward(client, server, self._there)
+            connection.forward(client, server, self._there, self._look)
             answers.join()
+            self._connections.discard(connection)
 
-    def _forward(self, source: socket.socket, target: socket.socket, flows: threading.Event) -> None:
+    def _look(self, data: bytes) -> None:
+        if self._awaited and self._awaited in data:
+            self._awaited = b""
+            self.cut(there=False)
+
+
+class _Connection:
+    """The two sockets of a connection through the proxy."""
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self._sockets = client, server
+        self._ended = threading.Event()
+
+    def end(self) -> None:
+        """Let both sides know that it is over."""
+        self._ended.set()
+        self._shut()
+
+    def forward(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        flows: threading.Event,
+        look: Callable[[bytes], None] = lambda _data: None,
+    ) -> None:
+        """Take what one side says, first to `look`, then to the other one, until one of them has gone."""
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
+                look(data)
                 flows.wait()
-                if self._closed.is_set():
+                if self._ended.is_set():
                     break
                 target.sendall(data)
-        for each in (source, target):
+        self._shut()
+
+    def _shut(self) -> None:
+        for each in self._sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+
+def _connected(target: Target | None) -> socket.socket:
+    assert target is not None, "nobody comes before it is known where this leads"
+    if not isinstance(target, str):
+        server = socket.create_connection(target, timeout=CONNECT_TIMEOUT_S)
+        server.settimeout(None)
+        return server
+    server = socket.socket(socket.AF_UNIX)
+    try:
+        server.connect(target)
+    except OSError:
+        server.close()
+        raise
+    return server
+
+
+@contextlib.contextmanager
+def proxies(count: int) -> Iterator[Sequence[TcpProxy]]:
+    """So many that lead nowhere yet; they end with the block."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(TcpProxy())) for _ in range(count)]
 
 
 @contextlib.contextmanager
 def proxies_to(hosts: str) -> Iterator[Sequence[TcpProxy]]:
     """A proxy to each of `host:port,host:port`; they end with the block."""
     targets = [each.rpartition(":") for each in hosts.split(",")]
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(contextlib.closing(TcpProxy((host, int(port))))) for host, _, port in targets]
+    with proxies(len(targets)) as ways:
+        for way, (host, _, port) in zip(ways, targets, strict=True):
+            way.target = (host, int(port))
+        yield ways

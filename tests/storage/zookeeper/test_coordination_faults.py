@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
@@ -141,6 +141,57 @@ def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_th
             assert answer.result() == [True]
             with pytest.raises(Invalid, match="not found"):
                 cut_off.coordinator.commit(subscription, stream, [(A0, offset(2))])
+
+
+@pytest.fixture
+def cut_off(zookeeper_cluster, hosts, start_at) -> Iterator:
+    """A process, and the way that it has to ZooKeeper."""
+    with (
+        proxies_to(zookeeper_cluster.zookeeper) as (way,),
+        closing(start_at(f"{way.address}/{hosts.partition('/')[2]}", 5.0)) as process,
+    ):
+        yield process, way
+
+
+def test_a_stream_has_begun_once_where_the_answer_was_lost_and_the_connection_is_back(
+    cut_off, coordinator, subscription
+):
+    process, way = cut_off
+    stream = name()
+    way.cut_answer_to(stream.encode())
+    with ThreadPoolExecutor() as pool:
+        joined = pool.submit(process.coordinator.join, subscription, stream)
+        assert becomes_true(lambda: stream in coordinator.topology(subscription).sessions)
+        way.break_off()
+        way.heal()
+        joined.result()
+    assert set(coordinator.topology(subscription).partitions.values()) == {Assignment(stream)}
+    assert process.coordinator.commit(subscription, stream, [(A0, offset(1))]) == [True]
+
+
+def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_written(
+    cut_off, coordinator, subscription
+):
+    process, way = cut_off
+    stream = name()
+    way.cut_answer_to(stream.encode())
+    with ThreadPoolExecutor() as pool:
+        joined = pool.submit(process.coordinator.join, subscription, stream)
+        assert becomes_true(lambda: stream in coordinator.topology(subscription).sessions)
+        while not joined.done():
+            # With each attempt to connect the session lives on, though nothing is heard of it.
+            way.break_off()
+            wait([joined], timeout=0.5)
+        with pytest.raises(Unavailable):
+            joined.result()
+    assert not process.coordinator.holds(stream)
+    way.heal()
+
+    def is_over() -> bool:
+        process.coordinator.reap()
+        return coordinator.topology(subscription).sessions == {}
+
+    assert becomes_true(is_over)
 
 
 def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):

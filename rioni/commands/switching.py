@@ -69,13 +69,11 @@ class Switcher:
                 self._offload(self._abort, switch.timeline, INITIATOR_DIED, context)
 
     def _switch(self, command: StartSwitch, context: Context) -> None:
-        active, timeline = self._bus.dispatch(command, context)
+        timeline = self._bus.dispatch(command, context)
         name = timeline.event_type
         try:
             self._stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
-            held = self._stores.of(active.storage_id).close_topic(active.topic)
-            latest = tuple(bounds.newest for bounds in held[: active.partitions])
-            self._bus.dispatch(CompleteSwitch(event_type=name, timeline=timeline, latest_position=latest), context)
+            self._bus.dispatch(CompleteSwitch(event_type=name, timeline=timeline), context)
         except BaseException as ex:
             try:
                 self._abort(timeline, str(ex) or type(ex).__name__, context)

@@ -40,13 +40,11 @@ class StartSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteSwitch:
-    """Store events in the new topic from now on; the old one must be closed."""
+    """Close the old topic, and store events in the new one from now on."""
 
     event_type: str
     timeline: Timeline
-    """As `StartSwitch` returned it."""
-    latest_position: tuple[int, ...]
-    """Of the old topic."""
+    """As `StartSwitch` returned it; its topic must have been made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +82,11 @@ class DeleteForsakenTopics:
     """No switch that is under way names them: it would have been recorded before they were made."""
 
 
-def start_switch(command: StartSwitch, repository: Repository) -> tuple[Timeline, Timeline]:
-    """Record that a switch has begun.
+def start_switch(command: StartSwitch, repository: Repository) -> Timeline:
+    """Record that a switch has begun; one whose process has died is aborted.
 
     Returns:
-        The active timeline and the next one, whose topic does not exist yet.
+        The next timeline, whose topic does not exist yet.
 
     Raises:
         EventTypeNotFound: there is no such event type.
@@ -107,10 +105,8 @@ def start_switch(command: StartSwitch, repository: Repository) -> tuple[Timeline
             f"It is not possible to create a timeline for event type with '{event_type.cleanup_policy}' cleanup_policy"
         )
     timelines = repository.timelines(event_type.name)
-    if timelines.switch is not None:
-        if repository.coordinator.lives(timelines.switch.worker):
-            raise Conflict(f"Timeline is already being created for: {event_type.name}")
-        _abort(timelines, INITIATOR_DIED, repository)
+    if _is_switched(timelines, repository):
+        raise Conflict(f"Timeline is already being created for: {event_type.name}")
     active = timelines.active
     repository.stores.of(command.storage_id)  # can it be used?
     timeline = Timeline(
@@ -126,25 +122,29 @@ def start_switch(command: StartSwitch, repository: Repository) -> tuple[Timeline
     repository.record(
         TimelineSwitchStarted(event_type=event_type.name, timeline=timeline, worker=repository.coordinator.worker)
     )
-    return active, timeline
+    return timeline
 
 
 def complete_switch(command: CompleteSwitch, repository: Repository) -> None:
-    """Record that events are stored in the new topic.
+    """Close the old topic and record that events are stored in the new one.
 
     Raises:
         EventTypeNotFound: the event type was deleted meanwhile.
         Conflict: the switch was aborted, or the storage deleted meanwhile.
+        Unavailable: the old topic can't be closed.
     """
-    switch = repository.timelines(command.event_type).switch
+    timelines = repository.timelines(command.event_type)
+    switch, active = timelines.switch, timelines.active
     if switch is None or switch.timeline != command.timeline:
         raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
     if repository.find("storage", command.timeline.storage_id) is None:
         raise Conflict(f"The storage {command.timeline.storage_id} was deleted meanwhile.")
+    # In the transaction that makes it the past, and not before: topics are opened again by transactions alone, so none
+    # does so behind what was looked at; and who was taken for dead, and has lost its switch, closes nothing.
+    held = repository.stores.of(active.storage_id).close_topic(active.topic)
+    latest = tuple(bounds.newest for bounds in held[: active.partitions])
     repository.record(
-        TimelineSwitched(
-            event_type=command.event_type, timeline=command.timeline, latest_position=command.latest_position
-        )
+        TimelineSwitched(event_type=command.event_type, timeline=command.timeline, latest_position=latest)
     )
 
 
@@ -154,6 +154,9 @@ def abort_switch(command: AbortSwitch, repository: Repository) -> None:
     if timelines and timelines.switch and timelines.switch.timeline == command.timeline:
         _abort(timelines, command.reason, repository)
     elif timelines is None or all(each.id != command.timeline.id for each in timelines.timelines):
+        if timelines is not None:
+            # Whoever switched may have closed it, slowly, while others took that for a failure and opened it again.
+            repository.stores.of(timelines.active.storage_id).reopen_topic(timelines.active.topic)
         # Whoever switched may have made it after others had deleted it.
         abandon(command.timeline, repository)
 
@@ -188,7 +191,7 @@ def repartition(command: Repartition, repository: Repository) -> None:
         raise Invalid("Number of partitions can not decrease")
     if count > max(most, timelines.active.partitions):
         raise Invalid(f"Number of partitions should not be more than {most}")
-    if timelines.switch is not None:
+    if _is_switched(timelines, repository):
         raise Unavailable(f"Event type {event_type.name} is currently in maintenance, please repeat request")
     if count > timelines.active.partitions:
         # The partitions come first: empty ones that nobody knows of are harmless.
@@ -226,6 +229,16 @@ def _with_parallelism(event_type: EventType, count: int) -> EventType:
         write_parallelism=count,
     )
     return msgspec.structs.replace(event_type, default_statistic=statistic)
+
+
+def _is_switched(timelines: Timelines, repository: Repository) -> bool:
+    """Whether a switch is under way; one whose process has died is aborted."""
+    if timelines.switch is None:
+        return False
+    if repository.coordinator.lives(timelines.switch.worker):
+        return True
+    _abort(timelines, INITIATOR_DIED, repository)
+    return False
 
 
 def _abort(timelines: Timelines, reason: str, repository: Repository) -> None:

@@ -114,7 +114,7 @@ def test_a_switch_to_a_storage_that_fails_keeps_nobody_from_anything(broker, out
 
 
 def test_a_switch_of_a_dead_process_is_undone_though_its_storage_is_out_of_reach(broker, out_of_reach):
-    _, following = broker.do(StartSwitch(event_type=NAME, storage_id="other"))
+    following = broker.do(StartSwitch(event_type=NAME, storage_id="other"))
     other = broker.stores.of("other")
     other.create_topic(following.topic, 1)
     out_of_reach(other, "delete_topic", "bounds")
@@ -152,7 +152,7 @@ def test_nothing_is_deleted_while_writing_is_switched_off(broker, out_of_reach, 
 
 
 def test_what_is_made_after_it_was_deleted_is_deleted_again(broker, a_minute_passes):
-    _, following = broker.do(StartSwitch(event_type=NAME, storage_id="other"))
+    following = broker.do(StartSwitch(event_type=NAME, storage_id="other"))
     delete(broker)
     a_minute_passes()
     broker.stores.of("other").create_topic(following.topic, 1)

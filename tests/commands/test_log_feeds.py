@@ -258,14 +258,14 @@ def test_while_its_timeline_is_switched_the_audit_log_waits_and_tells_everything
     feeds = broker.feeds(FEED)
     broker.do(ON)
     feeds.tick()
-    active, timeline = broker.do(StartSwitch(event_type=AUDIT_LOG, storage_id=DEFAULT_STORAGE))
+    timeline = broker.do(StartSwitch(event_type=AUDIT_LOG, storage_id=DEFAULT_STORAGE))
     broker.store.create_topic(timeline.topic, timeline.partitions)
-    latest = tuple(bounds.newest for bounds in broker.store.close_topic(active.topic))
+    broker.store.close_topic(broker.registry.timelines(AUDIT_LOG).active.topic)
     before = published(broker)
     broker.do(BLOCK)
     feeds.tick()
     assert published(broker) == before
-    broker.do(CompleteSwitch(event_type=AUDIT_LOG, timeline=timeline, latest_position=latest))
+    broker.do(CompleteSwitch(event_type=AUDIT_LOG, timeline=timeline))
     for _ in range(2):
         feeds.tick()
     told = [("C", "blacklist_entry", "PRODUCER_APP:shop"), ("C", "timeline", timeline.id)]

@@ -69,7 +69,7 @@ def test_a_topic_with_events_stays_even_if_all_of_them_are_too_old(broker, an_ho
 def test_topics_of_timelines_stay_closed_ones_and_the_next_one_included(broker, an_hour_passes):
     broker.do(CreateEventType(spec=event_type_spec()))
     broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE), broker.context())
-    _, following = broker.do(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE))
+    following = broker.do(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE))
     # Whoever switches is another process, which lives: nothing is repaired.
     broker.switcher._running.add(following.id)
     broker.store.create_topic(following.topic, following.partitions)

@@ -11,23 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rioni.commands.across_timelines import extents_of, newest_of, read_after
-from rioni.commands.active_timeline import ActiveTimeline
-from rioni.commands.bus import Bus
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.storages import CreateStorage
-from rioni.commands.switching import Switcher
 from rioni.commands.timelines import CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.cursor import BEFORE_FIRST, Place
 from rioni.domain.cursor_arithmetic import begin, distance, newest
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from rioni.domain.ports import direct
 from rioni.domain.storage_entry import StorageEntry
-from rioni.projections.projector import Projector
-from rioni.projections.registry import MemoryRegistry
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
-from tests.support.broker import DEFAULT_ADMIN, Broker
+from tests.support.broker import Broker
 from tests.support.builders import event_type_spec
+from tests.support.processes import Died, Process
 
 
 NAME = "order.created"
@@ -35,63 +30,13 @@ PARTITIONS_MAX = 4
 STORAGES = ["default", "other"]
 
 
-class Died(BaseException):
-    """The process is no more: it does not tidy up."""
-
-
-class Mortal:
-    """Passes calls on until its process dies: before one of them, or after it was done."""
-
-    def __init__(self, target, worker):
-        self._target, self._worker = target, worker
-
-    def __getattr__(self, name):
-        def call(*args, **kwargs):
-            self._worker.live()
-            result = getattr(self._target, name)(*args, **kwargs)
-            self._worker.live()
-            return result
-
-        return call
-
-
-class MortalStores:
-    """The stores of a process that may die in each of their calls."""
-
-    def __init__(self, stores, worker):
-        self._stores, self._worker = stores, worker
-
-    def of(self, storage_id):
-        return Mortal(self._stores.of(storage_id), self._worker)
-
-
-class Worker:
-    """A process with a registry of its own, which may lag behind, and a consumer."""
+class Worker(Process):
+    """A process whose registry may lag behind, and a consumer."""
 
     def __init__(self, broker, directory):
-        self.lives_left = -1
-        self.coordinator = EmbeddedCoordinator(directory.coordination, clock=broker.clock, signals=broker.signals)
-        self.registry = MemoryRegistry(broker.log, broker.limits, direct)
-        self.registry.refresh()
-        stores = MortalStores(broker.stores, self)
-        bus = Bus(
-            broker.log,
-            Projector(),
-            stores=stores,
-            coordinator=self.coordinator,
-            limits=broker.limits,
-            default_admin=DEFAULT_ADMIN,
-        )
-        self.bus = Mortal(bus, self)
-        self.switcher = Switcher(
-            self.registry,
-            self.bus,
-            stores,
-            coordinator=self.coordinator,
-            signals=broker.signals,
-            offload=direct,
-        )
-        self.timeline = ActiveTimeline(self.registry, broker.stores, broker.signals, broker.clock, wait_max_s=0)
+        coordinator = EmbeddedCoordinator(directory.coordination, clock=broker.clock, signals=broker.signals)
+        super().__init__(broker, coordinator)
+        self.step, self.lives_left = self.live, -1
         self.places = defaultdict(lambda: Place(1, BEFORE_FIRST))
         """Where the consumer is in each partition."""
         self.consumed = Counter()

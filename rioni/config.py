@@ -232,6 +232,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retention_max_ms: Annotated[int, Meta(ge=0, description="The longest retention time of an event type.")] = (
         345_600_000
     )
+    retention_every_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="How often every process looks for events that are too old or superseded, and removes them.",
+        ),
+    ] = 60
     owning_applications: Annotated[
         str,
         Meta(

@@ -196,6 +196,7 @@ def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> 
             offload,
             idempotency_window_s=config.idempotency_window_s,
             compaction_lag_s=config.compaction_lag_s,
+            every_s=config.retention_every_s,
         ),
         positions=services.positions,
         switcher=services.switcher,

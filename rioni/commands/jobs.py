@@ -13,7 +13,6 @@ from rioni.domain.ports import Clock
 from rioni.domain.registry_ports import Registry
 
 
-RETENTION_EVERY_S = 60.0
 SWEEP_EVERY_S = 3_600.0
 
 
@@ -42,7 +41,7 @@ class Housekeeper:
         self._sweeper = sweeper
         self._context = context
         self._attempts = Attempts()
-        self._expire_at_s = clock.monotonic() + RETENTION_EVERY_S
+        self._expire_at_s = clock.monotonic() + retention.every_s
         self._sweep_at_s = clock.monotonic() + SWEEP_EVERY_S
 
     def tick(self) -> None:
@@ -51,7 +50,7 @@ class Housekeeper:
         attempt("ending dead sessions", self._coordinator.reap)
         attempt("repairing switches", self._repair)
         if self._clock.monotonic() >= self._expire_at_s:
-            self._expire_at_s = self._clock.monotonic() + RETENTION_EVERY_S
+            self._expire_at_s = self._clock.monotonic() + self._retention.every_s
             attempt("retention", self.expire)
             attempt("compaction", self._retention.compact)
             attempt("forgetting ids", self._retention.forget)

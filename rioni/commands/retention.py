@@ -1,17 +1,14 @@
 """What becomes of events with time: they go when they are too old, or superseded (registry 3.4, consumption 11.6)."""
 
-from collections.abc import Iterator
-
 import structlog
 
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
 from rioni.commands.timelines import CleanUpTimeline
-from rioni.domain.errors import ReadOnly, RioniError
+from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, RioniError, Unavailable
 from rioni.domain.event_type import EventType
 from rioni.domain.ports import Clock, EventStores, Offload
 from rioni.domain.registry_ports import Registry
-from rioni.domain.timeline import Timeline
 from rioni.domain.timestamps import milliseconds
 
 
@@ -35,25 +32,31 @@ class Retention:
         *,
         idempotency_window_s: int,
         compaction_lag_s: int,
+        every_s: int,
     ) -> None:
         self._registry = registry
         self._stores = stores
         self._bus = bus
         self._clock = clock
         self._offload = offload
+        self.every_s = every_s
+        """How often it is to be asked."""
         self._idempotency_window_ms = 1_000 * idempotency_window_s
         self._compaction_lag_ms = 1_000 * compaction_lag_s
 
     def expire(self, context: Context) -> None:
         """Remove what is too old; a timeline where that fails is logged and left for the next time."""
         self._registry.refresh()
-        for timeline, before_ms in list(self._timelines()):
+        every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
+        for name, order in [(each.event_type, timeline.order) for each in every for timeline in each.readable]:
             try:
-                self._expire(timeline, before_ms, context)
+                self._expire(name, order, context)
+            except EventTypeNotFound:
+                pass  # a moment ago
             except ReadOnly:
                 pass  # cleaning up is paused, and goes on when writing does (consumption contract 13.4)
             except RioniError:
-                _log.exception("events could not be removed", event_type=timeline.event_type, order=timeline.order)
+                _log.exception("events could not be removed", event_type=name, order=order)
 
     def compact(self) -> None:
         """Remove from compacted event types what was superseded long enough ago (registry 3.4); fails as `expire`."""
@@ -79,22 +82,26 @@ class Retention:
                 except RioniError:
                     _log.exception("names could not be forgotten", storage_id=storage_id)
 
-    def _timelines(self) -> Iterator[tuple[Timeline, int]]:
-        """All timelines, each with the time before which its events are too old; compacted event types keep theirs."""
-        for event_type in self._registry.event_types():
-            retention_ms = event_type.options.retention_time
-            if event_type.cleanup_policy != "compact" and retention_ms is not None:
-                for timeline in self._registry.timelines(event_type.name).readable:
-                    yield timeline, self._clock.now_ms() - retention_ms
-
-    def _expire(self, timeline: Timeline, before_ms: int, context: Context) -> None:
-        store = self._stores.of(timeline.storage_id)
-        closed_at = self._registry.timelines(timeline.event_type).closed_at(timeline)
-        if closed_at is not None and milliseconds(closed_at) < before_ms:
-            command = CleanUpTimeline(event_type=timeline.event_type, order=timeline.order)
+    def _expire(self, name: str, order: int, context: Context) -> None:
+        # A round may be long: what was told to stay meanwhile stays.
+        self._registry.refresh()
+        timelines, kept_ms = self._registry.timelines(name), self._registry.event_type(name).kept_ms
+        timeline = next((each for each in timelines.readable if each.order == order), None)
+        if timeline is None or kept_ms is None:
+            return
+        now_ms = self._clock.now_ms()
+        over = timelines.is_over(timeline, kept_ms, now_ms)
+        try:
+            store = self._stores.of(timeline.storage_id)
+            store.expire(timeline.topic, now_ms - kept_ms)
+            # The switch that closed it may have taken long, and events be younger than its beginning.
+            over = over and all(bounds.newest < bounds.oldest for bounds in store.bounds(timeline.topic))
+        except (NotFound, Unavailable):
+            if not over:
+                raise
+        if over:
+            command = CleanUpTimeline(event_type=name, order=order, now_ms=now_ms)
             self._offload(self._bus.dispatch, command, context)
-        else:
-            store.expire(timeline.topic, before_ms)
 
 
 def _keyed_since_ms(event_type: EventType) -> int:

@@ -59,10 +59,11 @@ class AbortSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanUpTimeline:
-    """Remove the events of a closed timeline."""
+    """Remove the events of a closed timeline, if its time is over."""
 
     event_type: str
     order: int
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +163,17 @@ def abort_switch(command: AbortSwitch, repository: Repository) -> None:
 
 
 def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
-    """Record that the events of a closed timeline are gone, and remove them; nothing happens if they are."""
-    for timeline in repository.timelines(command.event_type).readable[:-1]:
-        if timeline.order == command.order:
+    """Record that the events of a closed timeline are gone, and remove them; nothing happens if they are.
+
+    Nor if they shall stay longer since a moment ago.
+
+    Raises:
+        EventTypeNotFound: it was deleted meanwhile.
+    """
+    timelines = repository.timelines(command.event_type)
+    retention_ms = repository.event_type(command.event_type).kept_ms
+    for timeline in timelines.readable[:-1]:
+        if timeline.order == command.order and timelines.is_over(timeline, retention_ms, command.now_ms):
             at = repository.context.now
             repository.record(TimelineCleanedUp(event_type=command.event_type, order=command.order, cleaned_up_at=at))
             abandon(timeline, repository)

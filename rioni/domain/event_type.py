@@ -117,6 +117,11 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
         return self.json_schema if isinstance(self.json_schema, Schema) else None
 
     @property
+    def kept_ms(self) -> int | None:
+        """How long events are kept; None: for ever."""
+        return None if self.cleanup_policy == "compact" else self.options.retention_time
+
+    @property
     def entity_tag(self) -> str:
         """What tells this state from any other one that the event type had or will have."""
         return entity_tag(msgspec.json.encode(self))

@@ -6,6 +6,7 @@ import msgspec
 
 from rioni.domain.cursor import BEFORE_FIRST, Place
 from rioni.domain.events import DomainEvent
+from rioni.domain.timestamps import milliseconds
 
 
 FIRST_ORDER = 1
@@ -57,6 +58,11 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def closed_at(self, timeline: Timeline) -> str | None:
         """When a timeline was closed: when the next one was switched to; None for the active one."""
         return next((each.switched_at for each in self.timelines if each.order > timeline.order), None)
+
+    def is_over(self, timeline: Timeline, kept_ms: int | None, now_ms: int) -> bool:
+        """Whether a timeline was closed so long ago that all its events are too old; None: they never are."""
+        closed_at = self.closed_at(timeline)
+        return closed_at is not None and kept_ms is not None and milliseconds(closed_at) + kept_ms < now_ms
 
     def following(self, number: int, after: Place) -> Iterator[tuple[Timeline, int]]:
         """Where to look for what follows a place in a partition: timelines by order, each with its first position."""

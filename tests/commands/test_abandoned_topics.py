@@ -3,13 +3,13 @@
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.jobs import RETENTION_EVERY_S
 from rioni.commands.settings import SwitchFeature
 from rioni.commands.storages import CreateStorage, DeleteStorage
 from rioni.commands.timelines import CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Unavailable
 from rioni.domain.storage_entry import StorageEntry
-from tests.support.builders import event_type_spec
+from tests.support.broker import RETENTION_EVERY_S
+from tests.support.builders import LATER_MS, event_type_spec
 
 
 NAME = "order.created"
@@ -44,7 +44,7 @@ def a_minute_passes(broker):
     housekeeper = broker.housekeeper()
 
     def pass_():
-        broker.clock.advance(1_000 * int(RETENTION_EVERY_S))
+        broker.clock.advance(1_000 * RETENTION_EVERY_S)
         housekeeper.tick()
 
     return pass_
@@ -69,7 +69,7 @@ def delete(broker):
 
 def clean_up(broker):
     switch(broker, "other")
-    broker.do(CleanUpTimeline(event_type=NAME, order=1))
+    broker.do(CleanUpTimeline(event_type=NAME, order=1, now_ms=LATER_MS))
 
 
 @pytest.mark.parametrize("let_go", [delete, clean_up])

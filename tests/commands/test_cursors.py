@@ -12,7 +12,7 @@ from rioni.domain.authorization import BROKER, Attribute, Subject, SubscriptionA
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import format_offset
 from rioni.domain.errors import Blocked, Denied, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
-from tests.support.builders import event_type_spec, subscription_spec
+from tests.support.builders import LATER_MS, event_type_spec, subscription_spec
 
 
 NAME = "order.created"
@@ -77,7 +77,7 @@ def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscripti
     """Everything is wrong at first, and then one thing less each time."""
     for _ in range(2):
         broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
-    broker.do(CleanUpTimeline(event_type=NAME, order=2))
+    broker.do(CleanUpTimeline(event_type=NAME, order=2, now_ms=LATER_MS))
     for kind, name in (("CONSUMER_ET", "order.paid"), ("CONSUMER_ET", NAME)):
         broker.do(AddBlacklistEntry(type=kind, name=name))
     expired, there = format_offset(2, -1), format_offset(3, 0)

@@ -22,7 +22,7 @@ from rioni.domain.event_type import Statistic, SubmittedSchema
 from rioni.domain.ports import direct
 from rioni.domain.storage_entry import StorageEntry
 from tests.support.broker import running_broker
-from tests.support.builders import as_spec, event_type_spec
+from tests.support.builders import LATER_MS, as_spec, event_type_spec
 from tests.support.memory import LosesItsAnswer, OneStore
 
 
@@ -284,6 +284,6 @@ def test_an_eid_is_stored_once_though_its_event_type_moves(broker, elsewhere, mo
 def test_what_was_stored_is_known_longer_than_its_timeline_lives(broker, elsewhere):
     publish(broker, order("1"))
     switch(broker, elsewhere)
-    broker.do(CleanUpTimeline(event_type=NAME, order=1))
+    broker.do(CleanUpTimeline(event_type=NAME, order=1, now_ms=LATER_MS))
     assert publish(broker, order("1")).duplicates == 1
     assert everything(broker) == []

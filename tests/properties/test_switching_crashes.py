@@ -21,7 +21,7 @@ from rioni.domain.storage_entry import StorageEntry
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
-from tests.support.builders import event_type_spec
+from tests.support.builders import LATER_MS, event_type_spec
 from tests.support.processes import Died, Process
 
 
@@ -157,7 +157,7 @@ class Switching(RuleBasedStateMachine):
         """The oldest closed timeline goes, and with it its events."""
         timelines = self.timelines
         oldest = timelines.readable[0]
-        self.broker.do(CleanUpTimeline(event_type=NAME, order=oldest.order))
+        self.broker.do(CleanUpTimeline(event_type=NAME, order=oldest.order, now_ms=LATER_MS))
         for number, partition in enumerate(self.partitions):
             gone = [each.latest_position[number] + 1 for each in timelines.timelines if each.latest_position]
             if oldest.latest_position is not None:

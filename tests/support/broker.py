@@ -57,6 +57,7 @@ from tests.support.clock import ManualClock
 
 IDEMPOTENCY_WINDOW_S = 3_600
 COMPACTION_LAG_S = 600
+RETENTION_EVERY_S = 60
 DEFAULT_ADMIN = Attribute("service", "stups_nakadi")
 OWNERSHIP = Ownership(admins=DEFAULT_ADMIN)
 
@@ -153,6 +154,7 @@ class Broker:
                 direct,
                 idempotency_window_s=IDEMPOTENCY_WINDOW_S,
                 compaction_lag_s=COMPACTION_LAG_S,
+                every_s=RETENTION_EVERY_S,
             ),
             positions=self.positions,
             switcher=self.switcher,

@@ -17,6 +17,8 @@ from rioni.domain.timeline import Timeline, Timelines
 
 NOW = "2026-11-20T10:00:00.000Z"
 LATER = "2026-11-20T11:00:00.000Z"
+LATER_MS = 4_000_000_000_000
+"""So late that every retention time is over."""
 COMMAND_ID = "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"
 SCHEMA = '{"type":"object","properties":{"order_id":{"type":"string"}},"required":["order_id"]}'
 

@@ -58,10 +58,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     database_connections_max: Annotated[
-        int, Meta(ge=2, le=1_000, description="Connections of each worker to PostgreSQL, and one more that listens.")
+        int, Meta(ge=2, le=1_000, description="Connections of each worker to PostgreSQL, and two more.")
     ] = 10
     database_wait_s: Annotated[
-        int, Meta(ge=1, le=3_600, description="How long to wait for a free one, or for the change before; then: 503.")
+        int,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="How long to wait for a free one, or for the change before; then: 503. At the start, for other "
+            "brokers to leave the database.",
+        ),
     ] = 30
     kafka: Annotated[
         str | None,

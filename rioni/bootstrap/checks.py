@@ -7,6 +7,7 @@ from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.health import Examined, Health
 from rioni.domain.storage_entry import KAFKA
 from rioni.http.examination import Look
+from rioni.storage.occupancy import Occupancy
 
 
 DISK_FREE_BYTES_MIN = 2**30
@@ -16,10 +17,10 @@ DISK_FULL_BYTES = 16 * 2**20
 """With less nothing can be counted on: SQLite's write-ahead logs alone may need it."""
 
 
-def readiness(base: Foundation) -> dict[str, Look]:
-    """What requests need."""
+def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
+    """What requests need; `held` keeps the database from others."""
     looks: dict[str, Look] = {
-        "database": lambda: _database(base),
+        "database": lambda: _database(base, held),
         "log": lambda: _log(base),
         "disk": lambda: base.offload(_disk, base),
     }
@@ -31,9 +32,10 @@ def readiness(base: Foundation) -> dict[str, Look]:
     return looks
 
 
-def _database(base: Foundation) -> Health:
+def _database(base: Foundation, held: Occupancy) -> Health:
     base.offload(base.log.head)
-    return Health(detail="PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite")
+    detail = "PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite"
+    return Health(reason=held.refusal, detail=detail)
 
 
 def _log(base: Foundation) -> Health:

@@ -1,8 +1,11 @@
-"""The database of the log and the read models, as the settings name it."""
+"""The database of the log and the read models, as the settings name it, and who may use it together."""
+
+import socket
 
 from sqlalchemy import Engine
 
 from rioni.config import Config
+from rioni.storage.occupancy import Occupancy, Party
 from rioni.storage.sql import create_engine
 
 
@@ -18,3 +21,29 @@ def database_engine(config: Config) -> Engine:
         lock_wait_s=config.database_wait_s,
         connections_max=config.database_connections_max,
     )
+
+
+def occupancy(config: Config, party: Party) -> Occupancy:
+    """What keeps the database for a party; nothing is taken yet."""
+    return Occupancy(database_engine(config), party)
+
+
+def serving(config: Config, broker: str) -> Party:
+    """Those who serve together: the nodes of a cluster, or the processes of one broker.
+
+    NOTE: servers of ZooKeeper may have several names, so two of them with the same path are not told apart.
+
+    Args:
+        config: the settings.
+        broker: names this run of `rioni serve`, and no other one anywhere.
+    """
+    here = socket.gethostname()
+    if config.zookeeper is None:
+        return Party(broker, f"a broker without zookeeper on {here}")
+    path = "/" + config.zookeeper.partition("/")[2].strip("/")
+    return Party(f"zookeeper {path}", f"a node with zookeeper path {path} on {here}")
+
+
+def migrating(broker: str) -> Party:
+    """One run of `rioni migrate`, alone."""
+    return Party(broker, f"rioni migrate on {socket.gethostname()}")

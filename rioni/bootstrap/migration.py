@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rioni.bootstrap.database import database_engine, database_url
+from rioni.bootstrap.database import database_engine, database_url, migrating, occupancy
 from rioni.bootstrap.foundation import Foundation, lay_foundation
 from rioni.bootstrap.preparation import catch_up, prepare
 from rioni.commands.storages import MoveStorage
@@ -58,13 +58,13 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
 
     Args:
         data: of a broker that does not run.
-        target: the settings of the cluster; its nodes do not run either.
+        target: the settings of the cluster; its nodes do not run either, and can't be started meanwhile.
         progress: called now and then.
 
     Raises:
         DataDirectoryError: the broker runs, or this is no data directory.
         Conflict: the cluster is not empty, or what arrived there is not what was sent.
-        Unavailable: a server can't be reached, or lacks its driver.
+        Unavailable: a server can't be reached, lacks its driver, or nodes use the cluster's database.
     """
     if not target.clustered:
         raise Unavailable("The settings to migrate to name no cluster. They need kafka, zookeeper and database.")
@@ -72,6 +72,8 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         raise Unavailable(f"There is no data in {data}. Name the data directory of a broker: --data.")
     with contextlib.ExitStack() as opened:
         directory = opened.enter_context(prepare(Config(data=data)))
+        held = occupancy(target, migrating(directory.broker))
+        opened.enter_context(contextlib.closing(held.take(target.database_wait_s)))
         source = opened.enter_context(contextlib.closing(lay_foundation(Config(data=data), directory, direct)))
         head = _move_log(source, target, progress)
         there = opened.enter_context(contextlib.closing(lay_foundation(target, directory, direct)))
@@ -84,6 +86,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         copy_followers(source.log.engine, there.log.engine, but=TRACKING_NAME)
         for finding in verify(there.log.engine, TOPICS):
             raise Conflict(f"The log has not arrived as it was: {finding}")
+        held.check()
         for storage in storages:
             there.bus.dispatch(MoveStorage(storage_id=storage.id, storage_type=KAFKA), there.own_context())
         return Report(head, count, subscriptions)

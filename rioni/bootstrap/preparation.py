@@ -1,10 +1,14 @@
-"""What happens before the worker processes start: the data directory is locked, the database brought up to date."""
+"""What happens before the worker processes start: the data directory is locked, the database brought up to date.
+
+The database is kept from others meanwhile. Then it is let go, because a connection must not be forked: each worker
+takes it again for itself.
+"""
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from rioni.bootstrap.database import database_engine
+from rioni.bootstrap.database import database_engine, occupancy, serving
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.projections.projector import Projector
@@ -22,17 +26,18 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
 
     Raises:
         DataDirectoryError: the data directory can't be used.
-        Unavailable: the database can't be reached, or a file of settings can't be used.
+        Unavailable: the database can't be reached, others use it, or a file of settings can't be used.
     """
     read_options(config.kafka_options)
     sources_of_tokens(config, SystemClock(), only_remote=lambda: False)
     with DataDirectory(config.data) as directory:
-        engine = database_engine(config)
-        try:
-            upgrade(engine)
-            catch_up(engine)
-        finally:
-            engine.dispose()
+        with contextlib.closing(occupancy(config, serving(config, directory.broker)).take(config.database_wait_s)):
+            engine = database_engine(config)
+            try:
+                upgrade(engine)
+                catch_up(engine)
+            finally:
+                engine.dispose()
         yield directory
 
 

@@ -1,5 +1,6 @@
 """The composition of one worker process: from the foundation to services, jobs and the application."""
 
+import contextlib
 import random
 import socket
 import threading
@@ -8,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.checks import readiness
+from rioni.bootstrap.database import occupancy, serving
 from rioni.bootstrap.foundation import Foundation, lay_foundation
 from rioni.bootstrap.settings import attributes, default_admin, demands, log_feeds, own_event_types
 from rioni.commands.active_timeline import ActiveTimeline
@@ -47,7 +49,12 @@ from rioni.storage import sql
 from rioni.storage.activity import opened_activity
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
+from rioni.storage.occupancy import Occupancy
 from rioni.storage.tokens.sources import sources_of_tokens
+
+
+OCCUPIED_WAIT_S = 10.0
+"""Others can only have come since the master process looked; and it ends a worker that has not begun after 30 s."""
 
 
 class Worker(NamedTuple):
@@ -81,21 +88,26 @@ def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker
         offload: where blocking calls go.
 
     Raises:
-        Unavailable: a server can't be reached.
+        Unavailable: a server can't be reached, or others use the database.
     """
     metrics = Metrics()
+    held = occupancy(config, serving(config, directory.broker)).take(min(OCCUPIED_WAIT_S, config.database_wait_s))
     base = lay_foundation(config, directory, offload, metrics.of_store())
     own = _own(base)
     pulse = Pulse(base.clock)
-    services = _services(base, own, metrics, pulse)
+    services = _services(base, own, metrics, pulse, held)
 
     def stop() -> None:
         services.stopping.set()
         base.adapters.signals.notify(STOPPING_KEY)
 
+    def close() -> None:
+        with contextlib.closing(held):
+            base.close()
+
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
     keep_house = pulse.beating(_jobs(base, services, own, metrics))
-    return Worker(create_app(services, metrics), stop, keep_house, base.close, metrics)
+    return Worker(create_app(services, metrics), stop, keep_house, close, metrics)
 
 
 def _own(base: Foundation) -> _Own:
@@ -112,7 +124,7 @@ def _chance() -> random.Random:
     return random.Random()  # noqa: S311 - as the docstring says
 
 
-def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse) -> Services:
+def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held: Occupancy) -> Services:
     config, limits, clock, offload = base.config, base.limits, base.clock, base.offload
     registry, bus, adapters = base.registry, base.bus, base.adapters
     stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
@@ -176,7 +188,7 @@ def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse) -> Se
         signals=signals,
         read=base.read,
         live=Examination({"housekeeping": pulse.health}, clock),
-        ready=Examination(readiness(base), clock),
+        ready=Examination(readiness(base, held), clock),
         stopping=threading.Event(),
     )
 

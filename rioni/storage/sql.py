@@ -36,8 +36,12 @@ WRITES = "rioni_writes"
 _WAIT = "rioni_lock_wait_s"
 _TURN = "rioni_turn"
 
-_SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
-"""After how many seconds of silence a server is asked for a sign of life, and when it counts as gone."""
+SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+"""After how many seconds of silence the other side is asked for a sign of life, how often, and when it counts as gone.
+
+The server does the same: what a host that has died had locked is free after 25 s.
+"""
+_UNACKNOWLEDGED_MS = 20_000
 
 _WAL_BYTES_MAX = 64 * 2**20
 """What a long reader, or a rebuild, has let the write-ahead log grow beyond is given back to the disk."""
@@ -113,6 +117,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
         "lock_timeout": int(lock_wait_s * 1000),
         "statement_timeout": STATEMENT_S * 1000,
         "idle_in_transaction_session_timeout": IDLE_TRANSACTION_S * 1000,
+        **{f"tcp_{name}": value for name, value in SILENCE.items()},
     }
     options = [*(f"-c {name}={value}" for name, value in settings.items()), *url.normalized_query.get("options", ())]
     try:
@@ -123,7 +128,12 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
             pool_timeout=lock_wait_s,
             # After a restart of the server every connection turns out to be dead when it is next taken.
             pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_WAIT_S, "options": " ".join(options), **_SILENCE},
+            connect_args={
+                "connect_timeout": CONNECT_WAIT_S,
+                "options": " ".join(options),
+                "tcp_user_timeout": _UNACKNOWLEDGED_MS,
+                **SILENCE,
+            },
             execution_options={_WAIT: lock_wait_s, _TURN: Places()},
         )
     except ImportError as ex:

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from rioni.bootstrap.migration import migrate
+from rioni.bootstrap.preparation import prepare
 from rioni.config import Config
 from rioni.domain.errors import Conflict, Unavailable
 from tests.acceptance.conftest import event, partitions
@@ -106,17 +107,29 @@ def interrupting(phase):
     return progress
 
 
+def while_no_node_starts(cluster, folder):
+    """Progress that finds out, in the end, that no node of the cluster can be started before it is over."""
+    early = Config(data=folder, database_wait_s=1, **cluster)
+
+    def progress(name, _done, _total):
+        if name == "subscriptions":
+            with pytest.raises(Unavailable, match="in use by rioni migrate"), prepare(early):
+                pass
+
+    return progress
+
+
 def no_progress(_phase, _done, _total):
     pass
 
 
-def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node):
+def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_path):
     subscription, read, before = history(data)
     target = Config(**cluster)
     for phase in ("entries of the log", "events copied", "events compared", "subscriptions"):
         with pytest.raises(Interrupted):
             migrate(data, target, interrupting(phase))
-    report = migrate(data, target, no_progress)
+    report = migrate(data, target, while_no_node_starts(cluster, tmp_path / "early"))
     assert report.events == 26
     assert report.subscriptions == 1
     with pytest.raises(Conflict, match="migrated already"):

@@ -1,9 +1,11 @@
+import contextlib
 import shutil
 from typing import NamedTuple
 
 import pytest
 
 from rioni.bootstrap.checks import readiness
+from rioni.bootstrap.database import migrating, occupancy, serving
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.preparation import prepare
 from rioni.commands.storages import CreateStorage, SetDefaultStorage
@@ -29,25 +31,43 @@ def base(tmp_path):
         foundation.close()
 
 
-def test_a_single_node_needs_its_database_and_its_disk(base):
-    looks = readiness(base)
+@pytest.fixture
+def held(base):
+    """What keeps its database for it."""
+    return occupancy(base.config, serving(base.config, base.directory.broker)).take(0)
+
+
+def test_a_single_node_needs_its_database_and_its_disk(base, held):
+    looks = readiness(base, held)
     assert looks.keys() == {"database", "log", "disk", "kafka"}
     assert looks["database"]().detail == "SQLite"
     assert looks["log"]().detail == "1 entries applied, 0 left"
     assert {look().status for look in looks.values()} == {"ok"}
 
 
+@pytest.mark.postgres
+def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, postgres_url):
+    config = Config(data=base.config.data, database=postgres_url())
+    with contextlib.closing(occupancy(config, migrating("others")).take(0)):
+        overtaken = occupancy(config, serving(config, base.directory.broker))
+        with pytest.raises(Unavailable):
+            overtaken.take(0)
+        health = readiness(base, overtaken)["database"]()
+        assert health.status == "failed"
+        assert "in use by rioni migrate on " in health.reason
+
+
 @pytest.mark.parametrize(("free", "status"), [(2**40, "ok"), (2**28, "warning"), (2**20, "failed")])
-def test_a_disk_is_judged_by_what_is_free(base, monkeypatch, free, status):
+def test_a_disk_is_judged_by_what_is_free(base, held, monkeypatch, free, status):
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 2**40 - free, free))
-    assert readiness(base)["disk"]().status == status
+    assert readiness(base, held)["disk"]().status == status
 
 
-def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base):
+def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base, held):
     storage = StorageEntry(id="far", storage_type="kafka", default=False)
     base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
     base.registry.refresh()
-    look = readiness(base)["kafka"]
+    look = readiness(base, held)["kafka"]
     assert look().status == "warning"
     assert "storage far: " in look().warnings[0]
     base.bus.dispatch(SetDefaultStorage(storage_id="far"), base.own_context())

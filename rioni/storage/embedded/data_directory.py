@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 from rioni.domain.errors import RioniError
 from rioni.domain.storage_entry import DEFAULT_STORAGE
@@ -38,6 +39,8 @@ class DataDirectory:
             DataDirectoryError: it can't be used.
         """
         self.path = path.absolute()
+        self.broker = str(uuid4())
+        """Names whoever holds the lock, forked processes included: no broker has had it before, here or elsewhere."""
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,80 @@
+"""One PostgreSQL is one broker's, or one cluster's: others are turned away, whatever they were told."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rioni.bootstrap.migration import migrate
+from rioni.config import Config
+from rioni.domain.errors import Unavailable
+from tests.support.server import START_S, running_server
+
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+
+IMPATIENT = {"RIONI_DATABASE_WAIT_S": "1"}
+"""For those who wait in vain."""
+
+
+@pytest.fixture
+def alone(postgres_url):
+    """What lets a broker keep its registry in PostgreSQL, and nothing else there."""
+    return {"RIONI_DATABASE": postgres_url()}
+
+
+def refusal(data, environment):
+    """What a broker says that is not let in."""
+    command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--workers", "1", "--data", str(data)]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **environment, **IMPATIENT},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_S,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_a_second_broker_is_refused_and_one_that_was_killed_may_come_back(tmp_path, alone):
+    with running_server(tmp_path / "one", "--workers", "2", environment=alone) as server, server.client() as client:
+        answer = refusal(tmp_path / "two", alone)
+        assert answer.startswith("Error: The database is in use by a broker without zookeeper on ")
+        assert "Stop that one, or name another database." in answer
+        assert client.get("/readyz").json()["checks"]["database"]["status"] == "ok"
+        server.kill()
+    for folder in ("one", "two"):
+        with (
+            running_server(tmp_path / folder, "--workers", "2", environment=alone) as server,
+            server.client() as client,
+        ):
+            assert client.get("/event-types").status_code == 200
+
+
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+def test_nodes_share_and_whoever_coordinates_elsewhere_is_refused(tmp_path, cluster_environment):
+    shared = cluster_environment()
+    alone = {name: value for name, value in shared.items() if name != "RIONI_ZOOKEEPER"}
+    elsewhere = shared | {"RIONI_ZOOKEEPER": f"{shared['RIONI_ZOOKEEPER']}/elsewhere"}
+    with running_server(tmp_path / "source", "--workers", "1"):
+        pass
+    with (
+        running_server(tmp_path / "one", "--workers", "1", environment=shared),
+        running_server(tmp_path / "two", "--workers", "1", environment=shared | spelled_otherwise(shared)),
+    ):
+        for other in (alone, elsewhere):
+            assert "in use by a node with zookeeper path /" in refusal(tmp_path / "other", other)
+        settings = {name.removeprefix("RIONI_").lower(): value for name, value in shared.items()}
+        target = Config(**settings, database_wait_s=1)
+        with pytest.raises(Unavailable, match="in use by a node with zookeeper path /"):
+            migrate(tmp_path / "source", target, lambda *_: None)
+
+
+def spelled_otherwise(shared):
+    """The same servers of ZooKeeper under another name."""
+    return {"RIONI_ZOOKEEPER": shared["RIONI_ZOOKEEPER"].replace("127.0.0.1", "localhost")}

@@ -1,11 +1,13 @@
 """Where the partitions of a subscription are read from: at the beginning, and after a reset (consumption 7.3, 7.4)."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rioni.commands.across_timelines import extents_of
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
+from rioni.commands.failures import Failures
 from rioni.commands.gate import Gate
 from rioni.commands.named_places import NamedPlaces
 from rioni.commands.subscriptions import RecordCursorsReset
@@ -92,15 +94,16 @@ class Positions:
             event_type: only subscriptions to this one; None for all.
 
         Raises:
-            Unavailable: nothing can be stored.
+            Unavailable: names the subscriptions for which that is not possible now; the others have them.
         """
+        failures = Failures()
         for subscription in self._registry.subscriptions():
             concerned = event_type is None or event_type in subscription.event_types
-            if concerned and self._coordinator.topology(subscription.id).epoch:
-                try:
+            # What is not found was deleted meanwhile.
+            with failures.of(f"subscription {subscription.id}"), contextlib.suppress(NotFound):
+                if concerned and self._coordinator.topology(subscription.id).epoch:
                     self.initialise(subscription)
-                except NotFound:
-                    continue  # deleted meanwhile
+        failures.report()
 
     def reset(self, command: ResetCursors, context: Context) -> None:
         """Let all streams end, then set cursors, backwards too; without cursors the subscription is only initialised.

@@ -6,6 +6,7 @@ import structlog
 from rioni.commands.abandoned_topics import RecordTopicsDeleted
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
+from rioni.commands.failures import Failures
 from rioni.commands.timelines import DeleteForsakenTopics
 from rioni.domain.abandoned_topic import AbandonedTopic
 from rioni.domain.coordination_ports import Coordinator
@@ -38,19 +39,22 @@ class Sweeper:
         self._forgettable: set[str] = set()
 
     def sweep(self, context: Context) -> None:
-        """Delete what was suspect before and still is.
+        """Delete what was suspect before and still is, in all storages that can be used.
 
         Raises:
-            Unavailable: a store can't be used.
+            Unavailable: names those that can't.
         """
         self._forget()
-        before, self._suspects = self._suspects, self._nameless()
+        failures = Failures()
+        before, self._suspects = self._suspects, self._nameless(failures)
         remaining = before & self._suspects
         for storage_id in sorted({storage_id for storage_id, _ in remaining}):
             topics = frozenset(topic for each, topic in remaining if each == storage_id)
             command = DeleteForsakenTopics(storage_id=storage_id, topics=topics)
-            if deleted := self._offload(self._bus.dispatch, command, context):
-                _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
+            with failures.of(f"storage {storage_id}"):
+                if deleted := self._offload(self._bus.dispatch, command, context):
+                    _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
+        failures.report()
 
     def delete_abandoned(self, context: Context) -> None:
         """Delete the topics that the log says are to be deleted; what can't be is logged and left for the next time."""
@@ -82,15 +86,15 @@ class Sweeper:
                 self._coordinator.forget(subscription_id)
                 _log.info("cursors without a subscription were deleted", subscription_id=subscription_id)
 
-    def _nameless(self) -> set[tuple[str, str]]:
+    def _nameless(self, failures: Failures) -> set[tuple[str, str]]:
         """All topics that no timeline names, each with its storage."""
         self._registry.refresh()
-        there = {
-            (storage.id, topic)
-            for storage in self._registry.storages()
-            if isinstance(store := self._stores.of(storage.id), TopicNames)
-            for topic in store.topics()
-        }
+        there: set[tuple[str, str]] = set()
+        for storage in self._registry.storages():
+            with failures.of(f"storage {storage.id}"):
+                store = self._stores.of(storage.id)
+                if isinstance(store, TopicNames):
+                    there |= {(storage.id, topic) for topic in store.topics()}
         # In this order: a switch is recorded before its topic is made.
         self._registry.refresh()
         timelines = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]

@@ -11,6 +11,7 @@ import structlog
 
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
+from rioni.commands.failures import Failures
 from rioni.commands.timelines import INITIATOR_DIED, AbortSwitch, CompleteSwitch, StartSwitch
 from rioni.domain.coordination_ports import Coordinator
 from rioni.domain.errors import RioniError
@@ -62,11 +63,18 @@ class Switcher:
             self._signals.notify(LOG_KEY)
 
     def repair(self, context: Context) -> None:
-        """Abort the switches whose processes have died. Cheap where there are none."""
+        """Abort the switches whose processes have died. Cheap where there are none.
+
+        Raises:
+            Unavailable: names the event types whose switches can't be aborted now; the others are.
+        """
+        failures = Failures()
         for event_type in self._registry.event_types():
             switch = self._registry.timelines(event_type.name).switch
             if switch is not None and not self._is_running(switch.worker, switch.timeline.id):
-                self._offload(self._abort, switch.timeline, INITIATOR_DIED, context)
+                with failures.of(f"event type {event_type.name}"):
+                    self._offload(self._abort, switch.timeline, INITIATOR_DIED, context)
+        failures.report()
 
     def _switch(self, command: StartSwitch, context: Context) -> None:
         timeline = self._bus.dispatch(command, context)

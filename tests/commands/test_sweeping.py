@@ -1,6 +1,8 @@
+import contextlib
 from uuid import uuid4
 
 import pytest
+import structlog.testing
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.jobs import SWEEP_EVERY_S
@@ -46,6 +48,23 @@ def test_a_topic_without_a_timeline_goes_when_it_is_found_for_the_second_time(st
     assert FORSAKEN in store.topics()
     an_hour_passes()
     assert FORSAKEN not in store.topics()
+
+
+@pytest.mark.parametrize("away", [DEFAULT_STORAGE, "second"])
+def test_a_storage_that_can_not_be_opened_is_named_and_the_others_are_swept(broker, away):
+    broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
+    for storage_id in (DEFAULT_STORAGE, "second"):
+        broker.stores.of(storage_id).create_topic(FORSAKEN, 1)
+    usable = broker.stores_without(away)
+    housekeeper = broker.housekeeper(usable)
+    with contextlib.closing(usable), structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
+            housekeeper.tick()
+    left = {storage_id for storage_id in (DEFAULT_STORAGE, "second") if broker.stores.of(storage_id).topics()}
+    assert left == {away}
+    (reason,) = [line["reason"] for line in lines if line.get("job") == "sweeping"]
+    assert reason.startswith(f"storage {away}: ")
 
 
 def test_it_goes_while_writing_is_switched_off_too(broker, an_hour_passes):

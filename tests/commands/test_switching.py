@@ -1,3 +1,4 @@
+import contextlib
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.commands.publishing import PublishEvents
 from rioni.commands.settings import SwitchFeature
 from rioni.commands.storages import CreateStorage
+from rioni.commands.switching import Switcher
 from rioni.commands.timelines import AbortSwitch, StartSwitch
 from rioni.domain.authorization import BROKER, Subject
 from rioni.domain.cursor import Place
@@ -22,7 +24,7 @@ from rioni.domain.errors import (
     Unavailable,
 )
 from rioni.domain.event_type import Options
-from rioni.domain.ports import Bounds
+from rioni.domain.ports import Bounds, direct
 from rioni.domain.storage_entry import StorageEntry
 from tests.support.builders import as_spec, event_type_spec
 
@@ -312,3 +314,27 @@ def test_the_store_itself_refuses_what_comes_too_late(broker):
     switch(broker)
     with pytest.raises(TopicClosed):
         broker.store.append(old.topic, {0: [b"{}"]})
+
+
+def test_a_storage_that_can_not_be_opened_keeps_only_its_own_switches_from_being_aborted(broker):
+    broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
+    names = ["a", "b", "c"]
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
+    broker.switcher.switch(start("second", "b"), broker.context())
+    for name in names:
+        broker.do(start("default", name))
+    broker.registry.refresh()
+    with contextlib.closing(broker.stores_without("second")) as usable:
+        switcher = Switcher(
+            broker.registry,
+            broker.bus_on(broker.log, usable),
+            usable,
+            coordinator=broker.coordinator,
+            signals=broker.signals,
+            offload=direct,
+        )
+        with pytest.raises(Unavailable, match=r"^event type b: [^;]*$"):
+            switcher.repair(broker.context())
+    broker.registry.refresh()
+    assert [broker.registry.timelines(name).switch is None for name in names] == [True, False, True]

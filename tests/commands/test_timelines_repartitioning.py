@@ -1,7 +1,11 @@
+import contextlib
+
 import pytest
 
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.positions import Positions
 from rioni.commands.settings import SwitchFeature
+from rioni.commands.storages import CreateStorage
 from rioni.commands.subscriptions import CreateSubscription
 from rioni.commands.timelines import Repartition, StartSwitch
 from rioni.domain.authorization import Subject
@@ -11,6 +15,8 @@ from rioni.domain.errors import Denied, Disabled, Invalid, Unavailable
 from rioni.domain.event_type import Statistic
 from rioni.domain.named_place import NamedPlace
 from rioni.domain.own_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.ports import direct
+from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.timeline import Timelines
 from tests.support.builders import event_type_spec, subscription_spec
 
@@ -138,6 +144,32 @@ def test_so_does_the_housekeeper_for_running_streams(broker):
     broker.clock.advance(61_000)
     housekeeper.tick()
     assert set(cursors(broker, subscription)) == {"0", "1"}
+
+
+def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_their_partitions(broker):
+    broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
+    broker.do(CreateEventType(spec=event_type_spec(name="far")))
+    broker.switcher.switch(StartSwitch(event_type="far", storage_id="second"), broker.context())
+    far = subscribe(broker, event_types=("far",))
+    near = [subscribe(broker, consumer_group=group) for group in "ab"]
+    for each in (far, *near):
+        broker.positions.initialise(each)
+    for name in (NAME, "far"):
+        broker.do(Repartition(event_type=name, partition_count=2))
+    broker.registry.refresh()
+    with contextlib.closing(broker.stores_without("second")) as usable:
+        positions = Positions(
+            broker.registry,
+            broker.gate,
+            broker.bus,
+            stores=usable,
+            coordinator=broker.coordinator,
+            offload=direct,
+            reset_timeout_s=1,
+        )
+        with pytest.raises(Unavailable, match=f"^subscription {far.id}: [^;]*$"):
+            positions.extend()
+    assert [len(cursors(broker, each)) for each in (far, *near)] == [1, 2, 2]
 
 
 def test_subscriptions_that_nobody_has_read_are_left_for_their_first_stream(broker):

@@ -35,7 +35,7 @@ from rioni.domain.limits import Limits
 from rioni.domain.log_ports import EventLog
 from rioni.domain.own_event_types import Ownership, audit_log, kpis
 from rioni.domain.ports import EventStore, EventStores, direct
-from rioni.domain.storage_entry import DEFAULT_STORAGE, EMBEDDED, StorageEntry
+from rioni.domain.storage_entry import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.projector import Projector
@@ -119,12 +119,21 @@ class Broker:
         """The store of the default storage."""
         return self.stores.of(DEFAULT_STORAGE)
 
-    def bus_on(self, log: EventLog) -> Bus:
-        """A bus with connections of its own to the log."""
+    def stores_without(self, storage_id: str) -> EventStores:
+        """The same, where one can't be opened."""
+
+        def find(wanted: str) -> StorageEntry | None:
+            found = self._storage(wanted)
+            return msgspec.structs.replace(found, storage_type=KAFKA) if found and wanted == storage_id else found
+
+        return OpenedEventStores(find, {EMBEDDED: self._open}, direct)
+
+    def bus_on(self, log: EventLog, stores: EventStores | None = None) -> Bus:
+        """A bus with connections of its own to the log; `stores` in place of the broker's own."""
         return Bus(
             log,
             self.projector,
-            stores=self.stores,
+            stores=stores or self.stores,
             coordinator=self.coordinator,
             limits=self.limits,
             default_admin=DEFAULT_ADMIN,

@@ -1,0 +1,30 @@
+"""Gathers what fails for some of many, so that the others have their turn, and tells of it in the end."""
+
+import contextlib
+from collections.abc import Iterator
+
+from rioni.domain.errors import RioniError, Unavailable
+
+
+class Failures:
+    """What has failed so far."""
+
+    def __init__(self) -> None:
+        self._reasons: list[str] = []
+
+    @contextlib.contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Note what the world does to the block, under a name, and go on behind it."""
+        try:
+            yield
+        except RioniError as ex:
+            self._reasons.append(f"{what}: {ex}")
+
+    def report(self) -> None:
+        """Tell of everything that has failed.
+
+        Raises:
+            Unavailable: something has.
+        """
+        if self._reasons:
+            raise Unavailable("; ".join(self._reasons))

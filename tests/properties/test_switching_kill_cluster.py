@@ -1,0 +1,182 @@
+"""Nodes are killed amid switches between storages on Kafka: others switch, publish and read on, and nothing is lost."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tests.acceptance.conftest import partitions
+from tests.support.builders import event_type_body
+from tests.support.nodes import running_nodes
+from tests.support.recording import Publisher
+from tests.support.server import open_stream
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]
+
+NAME = "order.created"
+SCHEMA = '{"properties":{"number":{"type":"integer"}},"required":["number"]}'
+PARTITIONS = 2
+ENOUGH_S = 60
+SETTINGS = {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
+
+
+class Cluster:
+    """Three nodes, and what can be held up of what they share."""
+
+    def __init__(self, nodes, environment, broker) -> None:
+        self.nodes = nodes
+        self._broker = broker
+        self._admin = AdminClient({"bootstrap.servers": environment["RIONI_KAFKA"]})
+        self._database = environment["RIONI_DATABASE"].replace("+psycopg", "")
+
+    @contextlib.contextmanager
+    def a_switch_that_has_begun(self, url: str, storage_id: str) -> Iterator[None]:
+        """A node is asked to switch; within the block that is in the log, and the new topic not there yet."""
+        before = self._switches()
+        self._broker.pause()
+        try:
+            attempt = threading.Thread(target=_attempt, args=(url, storage_id))
+            attempt.start()
+            until(lambda: self._switches() > before)
+            yield
+        finally:
+            self._broker.resume()
+        attempt.join()
+
+    @contextlib.contextmanager
+    def a_switch_that_has_closed(self, url: str, storage_id: str, topic: str) -> Iterator[None]:
+        """The same; within the block the old topic takes no events any more, and the log does not know of it."""
+        with psycopg.connect(self._database) as connection:
+            with self.a_switch_that_has_begun(url, storage_id):
+                connection.execute("LOCK TABLE log IN SHARE MODE")  # so that nobody writes
+                self._broker.resume()
+                until(lambda: self._is_closed(topic))
+                yield
+            connection.rollback()
+
+    def _switches(self) -> int:
+        with psycopg.connect(self._database) as connection:
+            ((count,),) = connection.execute("SELECT count(*) FROM log WHERE topic = 'timeline.switch-started'")
+            return count
+
+    def _is_closed(self, topic: str) -> bool:
+        (answer,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return answer.result()["max.message.bytes"].value == "0"
+
+
+def _attempt(url: str, storage_id: str) -> None:
+    with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S) as client:
+        switch(client, storage_id)
+
+
+def switch(client: httpx.Client, storage_id: str) -> httpx.Response:
+    return client.post(f"/event-types/{NAME}/timelines", json={"storage_id": storage_id})
+
+
+def timelines(client: httpx.Client) -> list[dict]:
+    return client.get(f"/event-types/{NAME}/timelines").json()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + ENOUGH_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def cluster(tmp_path, cluster_environment, kafka_cluster):
+    environment = cluster_environment() | SETTINGS
+    with running_nodes(tmp_path, count=3, environment=environment) as nodes:
+        yield Cluster(nodes, environment, kafka_cluster.kafkas[0])
+
+
+@pytest.fixture
+def client(cluster):
+    """Of the node that nobody kills."""
+    with cluster.nodes.nodes[-1].client() as client:
+        body = event_type_body(
+            name=NAME,
+            partition_strategy="user_defined",
+            schema={"type": "json_schema", "schema": SCHEMA},
+            **partitions(PARTITIONS),
+        )
+        assert client.post("/event-types", json=body).status_code == 201
+        storage = {"id": "other", "storage_type": "kafka", "kafka_configuration": {"topic_prefix": f"{uuid4()}-"}}
+        assert client.post("/storages", json=storage).status_code == 201
+        yield client
+
+
+@pytest.fixture
+def stop():
+    """Ends the publishers."""
+    return threading.Event()
+
+
+@pytest.fixture
+def publishers(cluster, client, stop):
+    """One for each partition, which asks all nodes in turn."""
+    urls = [node.url for node in cluster.nodes.nodes]
+    publishers = [Publisher(urls, NAME, str(number), stop) for number in range(PARTITIONS)]
+    for publisher in publishers:
+        publisher.start()
+    yield publishers
+    stop.set()
+    for publisher in publishers:
+        publisher.join()
+
+
+def until_more(publishers: list[Publisher]) -> None:
+    """Wait until each one has had another event acknowledged."""
+    before = [len(publisher.acknowledged) for publisher in publishers]
+    until(lambda: all(len(each.acknowledged) > count for each, count in zip(publishers, before, strict=True)))
+
+
+def read(stream, wanted: dict[str, int]) -> dict[str, list[int]]:
+    """The numbers of the events of each partition, up to the last that was published."""
+    found: dict[str, list[int]] = {partition: [] for partition in wanted}
+    while any(number not in found[partition] for partition, number in wanted.items()):
+        batch = stream.batch()
+        found[batch["cursor"]["partition"]] += [each["number"] for each in batch.get("events", [])]
+    return found
+
+
+def test_a_node_that_is_killed_amid_a_switch_locks_and_loses_nothing(cluster, client, publishers, stop):
+    begin = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(PARTITIONS)])
+    path = f"/event-types/{NAME}/events?batch_limit=50&batch_flush_timeout=1&stream_timeout={ENOUGH_S}"
+    first, second, staying = cluster.nodes.nodes
+    with staying.client() as other, open_stream(other, path, headers={"X-Nakadi-Cursors": begin}) as reader:
+        until_more(publishers)
+        with cluster.a_switch_that_has_begun(first.url, "other"):
+            first.kill()
+        # The next command repairs, as soon as it is known that the node has died.
+        until(lambda: switch(client, "other").status_code == 201)
+        assert [each["storage_id"] for each in timelines(client)] == ["default", "other"]
+        until_more(publishers)
+        switch(client, "default")
+        with cluster.a_switch_that_has_closed(second.url, "other", timelines(client)[-1]["topic"]):
+            second.kill()
+        # Those who wait at the closed topic go on where they were, without any command.
+        until_more(publishers)
+        assert [each["storage_id"] for each in timelines(client)] == ["default", "other", "default"]
+        assert switch(client, "other").status_code == 201
+        until_more(publishers)
+
+        stop.set()
+        for publisher in publishers:
+            publisher.join()
+            publisher.publish(client, staying.url)
+        found = read(reader, {each.partition: each.acknowledged[-1] for each in publishers})
+    for publisher in publishers:
+        numbers = found[publisher.partition]
+        assert numbers == sorted(set(numbers)), "an event came twice or out of order"
+        assert set(publisher.acknowledged) <= set(numbers), "an event is lost"
+        assert not set(publisher.refused) & set(numbers)

@@ -190,7 +190,8 @@ class Pump(ABC):
                 continue
             match self._outputs.pop(0):
                 case Send(slices=slices) if slices and not self._holds():
-                    self._outputs.clear()
+                    # The end may have been decided already: what is said of it, and the end itself, stay.
+                    self._outputs = [each for each in self._outputs if _tells_the_end(each)]
                     self._fetches.clear()
                     self._step(End(Reason.SESSION_ENDED))
                 case Send() as send:
@@ -281,3 +282,7 @@ class Pump(ABC):
     def _arrived(self, partitions: Collection[EventTypePartition]) -> Arrived:
         newest = {name: self._tails[name].newest() for name in {partition.event_type for partition in partitions}}
         return Arrived({key: newest[key.event_type][int(key.partition)] for key in partitions})
+
+
+def _tells_the_end(output: Output) -> bool:
+    return isinstance(output, Close) or (isinstance(output, Send) and bool(output.info) and not output.slices)

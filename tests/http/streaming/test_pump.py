@@ -1,13 +1,13 @@
 import dataclasses
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
 
 from rioni.domain.authorization import Attribute, Subject
-from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.coordination_ports import EventTypePartition, Topology
 from rioni.domain.cursor import Place, format_offset
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.headers import Headers
@@ -466,6 +466,42 @@ def test_a_process_that_stood_still_for_too_long_sends_nothing_more(ports, signa
     (last,) = lines(next(stream))
     assert "events" not in last
     assert last["info"]["debug"] == "Session ended"
+
+
+class Dispossessing:
+    """A coordinator that takes the session of a busy stream between a look and the next one."""
+
+    def __init__(self, coordinator: EmbeddedCoordinator, between: Callable[[], object]) -> None:
+        self._coordinator, self._between = coordinator, between
+        self.looks = 0
+
+    def __getattr__(self, name):
+        return getattr(self._coordinator, name)
+
+    def topology(self, subscription_id):
+        topology = self._coordinator.topology(subscription_id)
+        self.looks += 1
+        if self.looks == 1:
+            self._between()
+            return topology
+        return Topology(topology.epoch + 1, topology.partitions, {})
+
+    def holds(self, _stream_id):
+        return self.looks < 2
+
+
+def test_a_stream_that_has_events_to_send_ends_with_its_session(ports, signals, clock, subscription):
+    def between() -> None:
+        publish(ports, 0, 1)
+        clock.advance(100)
+
+    dispossessing = Dispossessing(ports.coordinator, between)
+    stream = start(dataclasses.replace(ports, coordinator=dispossessing), subscription)
+    (last,) = lines(b"".join(stream))
+    assert dispossessing.looks == 2
+    assert "events" not in last
+    assert last["info"]["debug"].endswith("Session ended")
+    assert sessions(ports, subscription) == set()
 
 
 def test_what_somebody_may_see_can_change_while_the_stream_lasts(ports, signals, subscription):

@@ -40,6 +40,8 @@ def configure(config: Config) -> None:
     handler.lock = _thread.RLock()
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=_SHARED, processors=_last(config.log_format)))
     logging.basicConfig(handlers=[handler], force=True)
+    # PERF: nothing shows them, and what asks for the thread leaves 0.7 kB behind in each greenlet.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     level = logging.getLevelNamesMapping()[config.log_level.upper()]
     logging.getLogger("rioni").setLevel(level)
     for name in _LIBRARIES:

@@ -1,11 +1,9 @@
 """Notices who publishes, streams and commits, so that an event type can show its producers and consumers."""
 
-from collections.abc import Callable
-
 import falcon
 
 from rioni.commands.publishing import Published
-from rioni.domain.activity import COMMIT, PUBLISH, READ, STREAM, resource_of
+from rioni.domain.activity import COMMIT, PUBLISH, resource_of
 from rioni.domain.errors import EventTypeNotFound
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
@@ -24,15 +22,3 @@ def notice_publishing(req: falcon.Request, services: Services, event_type: str, 
 def notice_commit(req: falcon.Request, services: Services, subscription_id: str, cursors: int) -> None:
     """Notice that so many cursors were advanced."""
     services.attendance.notice(COMMIT, subscription_id, subject_of(req).name, cursors)
-
-
-def reader(req: falcon.Request, services: Services, event_type: str) -> Callable[[int], None]:
-    """What a low-level stream tells now and then, and whenever it has written events: how many."""
-    resource, client = resource_of(services.registry.event_type(event_type)), subject_of(req).name
-    return lambda events: services.attendance.notice(READ, resource, client, events)
-
-
-def streamer(req: falcon.Request, services: Services, subscription_id: str) -> Callable[[int], None]:
-    """What a subscription's stream tells now and then, and whenever it has written events: how many."""
-    client = subject_of(req).name
-    return lambda events: services.attendance.notice(STREAM, subscription_id, client, events)

@@ -18,6 +18,7 @@ from rioni.http.measuring import measure_publishing, slo_bucket
 from rioni.http.metrics import Metrics
 from rioni.http.requests import media_type, read_body, subject_of
 from rioni.http.services import Services
+from rioni.http.streaming.client import stream_counters
 from rioni.http.streaming.low_level import open_low_level_stream
 
 
@@ -27,6 +28,7 @@ class EventsResource:
     def __init__(self, services: Services, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
+        self._counters = stream_counters(metrics, "low-level")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Publish a batch: 200 and nothing more if it is stored, else a result for each event.
@@ -46,7 +48,7 @@ class EventsResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Stream events of some or all partitions."""
-        open_low_level_stream(req, resp, name, self._services, self._metrics)
+        open_low_level_stream(req, resp, name, self._services, self._counters)
 
 
 class DeletedEventsResource:

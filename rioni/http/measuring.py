@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
-from uuid import uuid4
 
 import falcon
 import msgspec
@@ -12,7 +11,7 @@ import structlog
 
 from rioni.commands.publishing import Published
 from rioni.domain.authorization import NOBODY
-from rioni.domain.measurements import Accessed, BatchPublished, BatchStreamed
+from rioni.domain.measurements import Accessed, BatchPublished
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
 
@@ -49,31 +48,6 @@ def slo_bucket(body_bytes: int) -> str:
     if body_bytes < SLO_SMALL_BYTES:
         return "<5K"
     return "5K-50K" if body_bytes <= SLO_MEDIUM_BYTES else ">50K"
-
-
-def batch_measure(
-    req: falcon.Request, services: Services, subscription_id: str | None = None
-) -> Callable[[str, int, int], None]:
-    """What to tell of each batch that a new stream writes: its event type, how many events and how many bytes."""
-    stream, subject, meters = str(uuid4()), subject_of(req), services.meters
-    api = "lola" if subscription_id is None else "hila"
-
-    def measure(event_type: str, events: int, size: int) -> None:
-        if meters.on:
-            measurement = BatchStreamed(
-                at_ms=services.clock.now_ms(),
-                stream=stream,
-                api=api,
-                subscription=subscription_id,
-                event_type=event_type,
-                app=subject.name,
-                token_realm=subject.realm,
-                number_of_events=events,
-                bytes_streamed=size,
-            )
-            meters.streamed(measurement)
-
-    return measure
 
 
 class AccessMiddleware:

@@ -9,6 +9,7 @@ from uuid import uuid4
 import falcon
 
 from rioni.commands.cursors import CommitCursors
+from rioni.domain.activity import STREAM
 from rioni.domain.authorization import Subject
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Conflict, Malformed, RioniError
@@ -17,12 +18,11 @@ from rioni.domain.streaming.parameters import check_partitions, subscription_par
 from rioni.domain.subscription import Subscription
 from rioni.domain.unprocessable import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.http import bodies
-from rioni.http.attendance import streamer
-from rioni.http.measuring import batch_measure
 from rioni.http.metrics import Metrics
 from rioni.http.requests import read_json, subject_of
 from rioni.http.services import Services
-from rioni.http.streaming.opening import Meter, client_of, respond, stream_limits
+from rioni.http.streaming.client import HttpClient, stream_counters
+from rioni.http.streaming.opening import respond, stream_limits
 from rioni.http.streaming.server_sent_events import last_cursors
 from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
 from rioni.http.subscription_cursors import STREAM_ID_HEADER
@@ -38,6 +38,7 @@ class SubscriptionEventsResource:
     def __init__(self, services: Services, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
+        self._counters = stream_counters(metrics, "subscription")
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Stream, with parameters from the query; partitions are assigned automatically."""
@@ -67,13 +68,7 @@ class SubscriptionEventsResource:
         check_partitions(parameters.partitions, partitions)
         seen = last_cursors(req)
 
-        def check() -> None:
-            subscription = services.gate.subscription(subject, subscription_id)
-            services.gate.blacklist("CONSUMER", subject, subscription.event_types)
-            for name in subscription.event_types:
-                services.gate.event_type(subject, name, "READ")
-
-        check()
+        _check(services, subject, subscription_id)
         services.positions.initialise(subscription)
         stream_id = str(uuid4())
         give_back = services.stream_slots.take(subject.name)
@@ -82,15 +77,15 @@ class SubscriptionEventsResource:
             self._join(subscription_id, stream_id, parameters.partitions)
             undo.callback(services.coordinator.leave, subscription_id, stream_id)
             self._commit(subscription_id, stream_id, seen, subject)
-            visibility = partial(services.gate.visibility, subject, subscription_id)
-            meter = Meter(
-                self._metrics,
-                "subscription",
-                batch_measure(req, services, subscription_id),
-                streamer(req, services, subscription_id),
+            client = _Subscriber(
+                req,
+                services,
+                self._counters,
+                parameters,
                 give_back,
+                source=subscription_id,
+                stream_id=stream_id,
             )
-            client = client_of(req, services, check, visibility, meter, parameters, stream_id=stream_id)
             ports = services.streams
             dead_letters = self._dead_letters(subscription)
             stream = SubscriptionStream(subscription_id, stream_id, parameters, partitions, ports, client, dead_letters)
@@ -147,3 +142,21 @@ class SubscriptionEventsResource:
             with contextlib.suppress(RioniError):
                 command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
                 self._services.committer.commit(command, subject)
+
+
+class _Subscriber(HttpClient):
+    """Who reads through a subscription."""
+
+    __slots__ = ()
+    API = "hila"
+    DEED = STREAM
+
+    def check(self) -> None:
+        _check(self.services, self.subject, self.source)
+
+
+def _check(services: Services, subject: Subject, subscription_id: str) -> None:
+    subscription = services.gate.subscription(subject, subscription_id)
+    services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+    for name in subscription.event_types:
+        services.gate.event_type(subject, name, "READ")

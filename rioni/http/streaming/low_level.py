@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
 
 import falcon
 import orjson
 
 from rioni.commands.across_timelines import extents_of
+from rioni.domain.activity import READ
+from rioni.domain.authorization import Subject
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
 from rioni.domain.cursor_arithmetic import Extents, newest, readable_place
@@ -20,13 +21,11 @@ from rioni.domain.errors import (
     UnusableStart,
 )
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
-from rioni.http.attendance import reader
-from rioni.http.measuring import batch_measure
-from rioni.http.metrics import Metrics
 from rioni.http.requests import subject_of
 from rioni.http.services import Services
+from rioni.http.streaming.client import HttpClient, StreamCounters
 from rioni.http.streaming.low_level_stream import LowLevelStream
-from rioni.http.streaming.opening import Meter, client_of, respond, stream_limits
+from rioni.http.streaming.opening import respond, stream_limits
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
 
 
@@ -38,7 +37,7 @@ DEPRECATION = (
 
 
 def open_low_level_stream(
-    req: falcon.Request, resp: falcon.Response, name: str, services: Services, metrics: Metrics
+    req: falcon.Request, resp: falcon.Response, name: str, services: Services, counters: StreamCounters
 ) -> None:
     """Check a request in the contract's order, and begin to stream.
 
@@ -58,12 +57,8 @@ def open_low_level_stream(
     except Invalid as ex:
         parameters, refused = None, ex
 
-    def check() -> None:
-        services.gate.blacklist("CONSUMER", subject, (name,))
-        services.gate.event_type(subject, name, "READ")
-
     try:
-        check()
+        _check(services, subject, name)
     except EventTypeNotFound as ex:
         raise NotFound("topic not found") from ex
     extents = extents_of(services.registry.timelines(name), services.stores)
@@ -74,13 +69,27 @@ def open_low_level_stream(
     give_back = services.stream_slots.take(subject.name, start.keys())
     with contextlib.ExitStack() as undo:
         undo.callback(give_back)
-        visibility = partial(services.gate.visibility, subject)
-        meter = Meter(metrics, "low-level", batch_measure(req, services), reader(req, services, name), give_back)
-        client = client_of(req, services, check, visibility, meter, parameters, places=start)
+        client = _Reader(req, services, counters, parameters, give_back, source=name, places=start)
         stream = LowLevelStream(parameters, start, services.streams, client)
         undo.pop_all()
     resp.set_header("Warning", DEPRECATION)
     respond(req, resp, stream)
+
+
+class _Reader(HttpClient):
+    """Who reads an event type without a subscription."""
+
+    __slots__ = ()
+    API = "lola"
+    DEED = READ
+
+    def check(self) -> None:
+        _check(self.services, self.subject, self.source)
+
+
+def _check(services: Services, subject: Subject, name: str) -> None:
+    services.gate.blacklist("CONSUMER", subject, (name,))
+    services.gate.event_type(subject, name, "READ")
 
 
 def _cursors_text(req: falcon.Request) -> str | None:

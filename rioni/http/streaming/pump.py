@@ -75,7 +75,6 @@ class Pump(ABC):
         self._visibility = client.visibility()
         self._machine = StreamMachine(parameters, ports.clock.monotonic(), start, self._visibility, policy)
         self._frames, self._ports, self._client = frames, ports, client
-        self._gone = client.gone
         self._outputs: list[Output] = []
         self._fetches: dict[EventTypePartition, Fetch] = {}
         self._begun = self._done = self._left = False
@@ -112,7 +111,6 @@ class Pump(ABC):
         if self._left:
             return
         self._left = True
-        self._gone = lambda: True
         self._attend_at_s = self._ports.clock.monotonic()
         with contextlib.ExitStack() as leaving:
             for leave in (self._client.on_close, self._leave, self._watch.close, self._ports.memory.close):
@@ -261,7 +259,7 @@ class Pump(ABC):
             self._step(Tick())
         if end:
             self._step(end)
-        if self._gone():
+        if self._left or self._client.gone():
             self._step(End(Reason.CLIENT_GONE))
 
     def _new_watch(self) -> Watch:

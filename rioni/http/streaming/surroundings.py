@@ -30,30 +30,47 @@ class StreamPorts:
         self.tails = Tails(self.stores, self.signals, self.clock)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """What a stream asks about its client; all of it at every wake-up, so it must be cheap."""
+    """What a stream asks about its client at every wake-up, so it must be cheap, and what it tells of itself."""
 
-    gone: Callable[[], bool]
-    """Whether nobody reads any more."""
-    frames: Callable[[Callable[[], str] | None], FrameWriter] = Frames
-    """Begins to write batches in the form that the client reads; given what makes cursor tokens."""
-    ended: Callable[[], End | None] = lambda: None
-    """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
-    visibility: Callable[[], Visibility] = Visibility
-    """Which events the broker delivers now; asked after `ended`."""
+    __slots__ = ()
     keys: Collection[str] = ()
     """What to watch besides events and assignments, so that `ended` and `visibility` are asked at once."""
-    on_begin: Callable[[], None] = lambda: None
-    """Called once when the answer begins. PERF: whatever needs a deep stack below that of the request costs each stream
-    another page of memory for good, and logging does."""
-    on_batch: Callable[[str, int, int], None] = lambda _event_type, _events, _bytes: None
-    """Told of every batch with events its event type, how many events, how many bytes."""
-    on_hidden: Callable[[int], None] = lambda _count: None
-    """Told how many events were passed over."""
-    on_lost: Callable[[int], None] = lambda _count: None
-    """Told how many events retention has removed before they could be read."""
-    on_end: Callable[[Reason], None] = lambda _reason: None
-    """Told why the stream ends."""
-    on_close: Callable[[], None] = lambda: None
-    """Called once when everything is over."""
+
+    def gone(self) -> bool:
+        """Whether nobody reads any more."""
+        return False
+
+    def frames(self, token: Callable[[], str] | None) -> FrameWriter:
+        """Begin to write batches in the form that the client reads; given what makes cursor tokens."""
+        return Frames(token)
+
+    def ended(self) -> End | None:
+        """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
+        return None
+
+    def visibility(self) -> Visibility:
+        """Which events the broker delivers now; asked after `ended`."""
+        return Visibility()
+
+    def on_begin(self) -> None:
+        """Told once when the answer begins.
+
+        PERF: whatever needs a deep stack below that of the request costs each stream another page of memory for good,
+        and logging does.
+        """
+
+    def on_batch(self, event_type: str, events: int, size: int) -> None:
+        """Told of every batch with events its event type, how many events, how many bytes."""
+
+    def on_hidden(self, count: int) -> None:
+        """Told how many events were passed over."""
+
+    def on_lost(self, count: int) -> None:
+        """Told how many events retention has removed before they could be read."""
+
+    def on_end(self, reason: Reason) -> None:
+        """Told why the stream ends."""
+
+    def on_close(self) -> None:
+        """Told once when everything is over."""

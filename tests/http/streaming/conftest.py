@@ -1,0 +1,102 @@
+"""Streams without a server: their ports, and what tests do to them."""
+
+import json
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.cursor import format_offset
+from rioni.domain.streaming.parameters import StreamParameters
+from rioni.domain.timeline import Timelines
+from rioni.http.streaming.subscription_stream import SubscriptionStream
+from rioni.http.streaming.surroundings import Client, StreamPorts
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from tests.support.builders import timeline, timelines_of
+from tests.support.clock import ManualClock
+from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
+
+
+A, B = EventTypePartition("a", "0"), EventTypePartition("a", "1")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def signals(clock: ManualClock) -> MemorySignals:
+    return MemorySignals(clock)
+
+
+@pytest.fixture
+def timelines() -> list[Timelines]:
+    """What the process knows: replace the one item to let it learn something."""
+    return [timelines_of(timeline(1, "topic", partitions=2))]
+
+
+@pytest.fixture
+def ports(clock: ManualClock, signals: MemorySignals, timelines: list[Timelines], tmp_path) -> Iterator[StreamPorts]:
+    store = MemoryEventStore(clock, signals)
+    store.create_topic("topic", 2)
+    coordinator = EmbeddedCoordinator(tmp_path / "coordination.db", clock=clock, signals=signals)
+    yield StreamPorts(
+        clock=clock,
+        stores=OneStore(store),
+        timelines=lambda _name: timelines[0],
+        signals=signals,
+        coordinator=coordinator,
+    )
+    coordinator.close()
+
+
+@pytest.fixture
+def subscription(ports: StreamPorts) -> str:
+    subscription = str(uuid4())
+    ports.coordinator.initialise(subscription, dict.fromkeys((A, B), format_offset(1, -1)))
+    return subscription
+
+
+def start(ports: StreamPorts, subscription: str, client: Client | None = None, **parameters) -> SubscriptionStream:
+    stream_id = str(uuid4())
+    ports.coordinator.join(subscription, stream_id)
+    defaults = {"stream_timeout_s": 100, "max_uncommitted_events": 10, "commit_timeout_s": 20}
+    stream = SubscriptionStream(
+        subscription,
+        stream_id,
+        StreamParameters(**(defaults | parameters)),
+        (A, B),
+        ports,
+        client or Client(),
+    )
+    assert next(stream) == b""
+    return stream
+
+
+class ClientOfTest(Client):
+    """One that answers what a test wants."""
+
+
+def client_with(**answers: object) -> Client:
+    client = ClientOfTest()
+    vars(client).update(answers)
+    return client
+
+
+def lines(data: bytes) -> list[dict]:
+    assert data.endswith(b"\n")
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def publish(ports: StreamPorts, partition: int, *events: int) -> None:
+    ports.stores.of("default").append("topic", {partition: [b"%d" % event for event in events]})
+
+
+def sessions(ports: StreamPorts, subscription: str) -> set[str]:
+    return set(ports.coordinator.topology(subscription).sessions)
+
+
+def commit(ports: StreamPorts, stream: SubscriptionStream, subscription: str, key, position: int) -> None:
+    ports.coordinator.commit(subscription, stream._stream_id, [(key, format_offset(1, position))])

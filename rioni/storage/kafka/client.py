@@ -25,6 +25,15 @@ UNKNOWN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaErr
 TIMED_OUT = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
 """The codes that say that nobody knows what has become of an append."""
 
+MOVED = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
+"""The codes that say that a partition has, or gets, another leader, who will answer in a moment."""
+
 END = KafkaError._PARTITION_EOF  # noqa: SLF001
 """The code that says where a partition ends."""
 

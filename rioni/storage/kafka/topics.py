@@ -21,8 +21,9 @@ from confluent_kafka.admin import (
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.health import Health
 from rioni.domain.ports import Bounds
-from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, asked
+from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, asked
 from rioni.storage.kafka.health import cluster_health
+from rioni.storage.kafka.hearsay import until_heard
 from rioni.storage.kafka.probes import Probes
 
 
@@ -133,6 +134,8 @@ class Topics:
         """Let the brokers refuse whatever is appended, and return what the topic holds for good."""
         partitions = range(self.count(topic))
         self._configure(topic, {SIZE: CLOSED})
+        # First of all those that may become leaders; then the probes say that the leaders have done it.
+        asked(lambda: until_heard(self._admin, self.name(topic), SIZE, CLOSED), topic)
         self._probes.until_closed(self.name(topic), partitions)
         # What was taken before that may still be on its way to the copies.
         bounds = self.bounds(topic)
@@ -216,9 +219,21 @@ class Topics:
 
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> Mapping[int, int]:
         wanted = {TopicPartition(self.name(topic), number): spec for number in partitions}
-        answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
-        found = asked(lambda: {place.partition: each.result() for place, each in answers.items()}, topic)
-        return {number: answer.offset for number, answer in found.items()}
+        deadline_s = time.monotonic() + self._timeout_s
+
+        def look() -> dict[int, int]:
+            while True:
+                answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+                try:
+                    return {place.partition: each.result().offset for place, each in answers.items()}
+                except KafkaException as ex:
+                    if ex.args[0].code() not in MOVED or time.monotonic() > deadline_s:
+                        raise
+                time.sleep(LOOK_EVERY_S)
+                # It would go on asking the leader that it knows.
+                self._admin.list_topics(self.name(topic), self._timeout_s)
+
+        return asked(look, topic)
 
     def _configure(self, topic: str, values: Mapping[str, str]) -> None:
         entries = [

@@ -1,10 +1,14 @@
 """What the event store keeps while brokers die and come back: three of them, with three copies of every topic."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import PartlyStored, TopicClosed
+from rioni.domain.ports import Bounds
 from rioni.local_cluster import jars
 from rioni.local_cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.clock import SystemClock
@@ -16,7 +20,7 @@ from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     if reason := jars.missing():
         pytest.skip(reason)
@@ -31,7 +35,12 @@ def clock() -> SystemClock:
 
 @pytest.fixture
 def connection(cluster: LocalCluster) -> Connection:
-    return Connection(bootstrap_servers=cluster.kafka)
+    return Connection(bootstrap_servers=cluster.kafka, topic_prefix=f"{uuid4()}-")
+
+
+ENOUGH_S = 60
+CLOSING_S = 1.0
+"""So long the topic may be closed while a broker stands still, which is not yet taken for dead."""
 
 
 def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothing_is(
@@ -61,3 +70,24 @@ def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothin
             found = read_all(reader, TOPIC, partition)
             assert len(found) == bounds[partition].newest + 1
             assert [each for each in found if each not in events("unknown")] == [*acknowledged, *events("last")]
+
+
+def test_a_topic_is_not_closed_before_all_brokers_that_may_lead_it_have_heard_of_it(
+    cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
+):
+    store, admin = open_store(), AdminClient(connection.client())
+    store.create_topic(TOPIC, 1)
+    store.append(TOPIC, {0: events(1)})
+    name = connection.topic_prefix + TOPIC
+    partition = admin.list_topics(name, timeout=ENOUGH_S).topics[name].partitions[0]
+    number = next(each for each in partition.replicas if each != partition.leader)
+    with ThreadPoolExecutor() as pool:
+        cluster.kafkas[number - 1].pause()
+        try:
+            closing = pool.submit(store.close_topic, TOPIC)
+            wait([closing], timeout=CLOSING_S)
+            # Only for one that has stood still for so long that it is taken for dead nobody waits.
+            assert not closing.done() or number not in admin.list_topics(timeout=ENOUGH_S).brokers
+        finally:
+            cluster.kafkas[number - 1].resume()
+        assert closing.result() == [Bounds(0, 0)]

@@ -21,7 +21,7 @@ from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
 from tests.support.faulty_cluster import APPEND_TIMEOUT_S, SESSION_TIMEOUT_S, FaultyCluster, faulty_cluster
 from tests.support.history_checker import Delivery, History, Observation, violations
-from tests.support.recording import NO_ANSWER, Consumers, Publisher, position_of, read
+from tests.support.recording import NO_ANSWER, Consumers, Publisher, Registrar, position_of, read
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -156,7 +156,7 @@ SCENARIOS = [COMBINED, *((fault,) * 3 for fault in (*COMBINED, *OTHERS) if NIGHT
 
 
 class Clients:
-    """Publishers to every partition, consumers of one subscription, and somebody who looks at its cursors."""
+    """Those who publish, consume from one subscription, look at its cursors, and register other subscriptions."""
 
     def __init__(self, cluster: FaultyCluster, folder: Path) -> None:
         self._cluster = cluster
@@ -174,8 +174,10 @@ class Clients:
         wanted = {"owning_application": "faults", "event_types": [NAME], "read_from": "begin"}
         self._subscription = f"/subscriptions/{self._create('/subscriptions', wanted)['id']}"
         self.publishers = [Publisher(cluster.urls, NAME, str(each), self._stop) for each in range(PARTITIONS)]
+        self.registrar = Registrar(cluster.urls, NAME, self._stop)
         self.consumers = Consumers(cluster.urls, self._subscription.rpartition("/")[2], folder)
         self._observer = threading.Thread(target=self._observe)
+        self._threads = [*self.publishers, self.registrar, self._observer]
 
     def _create(self, path: str, body: dict) -> dict:
         response = self._client.post(next(self._nodes) + path, json=body, timeout=30)
@@ -185,7 +187,7 @@ class Clients:
     def start(self) -> None:
         for _ in range(CONSUMERS):
             self.consumers.start()
-        for each in (*self.publishers, self._observer):
+        for each in self._threads:
             each.start()
 
     def _observe(self) -> None:
@@ -208,7 +210,7 @@ class Clients:
     def finish(self) -> None:
         """Publish and consume on, now that all works again, until nothing is left; then read everything once more."""
         self._stop.set()
-        for each in (*self.publishers, self._observer):
+        for each in self._threads:
             each.join()
         for publisher, url in itertools.product(self.publishers, self._cluster.urls):
             self._publish_last(publisher, url)
@@ -217,6 +219,8 @@ class Clients:
         last = {each.partition: each.position for replay in self.history.replays.values() for each in replay}
         until(lambda: self._committed() == last)
         self.consumers.end()
+        self.history.registered, self.history.unseen = self.registrar.registered, self.registrar.unseen
+        self.history.registries = self.registrar.lists(self._client)
         for publisher in self.publishers:
             self.history.acknowledged[publisher.partition] = publisher.acknowledged
             self.history.refused[publisher.partition] = publisher.refused
@@ -259,7 +263,7 @@ class Clients:
     def close(self) -> None:
         self._stop.set()
         self.consumers.end()
-        for each in (*self.publishers, self._observer):
+        for each in self._threads:
             if each.is_alive():
                 each.join()
         self._client.close()
@@ -289,6 +293,7 @@ def test_promises_hold_while_nodes_servers_and_networks_fail(cluster, tmp_path, 
         clients.finish()
     assert len(clients.history.streams) > CONSUMERS
     assert len(clients.history.observations) > len(faults)
+    assert len(clients.history.registered) > len(faults)
     assert "\n".join(violations(clients.history)) == ""
 
 

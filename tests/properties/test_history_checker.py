@@ -59,6 +59,8 @@ def history() -> History:
         },
         resets=[Reset(begun=18, ended=22, positions={"0": 2})],
         observations=[seen(4, 1), seen(9, 3), seen(15, 5), seen(24, 2), seen(29, 8)],
+        registered=["a"],
+        registries={"here": [("1", "a"), ("2", "b")], "there": [("1", "a"), ("2", "b")]},
     )
 
 
@@ -195,6 +197,23 @@ def test_what_nobody_acknowledged_may_be_stored_late_or_never():
     assert violations(history) == []
 
 
+def registered_and_unseen(history):
+    history.unseen.append(("a", "there"))
+
+
+def registered_and_lost(history):
+    history.registered.append("c")
+
+
+def registered_in_one_place_only(history):
+    del history.registries["there"][1]
+
+
+def registered_twice(history):
+    for found in history.registries.values():
+        found.append(("2", "c"))
+
+
 @pytest.mark.parametrize(
     ("plant", "kind"),
     [
@@ -226,6 +245,10 @@ def test_what_nobody_acknowledged_may_be_stored_late_or_never():
         (commit_of_what_it_never_got, "foreign"),
         (two_owners, "foreign"),
         (silent_end, "silent"),
+        (registered_and_unseen, "forgotten"),
+        (registered_and_lost, "forgotten"),
+        (registered_in_one_place_only, "forgotten"),
+        (registered_twice, "doubled"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -82,6 +82,12 @@ class History:
     streams: dict[str, Stream] = field(default_factory=dict)
     resets: list[Reset] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
+    registered: list[str] = field(default_factory=list)
+    """The ids of subscriptions whose registration was answered."""
+    unseen: list[tuple[str, str]] = field(default_factory=list)
+    """Those of them that a node did not know when it was asked after that."""
+    registries: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """For each node the keys and ids of all that it knows, after all faults."""
 
 
 def violations(history: History) -> list[str]:
@@ -96,6 +102,7 @@ def violations(history: History) -> list[str]:
         *_foreign_commits(history),
         *_moved_back(history),
         *_silent_ends(history),
+        *_forgotten(history),
     ]
 
 
@@ -291,6 +298,20 @@ def _silent_ends(history: History) -> Iterator[str]:
     for name, stream in history.streams.items():
         if stream.ended is not None and not stream.reason and not stream.excused:
             yield f"silent: {name} ended without a reason"
+
+
+def _forgotten(history: History) -> Iterator[str]:
+    """What was registered all nodes know at once and for ever, each thing once."""
+    for name, node in history.unseen:
+        yield f"forgotten: {node} does not know {name} although that was registered"
+    for node, found in history.registries.items():
+        if missing := set(history.registered) - {name for _, name in found}:
+            yield f"forgotten: {node} has lost {sorted(missing)[:5]}"
+        if len({key for key, _ in found}) < len(found):
+            yield f"doubled: {node} knows two of the same kind"
+    for (one, first), (other, second) in pairwise(history.registries.items()):
+        if first != second:
+            yield f"forgotten: {one} and {other} know different things"
 
 
 def _reset_between(history: History, begin: float, end: float) -> bool:

@@ -22,6 +22,7 @@ from tests.support.history_checker import Commit, Delivery, History, Stream
 
 BATCH = 3
 REQUEST_TIMEOUT_S = 10
+REGISTRAR = "registrar"
 UNHEARD = ("Session ended", "ZooKeeper")
 """How reasons begin that a node gives which is cut off from who coordinates."""
 NO_ANSWER = (httpx.HTTPError, OSError)
@@ -98,6 +99,59 @@ class Publisher(threading.Thread):
     def _event(self, number: int) -> dict:
         metadata = {"eid": str(uuid.uuid4()), "occurred_at": "2026-11-20T10:00:00Z", "partition": self.partition}
         return {"number": number, "metadata": metadata}
+
+
+class Registrar(threading.Thread):
+    """Registers one subscription after the other, the next one at the next node, and asks yet another one for it.
+
+    Half of those that were not answered it asks for again, as clients do.
+    """
+
+    def __init__(self, urls: Sequence[str], event_type: str, stop: threading.Event) -> None:
+        super().__init__()
+        self._urls, self._event_type, self._stop_told = urls, event_type, stop
+        self._next, self._numbers = itertools.cycle(urls), itertools.count()
+        self.registered: list[str] = []
+        """The ids of those that were answered."""
+        self.unseen: list[tuple[str, str]] = []
+        """What a node did not know that had been answered by then: the id and the node."""
+
+    def run(self) -> None:
+        with httpx.Client(timeout=REQUEST_TIMEOUT_S) as client:
+            while not self._stop_told.wait(0.1):
+                number = next(self._numbers)
+                if not self._registered(client, number) and number % 2:
+                    self._registered(client, number)
+
+    def _registered(self, client: httpx.Client, number: int) -> bool:
+        with contextlib.suppress(*NO_ANSWER):
+            return self.register(client, number)
+        return False
+
+    def register(self, client: httpx.Client, number: int) -> bool:
+        """Register one, and look for it elsewhere; whether that was answered."""
+        body = {"owning_application": REGISTRAR, "event_types": [self._event_type], "consumer_group": str(number)}
+        response = client.post(f"{next(self._next)}/subscriptions", json=body)
+        if response.status_code not in {httpx.codes.OK, httpx.codes.CREATED}:
+            return False
+        name = response.json()["id"]
+        self.registered.append(name)
+        url = next(self._next)
+        if client.get(f"{url}/subscriptions/{name}").status_code == httpx.codes.NOT_FOUND:
+            self.unseen.append((name, url))
+        return True
+
+    def lists(self, client: httpx.Client) -> dict[str, list[tuple[str, str]]]:
+        """What each node says that there is: the group and the id of each."""
+        found = {}
+        for url in self._urls:
+            items, path = [], f"/subscriptions?owning_application={REGISTRAR}&limit=1000"
+            while path:
+                page = client.get(url + path).json()
+                items += [(each["consumer_group"], each["id"]) for each in page["items"]]
+                path = page["_links"].get("next", {}).get("href", "")
+            found[url] = sorted(items)
+        return found
 
 
 def position_of(offset: str) -> int:

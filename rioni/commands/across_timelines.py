@@ -36,10 +36,22 @@ def extents_of(timelines: Timelines, stores: EventStores) -> Sequence[Extents]:
 def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
     """The places of the last event of every partition, by number; raises as `extents_of`. Does not block.
 
+    Of what others have appended something may be missing, until they are heard of.
     PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
     """
     active = timelines.active
-    known = stores.of(active.storage_id).newest(active.topic, active.partitions)
+    return _newest(timelines, stores.of(active.storage_id).newest(active.topic, active.partitions))
+
+
+def newest_now(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
+    """The same with all that anybody has appended; may block on a server, and raises as `extents_of`."""
+    active = timelines.active
+    return _newest(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
+
+
+def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[Place]:
+    """The places of the last events, given the last positions in the active timeline."""
+    active = timelines.active
     # A partition that is so new that the store has not heard of it is empty.
     newest = [*known, *[BEFORE_FIRST] * (active.partitions - len(known))]
     return [timelines.newest(number, newest[number]) for number in range(active.partitions)]

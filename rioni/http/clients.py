@@ -8,7 +8,7 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.commands.across_timelines import newest_of
+from rioni.commands.across_timelines import newest_now
 from rioni.domain.activity import COMMIT, PUBLISH, READ, STREAM, Seen, resource_of
 from rioni.domain.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
@@ -59,7 +59,7 @@ class ConsumersResource:
     def _subscriptions(self, name: str, subscribed: list[Subscription]) -> list[dict[str, Any]]:
         services = self._services
         timelines = services.registry.timelines(name)
-        newest = newest_of(timelines, services.stores)
+        newest = newest_now(timelines, services.stores)
         items = []
         for subscription in subscribed:
             unconsumed = unconsumed_of(timelines, newest, services.coordinator.cursors(subscription.id))

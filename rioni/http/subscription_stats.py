@@ -7,7 +7,7 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.commands.across_timelines import newest_of, recorded_at_ms_after
+from rioni.commands.across_timelines import newest_now, recorded_at_ms_after
 from rioni.domain.coordination_ports import Assignment, EventTypePartition, Topology
 from rioni.domain.cursor import Place, parse_offset
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
@@ -32,12 +32,12 @@ class SubscriptionStatsResource:
         event_types = {name: services.registry.timelines(name) for name in subscription.event_types}
         unconsumed = {}
         for timelines in event_types.values():
-            unconsumed.update(unconsumed_of(timelines, newest_of(timelines, services.stores), cursors))
+            unconsumed.update(unconsumed_of(timelines, newest_now(timelines, services.stores), cursors))
         ages_s: dict[EventTypePartition, int | None] = {}
         if req.get_param_as_bool("show_time_lag"):
             behind = {key: _place(cursors[key]) for key, count in unconsumed.items() if count}
             ages_s |= dict.fromkeys(unconsumed, 0)
-            ages_s |= services.offload(self._ages_s, event_types, behind)
+            ages_s |= self._ages_s(event_types, behind)
         items = [
             {
                 "event_type": name,
@@ -52,7 +52,10 @@ class SubscriptionStatsResource:
     def _ages_s(
         self, event_types: Mapping[str, Timelines], places: Mapping[EventTypePartition, Place]
     ) -> dict[EventTypePartition, int | None]:
-        """How old the next events are, None where nobody can say it; blocks on the disk."""
+        """How old the next events are, None where nobody can say it.
+
+        NOTE: stores leave the hub by themselves, and may begin to follow a topic: not to be offloaded as a whole.
+        """
         now_ms = self._services.clock.now_ms()
         ages_s: dict[EventTypePartition, int | None] = dict.fromkeys(places)
         for key, place in places.items():

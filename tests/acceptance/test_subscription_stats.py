@@ -91,6 +91,7 @@ def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two
     assert stats(two)[0]["partitions"][0]["unconsumed_events"] == 1
 
 
+@pytest.mark.both_modes
 def test_time_lag_is_there_where_it_is_asked_for(client, stats, two, name):
     """Consumption contract 6.1: consumer_lag_seconds."""
     publish(client, f"{name}.a", "0", 1)

@@ -24,9 +24,12 @@ from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead, direct
 from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timeline import Timeline
 from rioni.projections.projector import TRACKING_NAME
+from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.kafka.name_adoption import adopt, of_embedded, of_kafka
 from rioni.storage.kafka.opening import adoption, opener
 from rioni.storage.log_copy import copy_followers, copy_log
 from rioni.storage.migration import upgrade
+from rioni.storage.sql import create_engine
 from rioni.storage.verification import verify
 
 
@@ -53,8 +56,8 @@ class Report(NamedTuple):
 def migrate(data: Path, target: Config, progress: Progress) -> Report:
     """Move a data directory to a cluster, and compare both; blocks for as long as that takes.
 
-    Positions, times and what is stored beside events stay as they are, and so do committed cursors. What is left
-    behind: under which ids and keys events were stored once, who was seen when, and measurements still to be published.
+    Positions, times and what is stored beside events stay as they are, and so do committed cursors, and under which ids
+    and keys events were stored once. What is left behind: who was seen when, and measurements still to be published.
 
     Args:
         data: of a broker that does not run.
@@ -82,6 +85,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         with contextlib.closing(_Events(source, target, storages, there)) as events:
             events.copy(partial(progress, "events copied"))
             count = events.compare(partial(progress, "events compared"))
+        _move_names(source, target, partial(progress, "names"))
         subscriptions = _move_cursors(source, there.adapters.coordinator, partial(progress, "subscriptions"))
         copy_followers(source.log.engine, there.log.engine, but=TRACKING_NAME)
         for finding in verify(there.log.engine, TOPICS):
@@ -224,6 +228,23 @@ def _events(store: EventStore, topic: str, number: int, bounds: Bounds) -> Itera
 
 def _beside(chunk: Chunk, position: int) -> Headers:
     return NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
+
+
+def _move_names(source: Foundation, target: Config, progress: Callable[[int, int], None]) -> None:
+    """Let all storages know what they have stored once."""
+    here, storages = source.directory, source.registry.storages()
+    with contextlib.ExitStack() as opened:
+        there = database_engine(target)
+        opened.callback(there.dispose)
+        for done, storage in enumerate(storages, 1):
+            if storage.storage_type == EMBEDDED and here.events_in(storage.id).exists():
+                database = opened.enter_context(contextlib.closing(EventsDatabase(here.events_in(storage.id))))
+                adopt(there, storage.id, of_embedded(database, there, storage.id))
+            elif storage.storage_type == KAFKA and here.names.exists():
+                engine = create_engine(f"sqlite:///{here.names}")
+                opened.callback(engine.dispose)
+                adopt(there, storage.id, *of_kafka(engine, storage.id))
+            progress(done, len(storages))
 
 
 def _move_cursors(source: Foundation, there: Coordinator, progress: Callable[[int, int], None]) -> int:

@@ -16,6 +16,9 @@ from tests.support.server import open_stream, running_server
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow]
 
 
+ONCE = {"annotations": {"rioni.io/idempotent-publishing": "on"}}
+
+
 class Interrupted(Exception):
     """What ends a migration in the middle."""
 
@@ -65,7 +68,7 @@ def consume(server, subscription, count):
 
 
 def history(data):
-    """A broker with two timelines, a compacted event type with a deletion, and a subscription half read."""
+    """A broker with two timelines, a compacted event type, what is stored once, and a subscription half read."""
     with running_server(data, "--workers", "1") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a", **partitions(2)))
         compacted = event_type_body(name="b", cleanup_policy="compact")
@@ -75,10 +78,21 @@ def history(data):
         publish(client, "a", *map(str, range(15)))
         assert client.post("/event-types/a/timelines", json={"storage_id": "default"}).status_code == 201
         publish(client, "a", *map(str, range(15, 25)))
+        for body in (event_type_body(name="c"), event_type_body(name="d", **ONCE)):
+            assert client.post("/event-types", json=body).status_code == 201
+        publish_again(client)
         keyed = event("1") | {"metadata": event("1")["metadata"] | {"partition_compaction_key": "k"}}
         assert client.post("/event-types/b/events", json=[keyed]).status_code == 200
         read = consume(server, subscription, 18)
         return subscription, read, state(client, subscription)
+
+
+def publish_again(client):
+    """Publish, as often as this is called, one batch under one key and one event under one eid."""
+    same = [event("1", metadata={"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"})]
+    for name, headers in (("c", {"Idempotency-Key": "mine"}), ("d", {})):
+        response = client.post(f"/event-types/{name}/events", json=same, headers=headers)
+        assert response.status_code == 200, response.text
 
 
 def state(client, subscription):
@@ -88,6 +102,8 @@ def state(client, subscription):
         "/event-types/a/timelines",
         "/event-types/a/partitions",
         "/event-types/b/partitions",
+        "/event-types/c/partitions",
+        "/event-types/d/partitions",
         f"/subscriptions/{subscription}",
         f"/subscriptions/{subscription}/cursors",
     )
@@ -126,15 +142,16 @@ def no_progress(_phase, _done, _total):
 def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_path):
     subscription, read, before = history(data)
     target = Config(**cluster)
-    for phase in ("entries of the log", "events copied", "events compared", "subscriptions"):
+    for phase in ("entries of the log", "events copied", "events compared", "names", "subscriptions"):
         with pytest.raises(Interrupted):
             migrate(data, target, interrupting(phase))
     report = migrate(data, target, while_no_node_starts(cluster, tmp_path / "early"))
-    assert report.events == 26
+    assert report.events == 28
     assert report.subscriptions == 1
     with pytest.raises(Conflict, match="migrated already"):
         migrate(data, target, no_progress)
     with node() as server, server.client() as client:
+        publish_again(client)
         assert state(client, subscription) == before
         publish(client, "a", "last")
         order_ids = read + consume(server, subscription, 26 - len(read))
@@ -152,7 +169,7 @@ def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node):
         publish(client, "a", "meanwhile")
         read += consume(server, subscription, 5)
         before = state(client, subscription)
-    assert migrate(data, target, no_progress).events == 27
+    assert migrate(data, target, no_progress).events == 29
     with node() as server, server.client() as client:
         assert state(client, subscription) == before
         assert sorted(read + consume(server, subscription, 26 - len(read))) == sorted(

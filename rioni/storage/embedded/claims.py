@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rioni.domain.ports import Claim
 from rioni.storage.embedded.events_database import EventsDatabase
@@ -15,6 +15,7 @@ FORGOTTEN = 1_000
 _SELECT_DIGEST = "SELECT digest FROM claims WHERE id = ?"
 _SELECT = "SELECT c.id, c.digest FROM json_each(?) AS w JOIN claims AS c ON c.id = w.value"
 _INSERT = "INSERT INTO claims SELECT value ->> 0, value ->> 1, ? FROM json_each(?)"
+_PAGE = f"SELECT id, digest, recorded_at_ms FROM claims WHERE id > ? ORDER BY id LIMIT {FORGOTTEN}"  # noqa: S608 - constants
 _DELETE = f"DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE recorded_at_ms < ? LIMIT {FORGOTTEN})"  # noqa: S608 - constants
 
 
@@ -40,3 +41,11 @@ def forget(database: EventsDatabase, before_ms: int) -> None:
     while removed == FORGOTTEN:
         with database.writing() as connection:
             removed = connection.execute(_DELETE, (before_ms,)).rowcount
+
+
+def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[str, str, int]]]:
+    """All names, each with the digest of its batch and when that was stored; blocks on the disk."""
+    after = ""
+    while rows := database.fetch(_PAGE, (after,)):
+        yield rows
+        after = rows[-1][0]

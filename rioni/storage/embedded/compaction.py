@@ -20,8 +20,8 @@ from rioni.storage.embedded.chunks import (
     encode,
 )
 from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.hashes import short_hash
 from rioni.storage.embedded.partitions import find_all
+from rioni.storage.hashes import short_hash
 
 
 COMPACTED_EVENTS = 2_000

@@ -1,12 +1,12 @@
 """The ids of events that must not be stored twice: looked up and stored in the transaction that appends the events."""
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rioni.domain.headers import Headers
 from rioni.storage.embedded.chunks import Piece, split
 from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.hashes import HASH_BYTES, short_hash
+from rioni.storage.hashes import HASH_BYTES, short_hash
 
 
 Batches = Mapping[int, Sequence[bytes]]
@@ -22,6 +22,7 @@ _EACH = """
 """
 _SELECT = f"{_EACH} SELECT hash FROM each CROSS JOIN ids ON hash = substr(:hashes, n, :size)"  # noqa: S608 - constants
 _INSERT = f"{_EACH} INSERT INTO ids SELECT substr(:hashes, n, :size), :now_ms FROM each"  # noqa: S608 - constants
+_PAGE = f"SELECT hash, recorded_at_ms FROM ids WHERE hash > ? ORDER BY hash LIMIT {FORGOTTEN_IDS}"  # noqa: S608 - constants
 _DELETE = f"""
     DELETE FROM ids WHERE hash IN (
         SELECT hash FROM ids WHERE recorded_at_ms < ? ORDER BY recorded_at_ms LIMIT {FORGOTTEN_IDS}
@@ -108,3 +109,11 @@ def forget(database: EventsDatabase, before_ms: int) -> None:
     while removed == FORGOTTEN_IDS:
         with database.writing() as connection:
             removed = connection.execute(_DELETE, (before_ms,)).rowcount
+
+
+def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[bytes, int]]]:
+    """The hashes of all ids, each with when its event was stored; blocks on the disk."""
+    after = b""
+    while rows := database.fetch(_PAGE, (after,)):
+        yield rows
+        after = rows[-1][0]

@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection as SqlConnection
 
+from rioni.storage.hashes import HASH_BYTES, short_hash
 from rioni.storage.sql import create_engine, reading, writing
 
 
@@ -59,7 +60,7 @@ ATTEMPTS = Table(
 )
 """What is being stored, or was when a process died or heard nothing of Kafka any more."""
 
-ATTEMPT_BYTES = HASH_BYTES = 16
+ATTEMPT_BYTES = 16
 
 ASKED = 1_000
 """How many names one query asks for."""
@@ -130,11 +131,15 @@ class Names:
 
     def batch(self, claim_id: str) -> bytes:
         """The hash of a batch's name."""
-        return self._hash(b"batch", claim_id)
+        return self._hash(b"batch", claim_id.encode())
 
     def event(self, event_id: str) -> bytes:
         """The hash of an event's id."""
-        return self._hash(b"event", event_id)
+        return self.event_of(short_hash(event_id))
+
+    def event_of(self, hashed: bytes) -> bytes:
+        """The same of an id of which only a short hash is left, as in an embedded store."""
+        return self._hash(b"event", hashed)
 
     def known(self, hashes: Sequence[bytes]) -> dict[bytes, Known]:
         """Those of the names that are used, or being used."""
@@ -264,10 +269,8 @@ class Names:
         """Let go of the database."""
         self._engine.dispose()
 
-    def _hash(self, kind: bytes, name: str) -> bytes:
-        return blake2b(
-            b"%s\0%s" % (kind, name.encode()), digest_size=HASH_BYTES, key=self._store.encode()[:64]
-        ).digest()
+    def _hash(self, kind: bytes, name: bytes) -> bytes:
+        return blake2b(b"%s\0%s" % (kind, name), digest_size=HASH_BYTES, key=self._store.encode()[:64]).digest()
 
 
 def opened_names(url: str, store: str) -> Names:

@@ -6,12 +6,16 @@ import pytest
 
 from tests.acceptance.conftest import partitions
 from tests.support.load import running_load
+from tests.support.nodes import running_nodes
 from tests.support.server import running_server
 
 
 EMBEDDED = ["second", "default", "default", "second"]
 KAFKA = ["kafka", "other-kafka", "default", "kafka", "kafka"]
 """From the embedded storage to Kafka, from there to another one, back, and to Kafka's next topic."""
+CLUSTER = ["kafka", "default", "default"]
+"""Two nodes: from one storage on Kafka to another one, back, and to the next topic."""
+ROUTES = {"embedded": EMBEDDED, "kafka": KAFKA, "cluster": CLUSTER}
 
 
 @pytest.fixture(
@@ -19,6 +23,9 @@ KAFKA = ["kafka", "other-kafka", "default", "kafka", "kafka"]
     params=[
         "embedded",
         pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow]),
+        pytest.param(
+            "cluster", marks=[pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres, pytest.mark.slow]
+        ),
     ],
 )
 def mode(request):
@@ -27,16 +34,15 @@ def mode(request):
 
 @pytest.fixture(scope="module")
 def server(mode, request, tmp_path_factory):
-    """A server with two workers and several storages."""
-    environment, storages = {}, [{"id": "second", "storage_type": "embedded", "kafka_configuration": {}}]
-    if mode == "kafka":
-        cluster = request.getfixturevalue("kafka_cluster")
-        environment = {"RIONI_KAFKA": cluster.kafka}
+    """A server with two workers, or two nodes, and several storages."""
+    storages = []
+    if mode != "cluster":
+        storages.append({"id": "second", "storage_type": "embedded", "kafka_configuration": {}})
+    if mode != "embedded":
         for name in ("kafka", "other-kafka"):
             configuration = {"topic_prefix": f"{uuid.uuid4()}-"}
             storages.append({"id": name, "storage_type": "kafka", "kafka_configuration": configuration})
-    data = tmp_path_factory.mktemp("data") / "rioni"
-    with running_server(data, "--workers", "2", environment=environment) as running:
+    with started(mode, request, tmp_path_factory.mktemp("data")) as running:
         with running.client() as client:
             for storage in storages:
                 assert client.post("/storages", json=storage).status_code == 201
@@ -45,12 +51,19 @@ def server(mode, request, tmp_path_factory):
     assert "Traceback" not in log, log[log.index("Traceback") - 200 :][:5_000]
 
 
+def started(mode, request, data):
+    if mode == "cluster":
+        return running_nodes(data, environment=request.getfixturevalue("cluster_environment")())
+    kafka = {"RIONI_KAFKA": request.getfixturevalue("kafka_cluster").kafka} if mode == "kafka" else {}
+    return running_server(data / "rioni", "--workers", "2", environment=kafka)
+
+
 def test_nothing_is_lost_doubled_or_disordered_while_timelines_and_partitions_change(
     server, client, create, subscribe, mode, name
 ):
     create(name, **partitions(2), partition_strategy="hash", partition_key_fields=["order_id"])
     subscription = subscribe(name, read_from="begin")
-    route = {"embedded": EMBEDDED, "kafka": KAFKA}[mode]
+    route = ROUTES[mode]
     with running_load(server, name, subscription, 2) as load:
         for round_, storage_id in enumerate(route):
             load.until_more(60)

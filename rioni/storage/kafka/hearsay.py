@@ -23,13 +23,19 @@ def until_heard(admin: AdminClient, name: str, setting: str, value: str) -> None
     Those that Kafka takes for dead are not waited for: they can't lead before they are back, and read again.
 
     Raises:
-        KafkaException: Kafka does not answer, or does not know the topic.
+        KafkaException: Kafka does not answer.
         Unavailable: they do not all hear of it in time.
     """
     heard: set[int] = set()
     deadline_s = time.monotonic() + SETTLED_S
     while True:
-        found = admin.list_topics(name, ANSWER_TIMEOUT_S)
+        try:
+            found = admin.list_topics(name, ANSWER_TIMEOUT_S)
+        except KafkaException:
+            # It may have asked the very broker that hangs; the next time it asks another one.
+            if time.monotonic() > deadline_s:
+                raise
+            continue
         copies = {number for each in found.topics[name].partitions.values() for number in each.replicas}
         if not (waiting := (copies & found.brokers.keys()) - heard):
             return
@@ -39,7 +45,8 @@ def until_heard(admin: AdminClient, name: str, setting: str, value: str) -> None
                 f"{name} is configured. Try again later."
             )
         heard |= _who_say(admin, waiting, name, setting, value)
-        time.sleep(LOOK_EVERY_S)
+        if waiting - heard:
+            time.sleep(LOOK_EVERY_S)
 
 
 def _who_say(admin: AdminClient, brokers: set[int], name: str, setting: str, value: str) -> set[int]:

@@ -1,6 +1,7 @@
 """Switches over Kafka whose process dies at any point: the next one repairs what is left, on whatever node it is."""
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -29,8 +30,8 @@ from tests.support.processes import Died, Process
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]
 
-STEPS = range(8)
-"""Before and after the start, the new topic, the completion, and, amid that, the closing of the old topic."""
+STEPS = range(1, 8)
+"""After the start, before and after the new topic, the completion, and, amid that, the closing of the old topic."""
 ROUTES = [("default", "kafka"), ("kafka", "other-kafka")]
 
 
@@ -141,10 +142,10 @@ class Story:
 
 def die_at(node: Node, step: int) -> None:
     """Let a process die at one of its steps."""
-    steps = iter(STEPS)
+    steps = itertools.count()
 
     def live() -> None:
-        if next(steps, None) == step:
+        if next(steps) == step:
             raise Died
 
     node.process.step = live

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rioni.domain.coordination_ports import EventTypePartition, Topology, Trouble
-from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.cursor import BEFORE_FIRST, Place, parse_offset
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
@@ -63,6 +63,8 @@ class SubscriptionStream(Pump):
         self._known = frozenset(partitions)
         self._seen: tuple[Topology, Mapping[EventTypePartition, str]] | None = None
         self._owned: Collection[EventTypePartition] = ()
+        # Should it end before it has heard how far anything is: on a place that is before all that can be committed.
+        self._machine.aside = min(partitions), Place(FIRST_ORDER, BEFORE_FIRST)
 
     def _look(self) -> None:
         # In this order: then the cursors hold all that previous owners have committed.

@@ -199,6 +199,18 @@ def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscri
     assert "A stream failed" in caplog.text
 
 
+def test_a_stream_that_ends_before_it_knows_any_cursor_says_why(ports, subscription, monkeypatch):
+    stream = start(ports, subscription)
+
+    def fail(*_: object) -> None:
+        raise Unavailable("ZooKeeper does not answer.")
+
+    monkeypatch.setattr(ports.coordinator, "topology", fail)
+    (line,) = lines(b"".join(stream))
+    assert line["info"] == {"debug": "ZooKeeper does not answer."}
+    assert line["cursor"]["offset"] == "001-0001--1"
+
+
 def test_a_defect_ends_the_stream_and_tells_nothing_of_its_inside(ports, signals, subscription, monkeypatch, caplog):
     stream = start(ports, subscription)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -225,10 +225,16 @@ class Topics:
             while True:
                 answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
                 try:
-                    return {place.partition: each.result().offset for place, each in answers.items()}
+                    found = {place.partition: each.result().offset for place, each in answers.items()}
                 except KafkaException as ex:
                     if ex.args[0].code() not in MOVED or time.monotonic() > deadline_s:
                         raise
+                else:
+                    # The client also says so, without any error, where it has no answer.
+                    if OFFSET_INVALID not in found.values():
+                        return found
+                    if time.monotonic() > deadline_s:
+                        raise Unavailable(f"Kafka does not say what the topic {topic} holds. Try again later.")
                 time.sleep(LOOK_EVERY_S)
                 # It would go on asking the leader that it knows.
                 self._admin.list_topics(self.name(topic), self._timeout_s)

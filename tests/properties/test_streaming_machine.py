@@ -25,11 +25,12 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.unprocessable import Policy
 from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
-from rioni.http.streaming.surroundings import Client, StreamPorts
+from rioni.http.streaming.surroundings import StreamPorts
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
+from tests.support.stream_client import client_with
 
 
 KEYS = [EventTypePartition("a", str(number)) for number in range(4)]
@@ -164,7 +165,7 @@ class Streaming(RuleBasedStateMachine):
                 signals=self.signals,
                 coordinator=self.workers[worker],
             ),
-            Client(
+            client_with(
                 gone=lambda: reader.gone,
                 visibility=lambda: Visibility(subscription_id=self.subscription),
             ),

@@ -75,16 +75,6 @@ def start(ports: StreamPorts, subscription: str, client: Client | None = None, *
     return stream
 
 
-class ClientOfTest(Client):
-    """One that answers what a test wants."""
-
-
-def client_with(**answers: object) -> Client:
-    client = ClientOfTest()
-    vars(client).update(answers)
-    return client
-
-
 def lines(data: bytes) -> list[dict]:
     assert data.endswith(b"\n")
     return [json.loads(line) for line in data.splitlines()]

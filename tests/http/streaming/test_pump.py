@@ -10,8 +10,9 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.http.streaming.connection import is_gone
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
-from tests.http.streaming.conftest import A, B, client_with, commit, lines, publish, sessions, start
+from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
 from tests.support.memory import chunk
+from tests.support.stream_client import client_with
 
 
 def test_events_are_sent_when_they_arrive(ports, signals, subscription):

@@ -14,8 +14,9 @@ from rioni.domain.timeline import Timelines
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.surroundings import Client, StreamPorts
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
-from tests.http.streaming.conftest import A, B, client_with, lines, publish, sessions, start
+from tests.http.streaming.conftest import A, B, lines, publish, sessions, start
 from tests.support.builders import timeline, timelines_of
+from tests.support.stream_client import client_with
 
 
 def switched(*latest: int) -> Timelines:

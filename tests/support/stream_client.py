@@ -1,0 +1,14 @@
+"""The client of a stream, as a test wants it."""
+
+from rioni.http.streaming.surroundings import Client
+
+
+class _Client(Client):
+    """One whose methods can be replaced."""
+
+
+def client_with(**answers: object) -> Client:
+    """A client that is there, and answers what is given for some of its methods."""
+    client = _Client()
+    vars(client).update(answers)
+    return client

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -59,14 +59,9 @@ class Consumer:
 
 
 @contextlib.contextmanager
-def two_nodes(session_timeout_s: int) -> Iterator[dict[str, Server]]:
-    """Two nodes by their URLs; they end with the block."""
-    with (
-        running_cluster(zookeepers=1, progress=lambda text: print(text, file=sys.stderr)) as servers,
-        tempfile.TemporaryDirectory(prefix="rioni-nodes-") as folder,
-        contextlib.ExitStack() as stack,
-    ):
-        environment = servers.environment | {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": str(session_timeout_s)}
+def two_nodes(environment: Mapping[str, str]) -> Iterator[dict[str, Server]]:
+    """Two nodes by their URLs, given what they share and other settings; they end with the block."""
+    with tempfile.TemporaryDirectory(prefix="rioni-nodes-") as folder, contextlib.ExitStack() as stack:
         nodes = {}
         for number, port in enumerate(free_ports(2), 1):
             each = node(Path(folder) / f"node-{number}", number, port, environment)
@@ -80,7 +75,12 @@ def two_nodes(session_timeout_s: int) -> Iterator[dict[str, Server]]:
 def measure(rounds: int, session_timeout_s: int) -> tuple[list[float], list[float]]:
     """The seconds of each takeover, and of each start until it is ready."""
     takeovers, starts = [], []
-    with two_nodes(session_timeout_s) as nodes, contextlib.ExitStack() as stack:
+    setting = {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": str(session_timeout_s)}
+    with (
+        running_cluster(zookeepers=1, progress=lambda text: print(text, file=sys.stderr)) as servers,
+        two_nodes(servers.environment | setting) as nodes,
+        contextlib.ExitStack() as stack,
+    ):
         (survivor, _), (_, victim) = nodes.items()
         statistic = {"name": NAME, "owning_application": "benchmark", "category": "undefined"}
         schema = {"type": "json_schema", "schema": "{}"}

@@ -3,7 +3,8 @@
 All on the same broker of Kafka, which is started for this, in one run: a round measures the raw client, then the event
 store in one process, then the server over HTTP with the same batches and as many publishers; a ratio is taken within a
 round. The raw producer is idempotent and waits for all copies, as Rioni's: once with as many batches under way as there
-are publishers, and once with no limit. Broker, server, clients and disk share the machine.
+are publishers, and once with no limit. Then two nodes of one worker each, which share PostgreSQL and ZooKeeper too, get
+half of the connections each. Brokers, servers, clients and disk share the machine.
 """
 
 import argparse
@@ -15,12 +16,14 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from benchmarks.cluster import two_nodes
 from benchmarks.event_store import batch_of
 from benchmarks.over_http import BATCH, SIZE, bench, consumed, server
 from rioni.bench import PARTITIONS
@@ -110,12 +113,33 @@ def store_read(store: KafkaEventStore, topic: str) -> float:
 
 
 def use_kafka(url: str) -> None:
-    """Let new event types begin in Kafka."""
+    """Let new event types begin in Kafka, unless they do since an earlier round."""
+    with urllib.request.urlopen(f"{url}/storages") as answer:
+        if any(each["id"] == "kafka" for each in json.load(answer)):
+            return
     storage = {"id": "kafka", "storage_type": "kafka", "kafka_configuration": {}, "default": True}
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/storages", json.dumps(storage).encode(), headers)
     with urllib.request.urlopen(request) as answer:
         assert answer.status == 201
+
+
+def over_two_nodes(environment: Mapping[str, str], connections: int, seconds: float) -> tuple[float, float]:
+    """Events per second that two nodes take together, and deliver together where each has a reader of everything."""
+    with two_nodes(environment) as nodes, ThreadPoolExecutor(len(nodes)) as pool:
+        use_kafka(next(iter(nodes)))
+        name = f"benchmark.kafka.{uuid4()}"
+        options = ("--connections", str(connections // 2), "--batch", str(BATCH), "--size", str(SIZE))
+
+        def publish(url: str, seconds: float) -> dict:
+            return bench(url, "publish", "--event-type", name, *options, "--seconds", str(seconds))
+
+        begun = publish(next(iter(nodes)), 0.1)  # makes the event type
+        written = list(pool.map(publish, nodes, [seconds] * len(nodes)))
+        events = sum(each["events"] for each in [begun, *written])
+        read = pool.map(lambda url: consumed(url, events, 3 * seconds, "--event-type", name), nodes)
+        rates = [sum(each["events_per_s"] for each in figures) for figures in (written, read)]
+    return rates[0], rates[1]
 
 
 def main() -> None:
@@ -127,19 +151,26 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     rows: dict[str, list[tuple[float, float, float]]] = {}
-    with running_cluster(postgres=False, progress=lambda text: print(text, file=sys.stderr)) as cluster:
+    with running_cluster(zookeepers=1, progress=lambda text: print(text, file=sys.stderr)) as cluster:
         os.environ["RIONI_KAFKA"] = cluster.kafka
         for number in range(options.rounds):
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-            for name, row in one_round(cluster.kafka, options).items():
+            found = one_round(cluster.kafka, options)
+            most = max(options.connections)
+            taken, delivered = over_two_nodes(cluster.environment, most, options.seconds)
+            _, store, raw = found[f"publish, {most} connections"]
+            found[f"publish, {most}, two nodes"] = taken, store, raw
+            _, store, raw = found["consume, 1 stream"]
+            found["consume, two nodes"] = delivered, store, raw
+            for name, row in found.items():
                 rows.setdefault(name, []).append(row)
     print(
         f"{options.workers} workers, {os.cpu_count()} cores, {BATCH} events of {SIZE} bytes a batch; medians, events/s"
     )
     print(f"{'':<24} {'over HTTP':>12} {'store alone':>12} {'raw client':>12} {'HTTP/raw':>9} {'store/raw':>9}")
-    for name, found in rows.items():
-        over, store, raw = (statistics.median(column) for column in zip(*found, strict=True))
-        ratios = [statistics.median(each[index] / each[2] for each in found) for index in (0, 1)]
+    for name, figures in rows.items():
+        over, store, raw = (statistics.median(column) for column in zip(*figures, strict=True))
+        ratios = [statistics.median(each[index] / each[2] for each in figures) for index in (0, 1)]
         print(f"{name:<24} {over:>12,.0f} {store:>12,.0f} {raw:>12,.0f} {ratios[0]:>9.0%} {ratios[1]:>9.0%}")
 
 

@@ -60,12 +60,13 @@ def bench(url: str, *options: str) -> dict:
     return json.loads(done.stdout)
 
 
-def consumed(url: str, published: int, seconds: float) -> dict:
+def consumed(url: str, published: int, seconds: float, *options: str) -> dict:
     """The figures of consuming what `bench` has published.
 
     Not the last batch of each partition: that waits until it is full, or its time is over.
     """
-    return bench(url, "consume", "--seconds", str(seconds), "--events", str(published - PARTITIONS * CONSUMED_BATCH))
+    events = published - PARTITIONS * CONSUMED_BATCH
+    return bench(url, "consume", "--seconds", str(seconds), "--events", str(events), *options)
 
 
 def appended_alone(publishers: list[int], seconds: float, *options: str) -> tuple[dict[int, float], str]:

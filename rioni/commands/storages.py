@@ -70,9 +70,7 @@ def set_default_storage(command: SetDefaultStorage, repository: Repository) -> S
     Raises:
         NotFound: there is no such storage.
     """
-    storage: StorageEntry | None = repository.find("storage", command.storage_id)
-    if storage is None:
-        raise NotFound(f"Storage with id {command.storage_id} is not found")
+    storage = _stored(repository, command.storage_id)
     if storage.default:
         return storage
     _no_default(repository)
@@ -86,9 +84,7 @@ def move_storage(command: MoveStorage, repository: Repository) -> None:
     Raises:
         NotFound: there is no such storage.
     """
-    storage: StorageEntry | None = repository.find("storage", command.storage_id)
-    if storage is None:
-        raise NotFound(f"Storage with id {command.storage_id} is not found")
+    storage = _stored(repository, command.storage_id)
     if storage.storage_type != command.storage_type:
         repository.record(StorageMoved(id=storage.id, storage_type=command.storage_type))
 
@@ -106,6 +102,13 @@ def delete_storage(command: DeleteStorage, repository: Repository) -> None:
     if storage.default or repository.holds_events(storage.id):
         raise StillUsed(f"Can't delete storage as it is still used, id: {storage.id}")
     repository.record(StorageDeleted(id=storage.id))
+
+
+def _stored(repository: Repository, storage_id: str) -> StorageEntry:
+    storage: StorageEntry | None = repository.find("storage", storage_id)
+    if storage is None:
+        raise NotFound(f"Storage with id {storage_id} is not found")
+    return storage
 
 
 def _no_default(repository: Repository) -> None:

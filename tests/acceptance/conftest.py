@@ -123,6 +123,17 @@ def event(order_id="1", **members):
     return {"order_id": order_id, "metadata": metadata, **members}
 
 
+@pytest.fixture
+def publish(client):
+    """Publishes orders to an event type, which has to take all of them."""
+
+    def publish(name, *order_ids):
+        response = client.post(f"/event-types/{name}/events", json=[event(order_id) for order_id in order_ids])
+        assert response.status_code == 200, response.text
+
+    return publish
+
+
 def problem(response, status, detail=None):
     """Check that a response is a problem."""
     assert response.status_code == status, response.text

@@ -37,15 +37,6 @@ def server(kafka_cluster, data):
         yield running
 
 
-@pytest.fixture
-def publish(client):
-    def publish(name, *order_ids):
-        response = client.post(f"/event-types/{name}/events", json=[event(order_id) for order_id in order_ids])
-        assert response.status_code == 200, response.text
-
-    return publish
-
-
 def order_ids(events):
     return [each["order_id"] for each in events]
 

@@ -30,15 +30,6 @@ def switch(client):
 
 
 @pytest.fixture
-def publish(client):
-    def publish(name, *order_ids):
-        response = client.post(f"/event-types/{name}/events", json=[event(order_id) for order_id in order_ids])
-        assert response.status_code == 200, response.text
-
-    return publish
-
-
-@pytest.fixture
 def history(create, publish, switch, name):
     """Two events, three switches, one event, two switches, two events."""
     create(name)

@@ -5,7 +5,6 @@ from functools import partial
 from random import SystemRandom
 
 import falcon
-import structlog
 
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.coordination_ports import EventTypePartition
@@ -20,7 +19,6 @@ from rioni.http.streaming.server_sent_events import ServerSentEvents, wants_even
 
 
 _random = SystemRandom()
-_log = structlog.get_logger("rioni.streams")
 
 
 def stream_limits(services: Services) -> StreamLimits:

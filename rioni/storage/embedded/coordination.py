@@ -2,12 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.coordination_ports import EventTypePartition, Session, Topology, Trouble
 from rioni.domain.errors import Conflict, RioniError, Unavailable
-from rioni.domain.ports import Clock, Offload, Signals, Watch, direct
+from rioni.domain.ports import Clock, Offload, Signals, direct
+from rioni.storage.draining import await_end
 from rioni.storage.embedded import coordination_database as tables
 from rioni.storage.embedded.coordination_changes import Advance, Changes
 from rioni.storage.embedded.coordination_database import CoordinationDatabase
@@ -20,9 +22,6 @@ CHANGE_TIMEOUT_S = 30.0
 
 REAP_EVERY_S = 0.5
 """How often at most a process looks for dead ones, apart from when a stream begins."""
-
-RESET_POLL_S = 1.0
-"""How often a reset looks whether streams have ended, should a notification be lost."""
 
 CACHE_ENTRIES_MAX = 10_000
 
@@ -186,7 +185,7 @@ class EmbeddedCoordinator:
             self._changed(subscription_id)
             ended = False
             try:
-                ended = self._await_end(subscription_id, watch, timeout_s)
+                ended = await_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
             finally:
                 previous = self._transact(_end_reset, subscription_id, cursors if ended else {})
                 self._changed(subscription_id)
@@ -213,15 +212,6 @@ class EmbeddedCoordinator:
         except sqlite3.IntegrityError as ex:
             raise Conflict("Cursors reset is already in progress for provided subscription") from ex
         tables.bump(connection, subscription_id)
-
-    def _await_end(self, subscription_id: str, watch: Watch, timeout_s: float) -> bool:
-        deadline_s = self._clock.monotonic() + timeout_s
-        while self.topology(subscription_id).sessions:
-            left_s = deadline_s - self._clock.monotonic()
-            if left_s <= 0:
-                return False
-            watch.wait(min(left_s, RESET_POLL_S))
-        return True
 
     # --- processes ---
 

@@ -17,6 +17,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.health import Health
 from rioni.domain.ports import Clock, Watch
 from rioni.domain.streaming.admission import session_not_found
+from rioni.storage.draining import await_end
 from rioni.storage.zookeeper import plan as plans
 from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
 from rioni.storage.zookeeper.commits import Commits
@@ -29,9 +30,6 @@ from rioni.storage.zookeeper.plan import Draft
 from rioni.storage.zookeeper.progress import Progress
 from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
 
-
-RESET_POLL_S = 1.0
-"""How often a reset looks whether streams have ended, should a notification be lost."""
 
 T = TypeVar("T")
 Cursors = Mapping[EventTypePartition, str]
@@ -225,7 +223,7 @@ class ZooKeeperCoordinator:
             self._changes.make(subscription_id, lambda draft: draft.begin_reset(node))
             ended = False
             try:
-                ended = self._await_end(subscription_id, watch, timeout_s)
+                ended = await_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
                 if ended:
                     # Without streams nobody can commit: these are the last ones.
                     stored = self.cursors(subscription_id)
@@ -239,15 +237,6 @@ class ZooKeeperCoordinator:
         if not ended:
             raise Unavailable("Timeout resetting cursors")
         return previous
-
-    def _await_end(self, subscription_id: str, watch: Watch, timeout_s: float) -> bool:
-        deadline_s = self._clock.monotonic() + timeout_s
-        while self.topology(subscription_id).sessions:
-            left_s = deadline_s - self._clock.monotonic()
-            if left_s <= 0:
-                return False
-            watch.wait(min(left_s, RESET_POLL_S))
-        return True
 
     @at_home
     def initialised(self) -> Collection[str]:

@@ -13,16 +13,6 @@ from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
 BEGIN = Place(1, -1)
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def signals(clock: ManualClock) -> MemorySignals:
-    return MemorySignals(clock)
-
-
 class CountingStore(MemoryEventStore):
     reads = 0
 

@@ -69,6 +69,15 @@ def kafka_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
+def other_kafka_cluster() -> Iterator[LocalCluster]:
+    """A Kafka that has nothing to do with the first one; a test may stop it, if it starts it again."""
+    if reason := jars.missing():
+        pytest.skip(reason)
+    with running_cluster(postgres=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
 def zookeeper_cluster() -> Iterator[LocalCluster]:
     """One ZooKeeper for all tests of a process; every test uses a path of its own."""
     if reason := jars.missing():

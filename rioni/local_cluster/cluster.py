@@ -5,9 +5,9 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rioni.config import SETTINGS
 from rioni.domain.errors import Unavailable
@@ -25,7 +25,6 @@ class LocalCluster:
         bootstrap_servers: str,
         hosts: str,
         database: str,
-        doors: Sequence[Sequence[int]],
     ) -> None:
         self.kafkas, self.zookeepers = kafkas, zookeepers
         self.kafka = bootstrap_servers
@@ -34,8 +33,6 @@ class LocalCluster:
         """As `RIONI_ZOOKEEPER` takes it."""
         self.database = database
         """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
-        self.doors = doors
-        """The ports of each broker's further doors."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,13 +41,24 @@ class LocalCluster:
         return {SETTINGS[name].variable: value for name, value in values.items()}
 
 
+class Detours(NamedTuple):
+    """Ways to brokers that somebody else stands in, to hold back what is said there."""
+
+    told: Sequence[Sequence[int]]
+    """For each broker the ports that clients are told to come to, of each of its doors; door n is listener `DOORn`."""
+    settings: Sequence[Mapping[str, object]]
+    """Those of each broker that go before what it has by default."""
+    lead: Callable[[Sequence[Sequence[int]]], None]
+    """Is given the ports of the same doors, before a broker starts: lead clients there from where they come."""
+
+
 @contextlib.contextmanager
 def running_cluster(
     *,
     brokers: int = 1,
     zookeepers: int = 0,
     postgres: bool = True,
-    doors: Sequence[Sequence[int]] = (),
+    detours: Detours | None = None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[LocalCluster]:
     """Start a cluster in a scratch folder; it ends with the block, and so does the folder.
@@ -59,8 +67,7 @@ def running_cluster(
         brokers: of Kafka; with three and more every topic has three copies.
         zookeepers: how many.
         postgres: whether there is a PostgreSQL too.
-        doors: of each broker further ones; each is the port that those are told to come to who come through it, and
-            somebody has to lead them from there to where the door is.
+        detours: other ways to the brokers than directly.
         progress: told what is going on.
 
     Raises:
@@ -68,19 +75,20 @@ def running_cluster(
     """
     progress("fetching the servers (once)")
     class_path = jars.fetch()
-    doors = doors or [()] * brokers
+    detours = detours or Detours([()] * brokers, [{}] * brokers, lambda _ports: None)
     # All at once, so that they differ.
-    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, doors))))
+    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, detours.told))))
     kafka_ports = {n: (next(ports), next(ports)) for n in range(1, brokers + 1)}
     zookeeper_ports = {n: (next(ports), next(ports), next(ports)) for n in range(1, zookeepers + 1)}
-    kafka_doors = {n: [Door(next(ports), told) for told in each] for n, each in enumerate(doors, 1)}
+    doors = [[Door(next(ports), told) for told in each] for each in detours.told]
+    detours.lead([[door.port for door in each] for each in doors])
     cluster_id = new_cluster_id()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rioni-cluster-")))
         keepers = [zookeeper(class_path, folder / f"zookeeper-{n}", n, zookeeper_ports) for n in zookeeper_ports]
         kafkas = [
-            kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id, doors=kafka_doors[n])
-            for n in kafka_ports
+            kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id, further, each)
+            for n, further, each in zip(kafka_ports, detours.settings, doors, strict=True)
         ]
         database = stack.enter_context(running_postgres()).get_uri(driver="psycopg") if postgres else ""
         for server in (*keepers, *kafkas):
@@ -96,7 +104,6 @@ def running_cluster(
             ",".join(f"{HOST}:{client}" for client, _ in kafka_ports.values()),
             ",".join(f"{HOST}:{client}" for client, *_ in zookeeper_ports.values()),
             database,
-            [[door.port for door in each] for each in kafka_doors.values()],
         )
 
 

@@ -1,7 +1,6 @@
 """Nodes that come and go: what the others make of it, and what the clients see."""
 
 import socket
-import time
 
 import pytest
 
@@ -10,6 +9,7 @@ from tests.acceptance.conftest import event, partitions, problem
 from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres, pytest.mark.slow]
@@ -36,13 +36,6 @@ def server(tmp_path, shared):
 def publish(client, name, *order_ids):
     response = client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids])
     assert response.status_code == 200, response.text
-
-
-def wait_until(holds):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it never came to that"
-    return found
 
 
 def owned(client, subscription):

@@ -1,18 +1,17 @@
 """Events that streams pass over: consumption contract 4.5, 8.10; registry contract 6.7, 6.8."""
 
-import time
 import uuid
 
 import pytest
 
 from tests.acceptance.conftest import event
 from tests.support.server import open_stream
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.both_modes
 
 
-WAIT_S = 15
 BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
 
 
@@ -36,13 +35,6 @@ def lag(client, subscription_id):
 def cursor(client, subscription_id):
     (item,) = client.get(f"/subscriptions/{subscription_id}/cursors").json()["items"]
     return item["offset"]
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def order_ids(batches):

@@ -11,6 +11,7 @@ from rioni.domain.errors import Unavailable
 from rioni.local_cluster.servers import HOST, free_ports
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -26,7 +27,8 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(kafka_cluster, data):
     """A server with two workers whose event types begin in Kafka."""
-    with running_server(data, "--workers", "2", environment={"RIONI_KAFKA": kafka_cluster.kafka}) as running:
+    environment = {"RIONI_KAFKA": kafka_cluster.kafka, "RIONI_APPEND_TIMEOUT_S": "5", "RIONI_KAFKA_REQUEST_TIMEOUT_S": "5"}
+    with running_server(data, "--workers", "2", environment=environment) as running:
         with running.client() as client:
             storage = {
                 "id": "kafka",
@@ -132,3 +134,39 @@ def test_a_deleted_event_type_ends_its_streams(client, create, publish, server, 
         assert order_ids(stream.events(1)) == ["0"]
         assert client.delete(f"/event-types/{name}").status_code == 200
         assert "deleted" in json.dumps(stream.batches()[-1])
+
+
+def test_a_kafka_that_is_away_stops_only_what_is_stored_there(
+    client, create, publish, other_kafka_cluster, server, name
+):
+    away, storage_id = f"{name}.away", uuid.uuid4().hex
+    configuration = {"bootstrap_servers": other_kafka_cluster.kafka}
+    storage = {"id": storage_id, "storage_type": "kafka", "kafka_configuration": configuration}
+    assert client.post("/storages", json=storage).status_code == 201
+    for each in (name, away):
+        create(each)
+        publish(each, "0")
+    assert client.post(f"/event-types/{away}/timelines", json={"storage_id": storage_id}).status_code == 201
+    publish(away, "1")
+    (broker,) = other_kafka_cluster.kafkas
+    broker.kill()
+    try:
+        unknown = client.post(f"/event-types/{away}/events", json=[event("2")])
+        assert unknown.status_code == 503 or [each["detail"] for each in unknown.json()] == ["timed out"]
+        publish(name, "1")
+        assert len(read(server, name, 2)) == 2
+        ready = client.get("/readyz")
+        assert ready.status_code == 200
+        assert any(storage_id in each for each in ready.json()["checks"]["kafka"]["warnings"])
+    finally:
+        broker.start()
+        broker.wait()
+    wait_until(lambda: client.post(f"/event-types/{away}/events", json=[event("3")]).status_code == 200)
+    read_again = order_ids(read(server, away, 3))
+    assert [each for each in read_again if each != "2"] == ["0", "1", "3"]
+
+
+def read(server, name, count):
+    path = f"/event-types/{name}/events?stream_limit={count}&batch_flush_timeout=1"
+    with server.client() as client, open_stream(client, path, headers=BEGIN) as stream:
+        return stream.events(count)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import open_stream
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.both_modes
@@ -31,13 +32,6 @@ def commit(client, subscription_id, stream_id, *cursors):
         json={"items": list(cursors)},
         headers={"X-Nakadi-StreamId": stream_id},
     )
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def assigned(client, subscription_id):

@@ -12,9 +12,9 @@ from tests.support.server import running_server
 
 EMBEDDED = ["second", "default", "default", "second"]
 KAFKA = ["kafka", "other-kafka", "default", "kafka", "kafka"]
-"""From the embedded storage to Kafka, from there to another one, back, and to Kafka's next topic."""
-CLUSTER = ["kafka", "default", "default"]
-"""Two nodes: from one storage on Kafka to another one, back, and to the next topic."""
+"""From the embedded storage to Kafka, from there to another Kafka, back, and to Kafka's next topic."""
+CLUSTER = ["other-kafka", "default", "default"]
+"""Two nodes: from one Kafka to another one, back, and to the next topic."""
 ROUTES = {"embedded": EMBEDDED, "kafka": KAFKA, "cluster": CLUSTER}
 
 
@@ -39,8 +39,10 @@ def server(mode, request, tmp_path_factory):
     if mode != "cluster":
         storages.append({"id": "second", "storage_type": "embedded", "kafka_configuration": {}})
     if mode != "embedded":
-        for name in ("kafka", "other-kafka"):
-            configuration = {"topic_prefix": f"{uuid.uuid4()}-"}
+        kafkas = {"kafka": "kafka_cluster", "other-kafka": "other_kafka_cluster"}
+        for name, fixture in kafkas.items():
+            servers = request.getfixturevalue(fixture).kafka
+            configuration = {"topic_prefix": f"{uuid.uuid4()}-", "bootstrap_servers": servers}
             storages.append({"id": name, "storage_type": "kafka", "kafka_configuration": configuration})
     with started(mode, request, tmp_path_factory.mktemp("data")) as running:
         with running.client() as client:

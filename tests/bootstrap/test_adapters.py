@@ -8,7 +8,7 @@ from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.store_measurements import StoreMeasurements
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
-from tests.contracts.leadership import becomes_true
+from tests.support.waiting import wait_until
 
 
 STORAGES = {
@@ -44,7 +44,7 @@ def test_nodes_know_each_other_and_keep_no_events_of_their_own(tmp_path, zookeep
             first.stores.of("here")
         assert first.slots.take("one", {"a": 1}) == []
         assert second.slots.take("two", {"a": 1}) == ["a"]
-        assert becomes_true(first.leadership.held)
+        wait_until(first.leadership.held)
         assert not second.leadership.held()
         gone = second.coordinator.worker
         second.close()

@@ -23,6 +23,7 @@ from tests.support.faulty_cluster import APPEND_TIMEOUT_S, SESSION_TIMEOUT_S, Fa
 from tests.support.history_checker import Delivery, History, Observation, violations
 from tests.support.recording import NO_ANSWER, Consumers, Publisher, Registrar, position_of, read
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import wait_until
 
 
 pytestmark = [
@@ -110,6 +111,12 @@ def kill_two_brokers(cluster: FaultyCluster, chance: random.Random) -> None:
     time.sleep(LAPSE_S)
 
 
+def cut_a_broker_off_from_the_others(cluster: FaultyCluster, chance: random.Random) -> None:
+    """Those that it led have new leaders meanwhile, which it does not know; nodes reach it, and believe it at first."""
+    cluster.brokers.cut_off(chance.randrange(len(cluster.kafkas)))
+    time.sleep(2 * LAPSE_S)
+
+
 def kill_a_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
     chance.choice(cluster.zookeepers).kill()
     time.sleep(LAPSE_S)
@@ -137,6 +144,7 @@ COMBINED: tuple[Fault, ...] = (
     pause_a_node,
     cut_a_node_off_from_zookeeper,
     kill_a_broker,
+    cut_a_broker_off_from_the_others,
     let_a_node_hear_nothing_of_kafka,
     kill_two_zookeepers,
     crash_postgresql,
@@ -205,7 +213,9 @@ class Clients:
     def publish_on(self) -> None:
         """Wait until every partition takes events again."""
         before = [len(each.acknowledged) for each in self.publishers]
-        until(lambda: all(len(each.acknowledged) > count for each, count in zip(self.publishers, before, strict=True)))
+        wait_until(
+            lambda: all(len(each.acknowledged) > count for each, count in zip(self.publishers, before, strict=True))
+        )
 
     def finish(self) -> None:
         """Publish and consume on, now that all works again, until nothing is left; then read everything once more."""
@@ -217,7 +227,7 @@ class Clients:
         for url in self._cluster.urls:
             self.history.replays[url] = list(self._replay(url))
         last = {each.partition: each.position for replay in self.history.replays.values() for each in replay}
-        until(lambda: self._committed() == last)
+        wait_until(lambda: self._committed() == last)
         self.consumers.end()
         self.history.registered, self.history.unseen = self.registrar.registered, self.registrar.unseen
         self.history.registries = self.registrar.lists(self._client)
@@ -295,10 +305,3 @@ def test_promises_hold_while_nodes_servers_and_networks_fail(cluster, tmp_path, 
     assert len(clients.history.observations) > len(faults)
     assert len(clients.history.registered) > len(faults)
     assert "\n".join(violations(clients.history)) == ""
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HEALED_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

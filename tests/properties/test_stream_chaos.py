@@ -20,6 +20,7 @@ from tests.support.builders import event_type_body
 from tests.support.history_checker import History, Observation, Reset, violations
 from tests.support.recording import NO_ANSWER, Consumers, Publisher, position_of, read
 from tests.support.server import RunningServer, running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.slow
@@ -139,13 +140,6 @@ def test_promises_hold_while_consumers_and_workers_die_and_stand_still(tmp_path)
     assert sum(map(len, history.acknowledged.values())) > 100
     assert len(history.streams) > CONSUMERS
     assert violations(history) == []
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + DRAIN_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_hundreds_of_idle_streams_leave_nothing_behind_when_their_sockets_close(tmp_path):

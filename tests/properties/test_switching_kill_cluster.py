@@ -3,8 +3,7 @@
 import contextlib
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 import httpx
@@ -17,6 +16,7 @@ from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes
 from tests.support.recording import Publisher
 from tests.support.server import open_stream
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]
@@ -45,7 +45,7 @@ class Cluster:
         try:
             attempt = threading.Thread(target=_attempt, args=(url, storage_id))
             attempt.start()
-            until(lambda: self._switches() > before)
+            wait_until(lambda: self._switches() > before)
             yield
         finally:
             self._broker.resume()
@@ -58,7 +58,7 @@ class Cluster:
             with self.a_switch_that_has_begun(url, storage_id):
                 connection.execute("LOCK TABLE log IN SHARE MODE")  # so that nobody writes
                 self._broker.resume()
-                until(lambda: self._is_closed(topic))
+                wait_until(lambda: self._is_closed(topic))
                 yield
             connection.rollback()
 
@@ -83,13 +83,6 @@ def switch(client: httpx.Client, storage_id: str) -> httpx.Response:
 
 def timelines(client: httpx.Client) -> list[dict]:
     return client.get(f"/event-types/{NAME}/timelines").json()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + ENOUGH_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -137,7 +130,7 @@ def publishers(cluster, client, stop):
 def until_more(publishers: list[Publisher]) -> None:
     """Wait until each one has had another event acknowledged."""
     before = [len(publisher.acknowledged) for publisher in publishers]
-    until(lambda: all(len(each.acknowledged) > count for each, count in zip(publishers, before, strict=True)))
+    wait_until(lambda: all(len(each.acknowledged) > count for each, count in zip(publishers, before, strict=True)))
 
 
 def read(stream, wanted: dict[str, int]) -> dict[str, list[int]]:
@@ -158,7 +151,7 @@ def test_a_node_that_is_killed_amid_a_switch_locks_and_loses_nothing(cluster, cl
         with cluster.a_switch_that_has_begun(first.url, "other"):
             first.kill()
         # The next command repairs, as soon as it is known that the node has died.
-        until(lambda: switch(client, "other").status_code == 201)
+        wait_until(lambda: switch(client, "other").status_code == 201)
         assert [each["storage_id"] for each in timelines(client)] == ["default", "other"]
         until_more(publishers)
         switch(client, "default")

@@ -4,7 +4,6 @@ import contextlib
 import subprocess
 import sys
 import threading
-import time
 
 import psycopg
 import pytest
@@ -18,6 +17,7 @@ from rioni.storage.sql import create_engine
 from tests.contracts.event_log import ORIGIN, TOPICS, Noted, note
 from tests.storage.log_writer import ROOT
 from tests.support.proxy import proxy_to
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.postgres
@@ -35,13 +35,6 @@ class Node:
         self.log.follow(self.news.set)
         self.follower = self.log._end._follower
         wait_until(lambda: self.follower.position() is not None)
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.fixture

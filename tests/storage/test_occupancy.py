@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 
 import psycopg
 import pytest
@@ -12,6 +11,7 @@ from rioni.domain.errors import Unavailable
 from rioni.storage.occupancy import Occupancy, Party
 from rioni.storage.sql import create_engine
 from tests.support.proxy import proxy_to
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.postgres
@@ -38,13 +38,6 @@ def process():
             return occupancy
 
         yield make
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def end_sessions(url):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import make_url
 
-from rioni.local_cluster.cluster import LocalCluster, running_cluster, running_postgres
+from rioni.local_cluster.cluster import Detours, LocalCluster, running_cluster, running_postgres
 from rioni.local_cluster.nodes import node
 from rioni.local_cluster.servers import HOST, Server, free_ports
 from tests.support.proxy import SOCKET
@@ -38,10 +38,61 @@ class Ways(NamedTuple):
     postgres: Sequence[TcpProxy]
 
 
+class Brokers:
+    """The ways to each of the brokers: from each node, and from each broker, to it as a broker and as a controller."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        def ways(sources: int) -> list[Sequence[TcpProxy]]:
+            return [stack.enter_context(proxies(BROKERS)) for _ in range(sources)]
+
+        self.from_nodes, self._copies, self._votes = ways(NODES), ways(BROKERS), ways(BROKERS)
+        self._all = [*self.from_nodes, *self._copies, *self._votes]
+
+    def detours(self) -> Detours:
+        """What makes all come through these ways: brokers tell everybody where those begin that are meant for them."""
+        told = [[ways[broker].port for ways in self._all] for broker in range(BROKERS)]
+        return Detours(told, [self._settings(broker) for broker in range(BROKERS)], self._lead)
+
+    def _settings(self, broker: int) -> dict[str, object]:
+        first = NODES + BROKERS
+        # It comes to the others through the first of them; they come to it through all.
+        doors = sorted(range(first, first + BROKERS), key=lambda door: door != first + broker)
+        voters = enumerate(self._votes[broker], 1)
+        return {
+            "inter.broker.listener.name": f"DOOR{NODES + broker}",
+            "controller.listener.names": ",".join([*(f"DOOR{door}" for door in doors), "CONTROLLER"]),
+            "controller.quorum.voters": ",".join(f"{number}@{way.address}" for number, way in voters),
+        }
+
+    def _lead(self, ports: Sequence[Sequence[int]]) -> None:
+        for number, broker in itertools.product(range(len(self._all)), range(BROKERS)):
+            self._all[number][broker].target = (HOST, ports[broker][number])
+
+    def cut_off(self, broker: int) -> None:
+        """Hold back all that a broker and the others say to each other; nodes still reach all of them."""
+        for ways in (self._copies, self._votes):
+            for source, target in itertools.product(range(BROKERS), repeat=2):
+                if (source == broker) != (target == broker):
+                    ways[source][target].cut()
+
+    def heal(self) -> None:
+        """Let everything through."""
+        for way in itertools.chain(*self._all):
+            way.heal()
+
+
 class FaultyCluster:
     """Three nodes, and what they share; each node has ways of its own to all servers."""
 
-    def __init__(self, servers: LocalCluster, postgres: Any, nodes: Mapping[str, Server], ways: Sequence[Ways]) -> None:
+    def __init__(
+        self,
+        servers: LocalCluster,
+        brokers: Brokers,
+        postgres: Any,
+        nodes: Mapping[str, Server],
+        ways: Sequence[Ways],
+    ) -> None:
+        self.brokers = brokers
         self.kafkas, self.zookeepers, self._postgres = servers.kafkas, servers.zookeepers, postgres
         self.nodes = list(nodes.values())
         self.urls = list(nodes)
@@ -79,6 +130,7 @@ class FaultyCluster:
                 server.start()
         for way in (each for ways in self.ways for kind in ways for each in kind):
             way.heal()
+        self.brokers.heal()
         for server in [*servers, *self.nodes]:
             server.wait()
 
@@ -87,12 +139,10 @@ class FaultyCluster:
 def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
     """Start three Kafkas, three ZooKeepers, a PostgreSQL and three nodes; all end with the block."""
     with contextlib.ExitStack() as stack:
-        to_kafka = [stack.enter_context(proxies(BROKERS)) for _ in range(NODES)]
-        # Brokers tell where they are: to each node, where its own ways begin.
-        doors = [[ways[broker].port for ways in to_kafka] for broker in range(BROKERS)]
-        servers = stack.enter_context(running_cluster(brokers=BROKERS, zookeepers=3, postgres=False, doors=doors))
-        for number, broker in itertools.product(range(NODES), range(BROKERS)):
-            to_kafka[number][broker].target = (HOST, servers.doors[broker][number])
+        brokers = Brokers(stack)
+        servers = stack.enter_context(
+            running_cluster(brokers=BROKERS, zookeepers=3, postgres=False, detours=brokers.detours())
+        )
         postgres = stack.enter_context(running_postgres())
         nodes, ways = {}, []
         for number, port in enumerate(free_ports(NODES)):
@@ -101,9 +151,9 @@ def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
             url = make_url(postgres.get_uri(driver="psycopg"))
             to_postgres.target = f"{url.query['host']}/{SOCKET}"
             url = url.difference_update_query(["host"]).set(host=HOST, port=to_postgres.port)
-            ways.append(Ways(to_kafka[number], to_zookeeper, [to_postgres]))
+            ways.append(Ways(brokers.from_nodes[number], to_zookeeper, [to_postgres]))
             environment = SETTINGS | {
-                "RIONI_KAFKA": _addresses(to_kafka[number]),
+                "RIONI_KAFKA": _addresses(brokers.from_nodes[number]),
                 "RIONI_ZOOKEEPER": _addresses(to_zookeeper) + "/rioni",
                 "RIONI_DATABASE": url.render_as_string(hide_password=False),
             }
@@ -113,7 +163,7 @@ def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
             server.start()
         for server in nodes.values():
             server.wait()
-        yield FaultyCluster(servers, postgres, nodes, ways)
+        yield FaultyCluster(servers, brokers, postgres, nodes, ways)
 
 
 def _addresses(ways: Sequence[TcpProxy]) -> str:

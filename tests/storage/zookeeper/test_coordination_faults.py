@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +21,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.slots import ZooKeeperSlots
 from tests.contracts.coordination import A0, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
@@ -51,13 +52,6 @@ for position in map(int, sys.stdin):
 """
 
 
-def becomes_true(question: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + ENOUGH_S
-    while not (answer := question()) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    return answer
-
-
 def expire(process, hosts: str = "") -> None:
     """End the session of a process as ZooKeeper does when it has not heard of it: whoever knows its secret may."""
     twin = KazooClient(
@@ -86,7 +80,7 @@ def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, sta
         this.keeper.handler.hang_up()
         assert stream in coordinator.topology(subscription).sessions
         # At first as they were when they were last seen: streams don't wait for the connection.
-        assert becomes_true(lambda: coordinator.cursors(subscription)[A0] == offset(position))  # noqa: B023 - at once
+        wait_until(lambda: coordinator.cursors(subscription)[A0] == offset(position))  # noqa: B023 - at once
         assert coordinator.worker == worker
     assert start().coordinator.topology(subscription).partitions[A0] == Assignment(stream)
 
@@ -112,12 +106,12 @@ def test_with_the_session_its_streams_end_and_their_commits_are_refused(this, co
     worker = coordinator.worker
     assert other.lives(worker)
     expire(this)
-    assert becomes_true(lambda: set(other.topology(subscription).partitions.values()) == {Assignment(theirs)})
+    wait_until(lambda: set(other.topology(subscription).partitions.values()) == {Assignment(theirs)})
     assert not other.lives(worker)
     with pytest.raises(Invalid, match=f"Session with stream id {mine} not found"):
         coordinator.commit(subscription, mine, [(A0, offset(4))])
     assert set(coordinator.topology(subscription).sessions) == {theirs}
-    assert becomes_true(lambda: other.lives(coordinator.worker))
+    wait_until(lambda: other.lives(coordinator.worker))
     assert coordinator.worker != worker
     assert coordinator.cursors(subscription)[A0] == offset(3)
     coordinator.join(subscription, name())
@@ -134,9 +128,9 @@ def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_th
             assert cut_off.coordinator.commit(subscription, stream, [(A0, offset(1))]) == [True]
             way.cut(there=False)
             answer = pool.submit(cut_off.coordinator.commit, subscription, stream, [(A0, offset(2))])
-            assert becomes_true(lambda: coordinator.cursors(subscription)[A0] == offset(2))
+            wait_until(lambda: coordinator.cursors(subscription)[A0] == offset(2))
             expire(cut_off, zookeeper_cluster.zookeeper)
-            assert becomes_true(lambda: not cut_off.keeper.connected)
+            wait_until(lambda: not cut_off.keeper.connected)
             way.heal()
             assert answer.result() == [True]
             with pytest.raises(Invalid, match="not found"):
@@ -161,7 +155,7 @@ def test_a_stream_has_begun_once_where_the_answer_was_lost_and_the_connection_is
     way.cut_answer_to(stream.encode())
     with ThreadPoolExecutor() as pool:
         joined = pool.submit(process.coordinator.join, subscription, stream)
-        assert becomes_true(lambda: stream in coordinator.topology(subscription).sessions)
+        wait_until(lambda: stream in coordinator.topology(subscription).sessions)
         way.break_off()
         way.heal()
         joined.result()
@@ -177,7 +171,7 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
     way.cut_answer_to(stream.encode())
     with ThreadPoolExecutor() as pool:
         joined = pool.submit(process.coordinator.join, subscription, stream)
-        assert becomes_true(lambda: stream in coordinator.topology(subscription).sessions)
+        wait_until(lambda: stream in coordinator.topology(subscription).sessions)
         while not joined.done():
             # With each attempt to connect the session lives on, though nothing is heard of it.
             way.break_off()
@@ -191,7 +185,7 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
         process.coordinator.reap()
         return coordinator.topology(subscription).sessions == {}
 
-    assert becomes_true(is_over)
+    wait_until(is_over)
 
 
 def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
@@ -199,7 +193,7 @@ def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
     assert slots.take("one", {"a": 2}) == []
     worker = this.keeper.worker
     expire(this)
-    assert becomes_true(lambda: this.keeper.worker != worker and this.keeper.holds())
+    wait_until(lambda: this.keeper.worker != worker and this.keeper.holds())
     other = ZooKeeperSlots(start().keeper, SystemClock())
     assert slots.take("two", {"b": 1}) == []
     assert other.take("three", {"a": 2}) == []
@@ -222,7 +216,7 @@ def test_a_process_that_stood_still_too_long_has_lost_its_partitions(hosts, coor
         assert commit(1) == ["[True]", "True"]
         os.kill(process.pid, signal.SIGSTOP)
         coordinator.join(subscription, mine)
-        assert becomes_true(lambda: set(coordinator.topology(subscription).partitions.values()) == {Assignment(mine)})
+        wait_until(lambda: set(coordinator.topology(subscription).partitions.values()) == {Assignment(mine)})
         assert coordinator.commit(subscription, mine, [(A0, offset(2))]) == [True]
         os.kill(process.pid, signal.SIGCONT)
         assert commit(3) == [f"Session with stream id {theirs} not found", "False"]
@@ -273,13 +267,13 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
         coordinator.commit(subscription, stream, [(A0, offset(1))])
     coordinator.forget(deleted)
     zookeeper.resume()
-    assert becomes_true(lambda: keeper.connected and keeper.holds())
+    wait_until(lambda: keeper.connected and keeper.holds())
 
     def is_over() -> bool:
         coordinator.reap()
         return coordinator.topology(subscription).sessions == {} and coordinator.cursors(deleted) == {}
 
-    assert becomes_true(is_over)
+    wait_until(is_over)
     coordinator.join(subscription, name())
     watch.close()
 
@@ -294,5 +288,5 @@ def test_what_is_acknowledged_survives_the_death_of_zookeeper(own_cluster, lonel
     zookeeper.kill()
     zookeeper.start()
     zookeeper.wait()
-    assert becomes_true(lonely.keeper.holds)
+    wait_until(lonely.keeper.holds)
     assert coordinator.cursors(subscription)[A0] == offset(7)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Conflict, Invalid
 from tests.contracts.coordination import ALL, offset
-from tests.contracts.leadership import becomes_true
 from tests.storage.zookeeper.test_coordination_faults import SESSION_TIMEOUT_S, expire
+from tests.support.waiting import wait_until
 
 
 NODES = 3
@@ -90,11 +90,11 @@ class Model:
 
     def expire(self, node: int) -> None:
         keeper = self.processes[node].keeper
-        assert becomes_true(lambda: keeper.connected)
+        wait_until(lambda: keeper.connected)
         worker = keeper.worker
         mine = [stream for stream, owner in self.alive.items() if owner == node]
         expire(self.processes[node])
-        assert becomes_true(lambda: keeper.worker != worker and keeper.holds())
+        wait_until(lambda: keeper.worker != worker and keeper.holds())
         for stream in mine:
             assert not self.at(node).holds(stream)
             del self.alive[stream]
@@ -102,8 +102,8 @@ class Model:
     def settled(self, node: int):
         """Who owns what, when a node has found out; its own streams need not wait for that."""
         coordinator = self.at(node)
-        assert becomes_true(lambda: self.sessions(coordinator) == {*self.alive})
-        assert becomes_true(lambda: coordinator.cursors(self.subscription) == self.offsets)
+        wait_until(lambda: self.sessions(coordinator) == {*self.alive})
+        wait_until(lambda: coordinator.cursors(self.subscription) == self.offsets)
         return coordinator.topology(self.subscription).partitions
 
     def sessions(self, coordinator) -> set[str]:
@@ -140,4 +140,4 @@ def test_whatever_breaks_all_nodes_agree_and_nothing_committed_is_lost(processes
         coordinator = processes[1].coordinator
         return model.sessions(coordinator) == set() and model.subscription not in coordinator.initialised()
 
-    assert becomes_true(is_over)
+    wait_until(is_over)

@@ -1,7 +1,8 @@
 import pytest
 
 from rioni.storage.zookeeper.leadership import ZooKeeperLeadership
-from tests.contracts.leadership import LeadershipContract, becomes_true
+from tests.contracts.leadership import LeadershipContract
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.zookeeper
@@ -20,7 +21,7 @@ class TestZooKeeperLeadership(LeadershipContract):
 def test_it_ends_with_the_session(this, start):
     second = start()
     leadership, other = ZooKeeperLeadership(second.keeper), ZooKeeperLeadership(this.keeper)
-    assert becomes_true(leadership.held)
+    wait_until(leadership.held)
     assert not other.held()
     second.close()
-    assert becomes_true(other.held)
+    wait_until(other.held)

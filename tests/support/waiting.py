@@ -1,0 +1,19 @@
+"""Waits for what takes its time: other processes, threads, and what they tell each other."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+
+Found = TypeVar("Found")
+
+WAIT_S = 60
+
+
+def wait_until(condition: Callable[[], Found]) -> Found:
+    """Ask until the answer is true, and return it; fail after a minute."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, f"it did not happen in time: {found}"
+        time.sleep(0.01)
+    return found

@@ -27,7 +27,8 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(kafka_cluster, data):
     """A server with two workers whose event types begin in Kafka."""
-    environment = {"RIONI_KAFKA": kafka_cluster.kafka, "RIONI_APPEND_TIMEOUT_S": "5", "RIONI_KAFKA_REQUEST_TIMEOUT_S": "5"}
+    timeouts = {"RIONI_APPEND_TIMEOUT_S": "5", "RIONI_KAFKA_REQUEST_TIMEOUT_S": "5"}
+    environment = timeouts | {"RIONI_KAFKA": kafka_cluster.kafka}
     with running_server(data, "--workers", "2", environment=environment) as running:
         with running.client() as client:
             storage = {

@@ -1,6 +1,7 @@
 import itertools
 import json
 import uuid
+from functools import partial
 
 import pytest
 
@@ -123,15 +124,16 @@ def event(order_id="1", **members):
     return {"order_id": order_id, "metadata": metadata, **members}
 
 
+def publish_orders(client, name, *order_ids, **members):
+    """Publish orders to an event type, which has to take all of them."""
+    response = client.post(f"/event-types/{name}/events", json=[event(each, **members) for each in order_ids])
+    assert response.status_code == 200, response.text
+
+
 @pytest.fixture
 def publish(client):
     """Publishes orders to an event type, which has to take all of them."""
-
-    def publish(name, *order_ids):
-        response = client.post(f"/event-types/{name}/events", json=[event(order_id) for order_id in order_ids])
-        assert response.status_code == 200, response.text
-
-    return publish
+    return partial(publish_orders, client)
 
 
 def problem(response, status, detail=None):

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from rioni.local_cluster.cluster import running_cluster
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes
 from tests.support.server import open_stream, running_server
@@ -33,11 +33,6 @@ def server(tmp_path, shared):
         yield nodes
 
 
-def publish(client, name, *order_ids):
-    response = client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids])
-    assert response.status_code == 200, response.text
-
-
 def owned(client, subscription):
     """How many partitions each stream reads."""
     (stats,) = client.get(f"/subscriptions/{subscription}/stats").json()["items"]
@@ -51,8 +46,8 @@ def test_what_one_node_has_answered_the_others_know(server, create, subscribe, n
         create(name)
         for _ in range(5):
             assert two.put(f"/event-types/{name}", json=one.get(f"/event-types/{name}").json()).status_code == 200
-        publish(one, name, "1")
-        publish(two, name, "2")
+        publish_orders(one, name, "1")
+        publish_orders(two, name, "2")
         ends = [each.get(f"/event-types/{name}/partitions/0").json()["newest_available_offset"] for each in (one, two)]
         assert ends == ["001-0001-000000000000000001"] * 2
         assert one.delete(f"/event-types/{name}").status_code == 200
@@ -95,7 +90,7 @@ def test_a_node_that_ends_says_goodbye_and_others_go_on_at_once(server, client, 
             leaving.process.terminate()
             assert leaves.batches()[-1]["info"] == {"debug": "Server is shutting down"}
             wait_until(lambda: owned(other, subscription) == {stays.stream_id: 4})
-            publish(other, name, "1")
+            publish_orders(other, name, "1")
             assert [each["order_id"] for each in stays.events(1)] == ["1"]
         assert leaving.process.wait(WAIT_S) == 0
         assert other.get(f"/subscriptions/{subscription}").status_code == 200
@@ -105,7 +100,7 @@ def test_a_node_that_is_started_again_or_added_serves_what_the_others_do(
     server, client, create, name, tmp_path, shared
 ):
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     server.nodes[0].kill()
     for folder in ("node-1", "node-3"):
         with running_server(tmp_path / folder, "--workers", "1", environment=shared) as node, node.client() as again:
@@ -148,7 +143,7 @@ def test_what_is_away_is_named_and_the_rest_goes_on(tmp_path, shared, name):
                 failed = {each for each, check in answer.json()["checks"].items() if check["status"] == "failed"}
                 assert failed == {"zookeeper"}
                 assert client.get("/livez").status_code == 200
-                publish(client, name, *map(str, range(40)))
+                publish_orders(client, name, *map(str, range(40)))
                 assert stream.events(1)
                 assert client.get(f"/subscriptions/{subscription}/cursors").status_code == 503
                 keeper.resume()

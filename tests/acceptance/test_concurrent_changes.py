@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import httpx
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.server import open_stream
 
 
@@ -61,11 +61,6 @@ def orders(client, name):
     return [each["order"] for each in client.get(f"/event-types/{name}/timelines").json()]
 
 
-def publish(client, name, order_id):
-    response = client.post(f"/event-types/{name}/events", json=[event(order_id)])
-    assert response.status_code == 200, response.text
-
-
 def stored(client, name, count):
     """The events of all partitions."""
     numbers = [each["partition"] for each in client.get(f"/event-types/{name}/partitions").json()]
@@ -88,7 +83,7 @@ def test_of_switches_at_the_same_moment_one_is_made_and_the_others_are_conflicts
                 refused += 1
                 problem(answer, 409, f"Timeline is already being created for: {name}")
         assert orders(client, name) == list(range(1, made + 2))
-        publish(client, name, f"{round_:02}")
+        publish_orders(client, name, f"{round_:02}")
         if refused:
             break
     assert refused, "no two of them ever met"
@@ -107,7 +102,7 @@ def test_a_switch_and_a_repartition_at_the_same_moment_are_both_made_or_the_latt
             met = True
             problem(repartitioned, 503, f"Event type {name} is currently in maintenance, please repeat request")
             assert repartition(name, count)(client).status_code == 204
-        publish(client, name, str(count))
+        publish_orders(client, name, str(count))
         assert len(client.get(f"/event-types/{name}/partitions").json()) == count
         timelines = client.get(f"/event-types/{name}/timelines").json()
         assert [len(each["latest_position"]["offsets"]) for each in timelines[:-1]] == [count] * (len(timelines) - 1)
@@ -121,13 +116,13 @@ def test_an_event_type_that_is_deleted_while_it_is_switched_is_gone_and_can_be_m
 ):
     for _ in range(3):
         create(name)
-        publish(client, name, "0")
+        publish_orders(client, name, "0")
         switched, deleted = at_once(switch(name), delete(name))
         assert deleted.status_code == 200, deleted.text
         if switched.status_code != 201:
             problem(switched, 404, f'EventType "{name}" does not exist')
         problem(client.get(f"/event-types/{name}/timelines"), 404)
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     assert switch(name)(client).status_code == 201
     assert stored(client, name, 1) == ["1"]

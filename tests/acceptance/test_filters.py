@@ -2,17 +2,12 @@
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.server import open_stream
 
 
 QUICK = "batch_flush_timeout=1&commit_timeout=2"
 ONE = "event.order_id == '1'"
-
-
-def publish(client, name, *order_ids, **members):
-    events = [event(each, **members) for each in order_ids]
-    assert client.post(f"/event-types/{name}/events", json=events).status_code == 200
 
 
 def unconsumed(client, subscription):
@@ -28,7 +23,7 @@ def commit(client, subscription, stream, batch):
 
 def test_only_what_matches_is_sent_and_the_rest_counts_as_consumed(client, server, create, subscribe, name):
     create(name)
-    publish(client, name, "1", "22", "3", "44", "5")
+    publish_orders(client, name, "1", "22", "3", "44", "5")
     subscription = subscribe(name, read_from="begin", filter="size(event.order_id) == 2")
     path = f"/subscriptions/{subscription}/events?{QUICK}&batch_limit=2&max_uncommitted_events=2&stream_limit=2"
     with server.client() as other, open_stream(client, path) as stream:
@@ -42,7 +37,7 @@ def test_only_what_matches_is_sent_and_the_rest_counts_as_consumed(client, serve
 def test_all_partitions_are_filtered(client, create, subscribe, name):
     create(name, partition_strategy="user_defined", **partitions(3))
     for partition in "012":
-        publish(client, name, *map(str, range(20)), metadata={"partition": partition})
+        publish_orders(client, name, *map(str, range(20)), metadata={"partition": partition})
     subscription = subscribe(name, read_from="begin", filter="metadata.partition == '1' && event.order_id == '7'")
     with open_stream(client, f"/subscriptions/{subscription}/events?{QUICK}&stream_timeout=2") as stream:
         batches = stream.batches()
@@ -59,13 +54,13 @@ def test_a_filter_can_be_changed_and_removed_while_a_stream_is_open(client, serv
     before = client.get(path).json()
     assert before["filter"] == "event.order_id == '1'"
     with server.client() as other, open_stream(client, f"{path}/events?{QUICK}&max_uncommitted_events=9") as stream:
-        publish(other, name, "1", "2")
+        publish_orders(other, name, "1", "2")
         assert [each["order_id"] for each in stream.events(1)] == ["1"]
         assert other.put(path, json=before | {"filter": "event.order_id == '2'"}).status_code == 204
-        publish(other, name, "1", "2")
+        publish_orders(other, name, "1", "2")
         assert [each["order_id"] for each in stream.events(1)] == ["2"]
         assert other.put(path, json=before | {"filter": ""}).status_code == 204
-        publish(other, name, "1")
+        publish_orders(other, name, "1")
         assert [each["order_id"] for each in stream.events(1)] == ["1"]
     assert "filter" not in client.get(path).json()
 

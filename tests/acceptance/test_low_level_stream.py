@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem, rows
+from tests.acceptance.conftest import event, partitions, problem, publish_orders, rows
 from tests.support.server import open_stream
 
 
@@ -13,10 +13,6 @@ pytestmark = pytest.mark.both_modes
 
 BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
 SYNTAX = "incorrect syntax of X-nakadi-cursors header"
-
-
-def publish(client, name, *order_ids):
-    assert client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids]).status_code == 200
 
 
 WARNING = (
@@ -28,7 +24,7 @@ WARNING = (
 def test_batches_have_the_documented_form(client, create, name):
     """Consumption contract 4.4, byte by byte."""
     create(name)
-    publish(client, name, "1", "2", "3")
+    publish_orders(client, name, "1", "2", "3")
     path = f"/event-types/{name}/events?batch_limit=2&stream_limit=3&batch_flush_timeout=1"
     with client.stream("GET", path, headers=BEGIN) as response:
         assert response.headers["content-type"] == "application/x-json-stream"
@@ -49,15 +45,15 @@ def test_keep_alives_have_the_documented_form(client, create, name):
     for offset in ("001-0001--1", "001-0001-000000000000000000"):
         answer = client.get(path)
         assert answer.text == f'{{"cursor":{{"partition":"0","offset":"{offset}"}}}}\n'
-        publish(client, name, "1")
+        publish_orders(client, name, "1")
 
 
 def test_without_cursors_only_new_events_come(client, create, server, name):
     create(name)
-    publish(client, name, "old")
+    publish_orders(client, name, "old")
     path = f"/event-types/{name}/events?batch_limit=1&stream_limit=1&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path) as stream:
-        publish(client, name, "new")
+        publish_orders(client, name, "new")
         assert stream.events(1)[0]["order_id"] == "new"
 
 
@@ -161,7 +157,7 @@ def test_bad_cursors_are_refused(client, create, name, cursors, status, detail):
 def test_a_cursor_that_has_no_place_is_answered_with_those_that_there_are(client, create, name):
     """For programs, which would have to read the detail otherwise."""
     create(name)
-    publish(client, name, "0", "1")
+    publish_orders(client, name, "0", "1")
     headers = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"7"}]'}
     answer = problem(client.get(f"/event-types/{name}/events", headers=headers), 412)
     assert {key: answer[key] for key in answer if key not in ("title", "status", "detail")} == {
@@ -178,7 +174,7 @@ def test_an_unknown_event_type_is_not_found(client):
 
 def test_all_partitions_are_streamed(client, create, name):
     create(name, partition_strategy="hash", partition_key_fields=["order_id"], **partitions(3))
-    publish(client, name, *map(str, range(30)))
+    publish_orders(client, name, *map(str, range(30)))
     cursors = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(3)])
     path = f"/event-types/{name}/events?batch_limit=4&stream_limit=30&batch_flush_timeout=1"
     with open_stream(client, path, headers={"X-Nakadi-Cursors": cursors}) as stream:
@@ -187,7 +183,7 @@ def test_all_partitions_are_streamed(client, create, name):
 
 def test_a_stream_is_compressed_batch_by_batch_if_asked(client, create, name):
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     path = f"/event-types/{name}/events?batch_flush_timeout=1"
     with client.stream("GET", path, headers=BEGIN | {"Accept-Encoding": "gzip"}) as response:
         assert response.headers["content-encoding"] == "gzip"

@@ -8,7 +8,7 @@ from rioni.bootstrap.migration import migrate
 from rioni.bootstrap.preparation import prepare
 from rioni.config import Config
 from rioni.domain.errors import Conflict, Unavailable
-from tests.acceptance.conftest import event, partitions
+from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
 
@@ -46,11 +46,6 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-def publish(client, name, *order_ids):
-    response = client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids])
-    assert response.status_code == 200, response.text
-
-
 def consume(server, subscription, count):
     """Read so many events and commit them; return their order ids."""
     path = f"/subscriptions/{subscription}/events?batch_limit=1&batch_flush_timeout=1"
@@ -75,9 +70,9 @@ def history(data):
         assert client.post("/event-types", json=compacted).status_code == 201
         body = {"owning_application": "x", "event_types": ["a"], "read_from": "begin"}
         subscription = client.post("/subscriptions", json=body).json()["id"]
-        publish(client, "a", *map(str, range(15)))
+        publish_orders(client, "a", *map(str, range(15)))
         assert client.post("/event-types/a/timelines", json={"storage_id": "default"}).status_code == 201
-        publish(client, "a", *map(str, range(15, 25)))
+        publish_orders(client, "a", *map(str, range(15, 25)))
         for body in (event_type_body(name="c"), event_type_body(name="d", **ONCE)):
             assert client.post("/event-types", json=body).status_code == 201
         publish_again(client)
@@ -153,7 +148,7 @@ def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_pa
     with node() as server, server.client() as client:
         publish_again(client)
         assert state(client, subscription) == before
-        publish(client, "a", "last")
+        publish_orders(client, "a", "last")
         order_ids = read + consume(server, subscription, 26 - len(read))
         assert sorted(order_ids) == sorted([*map(str, range(25)), "last"])
         (storage,) = client.get("/storages").json()
@@ -166,7 +161,7 @@ def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node):
     with pytest.raises(Interrupted):
         migrate(data, target, interrupting("subscriptions"))
     with running_server(data, "--workers", "1") as server, server.client() as client:
-        publish(client, "a", "meanwhile")
+        publish_orders(client, "a", "meanwhile")
         read += consume(server, subscription, 5)
         before = state(client, subscription)
     assert migrate(data, target, no_progress).events == 29

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from tests.acceptance.conftest import SETTINGS, event
+from tests.acceptance.conftest import SETTINGS, publish_orders
 from tests.support.nodes import running_nodes
 from tests.support.server import open_stream, running_server
 
@@ -49,10 +49,6 @@ def server(mode, request, tmp_path_factory):
     assert "Traceback" not in "".join(running.lines)
 
 
-def publish(client, name, order_id):
-    assert client.post(f"/event-types/{name}/events", json=[event(order_id)]).status_code == 200
-
-
 def keep(client, name, options):
     body = client.get(f"/event-types/{name}").json() | {"options": options}
     assert client.put(f"/event-types/{name}", json=body).status_code == 200
@@ -79,7 +75,7 @@ def until_empty(client, name):
 def rounds_pass(client, forgetful):
     """Wait until what is too old has been removed some times, which an event type shows that keeps nothing."""
     for _ in range(ROUNDS):
-        publish(client, forgetful, "x")
+        publish_orders(client, forgetful, "x")
         until_empty(client, forgetful)
 
 
@@ -93,9 +89,9 @@ def test_events_stay_and_go_as_the_retention_time_says_whatever_it_was_and_reade
     path = f"/event-types/{name}/events?batch_limit=1&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path, headers=BEGIN) as reader:
         for order_id, storage_id in enumerate(("other", "default")):
-            publish(client, name, str(order_id))
+            publish_orders(client, name, str(order_id))
             switch(client, name, storage_id)
-        publish(client, name, "2")
+        publish_orders(client, name, "2")
         assert read(reader, 3) == ["0", "1", "2"]
 
         rounds_pass(client, forgetful)
@@ -107,7 +103,7 @@ def test_events_stay_and_go_as_the_retention_time_says_whatever_it_was_and_reade
         assert client.delete("/storages/other").status_code == 204
 
         keep(client, name, LONG)
-        publish(client, name, "3")
+        publish_orders(client, name, "3")
         assert read(reader, 1) == ["3"]
         rounds_pass(client, forgetful)
         with open_stream(client, f"{path}&stream_limit=1", headers=BEGIN) as from_begin:

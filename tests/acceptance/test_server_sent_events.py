@@ -4,15 +4,11 @@ import json
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.browser import needs_browser
 
 
 EVENTS = {"Accept": "text/event-stream"}
-
-
-def publish(client, name, *order_ids):
-    assert client.post(f"/event-types/{name}/events", json=[event(each) for each in order_ids]).status_code == 200
 
 
 def read(client, path, headers=EVENTS):
@@ -37,7 +33,7 @@ def order_ids(events):
 
 def test_a_browser_goes_on_behind_the_last_batch_that_it_has_seen(client, create, name):
     create(name)
-    publish(client, name, "1", "2", "3", "4")
+    publish_orders(client, name, "1", "2", "3", "4")
     path = f"/event-types/{name}/events?batch_limit=2&batch_flush_timeout=1&stream_limit=2"
     begin = path + '&cursors=[{"partition":"0","offset":"BEGIN"}]'
     seen = read(client, begin)
@@ -51,7 +47,7 @@ def test_the_id_names_all_partitions_of_the_stream(client, create, name):
     create(name, **partitions(3))
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_limit=1"
     begin = [{"partition": number, "offset": "BEGIN"} for number in "012"]
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     (only,) = [each for each in read(client, f"{path}&cursors={json.dumps(begin)}") if "id" in each]
     cursors = {cursor["partition"]: cursor["offset"] for cursor in json.loads(only["id"])}
     assert sorted(cursors.values()) == ["001-0001--1", "001-0001--1", "001-0001-000000000000000000"]
@@ -60,7 +56,7 @@ def test_the_id_names_all_partitions_of_the_stream(client, create, name):
 
 def test_the_stream_of_a_subscription_commits_what_a_browser_has_seen(client, create, name, subscribe):
     create(name)
-    publish(client, name, "1", "2", "3")
+    publish_orders(client, name, "1", "2", "3")
     subscription = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription}/events?batch_limit=2&batch_flush_timeout=1&commit_timeout=1"
     seen = read(client, f"{path}&max_uncommitted_events=2&stream_timeout=1")
@@ -76,7 +72,7 @@ def test_the_stream_of_a_subscription_commits_what_a_browser_has_seen(client, cr
 
 def test_a_script_commits_with_the_stream_id_that_it_was_told(client, server, create, name, subscribe):
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     with client.stream("GET", f"{path}/events?batch_flush_timeout=1&stream_limit=1", headers=EVENTS) as response:
         lines = response.iter_lines()
@@ -105,7 +101,7 @@ def test_an_id_that_no_stream_has_written_is_refused(client, create, name, subsc
 
 def test_whoever_does_not_ask_for_events_gets_lines(client, create, name):
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     path = f"/event-types/{name}/events?stream_limit=1&cursors=" + '[{"partition":"0","offset":"BEGIN"}]'
     with client.stream("GET", path, headers={"Accept": "application/x-json-stream, */*"}) as response:
         assert response.headers["content-type"] == "application/x-json-stream"
@@ -135,7 +131,7 @@ CONSUME = """([path, count]) => new Promise((resolve, reject) => {
 @needs_browser
 def test_a_browser_consumes_and_commits(client, server, create, name, subscribe, browser):
     create(name)
-    publish(client, name, "1", "2", "3", "4", "5")
+    publish_orders(client, name, "1", "2", "3", "4", "5")
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     page = browser.new_page()
     page.goto(f"{server.url}/health")

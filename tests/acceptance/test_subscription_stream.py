@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
+from tests.acceptance.conftest import event, partitions, problem, publish_orders
 from tests.support.server import open_stream
 from tests.support.waiting import wait_until
 
@@ -19,11 +19,6 @@ pytestmark = pytest.mark.both_modes
 
 
 WAIT_S = 15
-
-
-def publish(client, name, *order_ids, **members):
-    response = client.post(f"/event-types/{name}/events", json=[event(each, **members) for each in order_ids])
-    assert response.status_code == 200, response.text
 
 
 def commit(client, subscription_id, stream_id, *cursors):
@@ -47,7 +42,7 @@ def assigned(client, subscription_id):
 
 def test_events_are_streamed_committed_and_not_seen_again(client, server, create, subscribe, name):
     create(name)
-    publish(client, name, "1", "2", "3")
+    publish_orders(client, name, "1", "2", "3")
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_limit=2&batch_flush_timeout=1&stream_limit=3"
     with server.client() as other, other.stream("GET", path) as response:
@@ -71,14 +66,14 @@ def test_events_are_streamed_committed_and_not_seen_again(client, server, create
     (cursor,) = client.get(f"/subscriptions/{subscription_id}/cursors").json()["items"]
     assert (cursor["event_type"], cursor["partition"]) == (name, "0")
     assert cursor["offset"] == "001-0001-000000000000000002"
-    publish(client, name, "4")
+    publish_orders(client, name, "4")
     with server.client() as other, open_stream(other, path) as stream:
         assert stream.events(1)[0]["order_id"] == "4"
 
 
 def test_uncommitted_events_come_again(client, server, create, subscribe, name):
     create(name)
-    publish(client, name, "1", "2")
+    publish_orders(client, name, "1", "2")
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_limit=1&batch_flush_timeout=1&commit_timeout=1"
     for _ in range(2):
@@ -89,7 +84,7 @@ def test_uncommitted_events_come_again(client, server, create, subscribe, name):
 
 def test_a_stream_waits_for_commits_beyond_its_window(client, server, create, subscribe, name):
     create(name)
-    publish(client, name, *map(str, range(10)))
+    publish_orders(client, name, *map(str, range(10)))
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_limit=2&max_uncommitted_events=4&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path) as stream:
@@ -102,7 +97,7 @@ def test_a_stream_waits_for_commits_beyond_its_window(client, server, create, su
 
 def test_without_a_commit_in_time_the_stream_ends(client, server, create, subscribe, name):
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?commit_timeout=1&batch_flush_timeout=5"
     with server.client() as other, open_stream(other, path) as stream:
@@ -132,7 +127,7 @@ def test_events_arrive_without_polling_delay_from_any_worker(client, server, cre
         for number in range(20):
             with server.client() as publisher:
                 begin = time.monotonic()
-                publish(publisher, name, str(number))
+                publish_orders(publisher, name, str(number))
                 assert stream.events(1)[0]["order_id"] == str(number)
                 times.append(time.monotonic() - begin)
     assert len(times) == 20
@@ -140,7 +135,7 @@ def test_events_arrive_without_polling_delay_from_any_worker(client, server, cre
 
 def test_parameters_may_come_in_the_body(client, server, create, subscribe, name):
     create(name)
-    publish(client, name, "1", "2")
+    publish_orders(client, name, "1", "2")
     subscription_id = subscribe(name, read_from="begin")
     body = {"batch_limit": 2, "batch_flush_timeout": 1, "stream_limit": 2}
     path = f"/subscriptions/{subscription_id}/events"
@@ -201,7 +196,7 @@ def test_partitions_are_shared_and_handed_over(client, server, create, subscribe
             wait_until(balanced)
         publish_to = [str(number) for number in range(4)]
         for partition in publish_to:
-            publish(client, name, partition, metadata={"partition": partition})
+            publish_orders(client, name, partition, metadata={"partition": partition})
         owners = assigned(client, subscription_id)
         for stream in streams:
             mine = sorted(partition for (_, partition), owner in owners.items() if owner == stream.stream_id)
@@ -220,7 +215,7 @@ def test_a_closed_client_frees_its_partitions(client, server, create, subscribe,
 
 def test_the_streams_of_a_killed_worker_are_taken_over(client, server, create, subscribe, name):
     create(name, **partitions(2))
-    publish(client, name, *map(str, range(20)))
+    publish_orders(client, name, *map(str, range(20)))
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=1&max_uncommitted_events=100"
     with server.client() as other, open_stream(other, path) as stream:
@@ -274,8 +269,8 @@ def test_a_blocked_consumer_ends_its_streams_with_a_reason(client, server, creat
 def test_two_event_types_are_read_through_one_subscription(client, server, create, subscribe, name):
     create(f"{name}.a")
     create(f"{name}.b")
-    publish(client, f"{name}.a", "a")
-    publish(client, f"{name}.b", "b")
+    publish_orders(client, f"{name}.a", "a")
+    publish_orders(client, f"{name}.b", "b")
     subscription_id = subscribe(f"{name}.a", f"{name}.b", read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_limit=1&batch_flush_timeout=1"
     with server.client() as other, open_stream(other, path) as stream:

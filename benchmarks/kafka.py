@@ -1,22 +1,24 @@
 """Publishing and consuming through Rioni beside Kafka's own producer and consumer: `python -m benchmarks.kafka`.
 
-All on the same broker of Kafka, which is started for this, in one run: a round measures the raw client, then the event
-store in one process, then the server over HTTP with the same batches and as many publishers; a ratio is taken within a
-round. The raw producer is idempotent and waits for all copies, as Rioni's: once with as many batches under way as there
-are publishers, and once with no limit. Then two nodes of one worker each, which share PostgreSQL and ZooKeeper too, get
-half of the connections each. Brokers, servers, clients and disk share the machine.
+All on the same broker of Kafka, which is started for this, in one run: a round measures the raw client, then the
+event store in one process, then the server over HTTP with the same batches and as many publishers; a ratio is taken
+within a round. Each event of a batch goes to any partition, as the strategy `random` says. The raw producer is
+idempotent and waits for all copies, as Rioni's: once with as many batches under way as there are publishers, and once
+with no limit. Then two nodes of one worker each, which share PostgreSQL and ZooKeeper too, get half of the
+connections each. Brokers, servers, clients and disk share the machine.
 """
 
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -30,7 +32,7 @@ from rioni.bench import PARTITIONS
 from rioni.local_cluster.cluster import running_cluster
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import FETCH_AGAIN_MS, Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.names import opened_names
 
@@ -39,20 +41,33 @@ READ_BYTES = 1_000_000
 UNDER_WAY_MAX = 100_000
 
 
-def in_threads(publishers: int, seconds: float, publish: Callable[[int], None]) -> float:
+def spread() -> Sequence[int]:
+    """A partition for each event of a batch."""
+    return random.choices(range(PARTITIONS), k=BATCH)
+
+
+def by_partition(batch: Sequence[bytes]) -> Mapping[int, Sequence[bytes]]:
+    """The events of a batch for each partition that gets some."""
+    parts: dict[int, list[bytes]] = {}
+    for event, partition in zip(batch, spread(), strict=True):
+        parts.setdefault(partition, []).append(event)
+    return parts
+
+
+def in_threads(publishers: int, seconds: float, publish: Callable[[], object]) -> float:
     """Events per second, where each of some threads publishes one batch after the other."""
     batches: list[int] = []
     stop_s = time.perf_counter() + seconds
 
-    def one(number: int) -> None:
+    def one() -> None:
         done = 0
         while time.perf_counter() < stop_s:
-            publish((number + done) % PARTITIONS)
+            publish()
             done += 1
         batches.append(done)
 
     begin_s = time.perf_counter()
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(publishers)]
+    threads = [threading.Thread(target=one) for _ in range(publishers)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -74,8 +89,7 @@ def raw_producer(servers: str, topic: str, publishers: int, seconds: float) -> f
     begin_s = time.perf_counter()
     while time.perf_counter() < begin_s + seconds:
         while sent - acknowledged <= (publishers - 1) * BATCH:
-            partition = sent // BATCH % PARTITIONS
-            for event in batch:
+            for event, partition in zip(batch, spread(), strict=True):
                 producer.produce(topic, event, None, partition, delivered)
             sent += BATCH
         producer.poll(0.1)
@@ -83,10 +97,16 @@ def raw_producer(servers: str, topic: str, publishers: int, seconds: float) -> f
     return acknowledged / (time.perf_counter() - begin_s)
 
 
-def raw_consumer(servers: str, topic: str) -> float:
-    """Events per second of Kafka's consumer, from the beginning to the end of a topic."""
+def raw_consumer(servers: str, topic: str, **further: object) -> float:
+    """Events per second of Kafka's consumer with its own settings, or others, from the first event to the last."""
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": str(uuid4()), "enable.auto.commit": False, "fetch.wait.max.ms": 10}
+        {
+            "bootstrap.servers": servers,
+            "group.id": str(uuid4()),
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+            **further,
+        }
     )
     places = [TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
     left = sum(consumer.get_watermark_offsets(place)[1] for place in places)
@@ -193,11 +213,10 @@ def one_round(servers: str, options: argparse.Namespace) -> dict[str, tuple[floa
         raw: dict[int, float] = {}
         for count in options.connections:
             raw[count] = raw_producer(servers, topic, count, options.seconds)
-            alone[count] = in_threads(
-                count, options.seconds, lambda place: store.append(topic, {place: batch}) and None
-            )
+            alone[count] = in_threads(count, options.seconds, lambda: store.append(topic, by_partition(batch)))
         unlimited = raw_producer(servers, topic, UNDER_WAY_MAX // BATCH, options.seconds)
         raw_read = raw_consumer(servers, topic)
+        hurried = raw_consumer(servers, topic, **{"fetch.queue.backoff.ms": FETCH_AGAIN_MS})
         reader = opened()
         read = store_read(reader, topic)
         for each in (store, reader):
@@ -215,6 +234,7 @@ def one_round(servers: str, options: argparse.Namespace) -> dict[str, tuple[floa
         best = max(rate for rate, *_ in found.values())
         found["publish, no limit"] = best, max(alone.values()), unlimited
         found["consume, 1 stream"] = consumed(url, published, 3 * options.seconds)["events_per_s"], read, raw_read
+        found["consume, same backoff"] = *found["consume, 1 stream"][:2], hurried
     return found
 
 

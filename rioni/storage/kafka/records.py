@@ -3,8 +3,8 @@
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
-from typing import NamedTuple
 
+import msgspec
 from confluent_kafka import Message
 
 from rioni.domain.authorization import Attribute
@@ -23,7 +23,7 @@ SUBSCRIPTION, AVRO = "X-Consumer-Subscription-Id", "X-Avro-Datum"
 """The headers of records; stored, so none of these names may ever change."""
 
 
-class Record(NamedTuple):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One event."""
 
     offset: int
@@ -82,14 +82,14 @@ def chunks_of(records: Sequence[Record], begin: int, end: int) -> list[Chunk]:
     run: list[Record] = []
     size, expected, at_ms = 0, begin, 0
     # PERF: every event comes through here, so each is taken apart once.
-    for record in _with_gaps(records, begin, end):
-        offset, recorded_at_ms, value, _ = record
-        if run and (size + len(value) > CHUNK_BYTES or offset != expected or recorded_at_ms != at_ms):
+    for record in records if len(records) == end - begin else _with_gaps(records, begin, end):
+        length = len(record.value)
+        if run and (size + length > CHUNK_BYTES or record.offset != expected or record.recorded_at_ms != at_ms):
             chunks.append(_chunk(run))
             run, size = [], 0
         run.append(record)
-        size += len(value) + 1
-        expected, at_ms = offset + 1, recorded_at_ms
+        size += length + 1
+        expected, at_ms = record.offset + 1, record.recorded_at_ms
     if run:
         chunks.append(_chunk(run))
     return chunks

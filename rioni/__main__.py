@@ -1,5 +1,6 @@
 """The entry of the `rioni` command: patches the standard library for gevent where the server runs, and only there."""
 
+import gc
 import sys
 
 
@@ -11,6 +12,8 @@ def main() -> None:
         from gevent import monkey  # noqa: PLC0415 - only the server pays for it
 
         monkey.patch_all()
+        # PERF: a tenth of the time until the server runs; what is imported is no garbage. The server enables it again.
+        gc.disable()
     from rioni import cli  # noqa: PLC0415 - after patching
 
     cli.main()

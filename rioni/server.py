@@ -67,6 +67,9 @@ def serve(config: Config) -> None:
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir()
         os.environ[MULTIPROCESS_FOLDER] = str(metrics)
+        # PERF: what is there by now stays: no worker looks through it for garbage before its first answer, or ever.
+        gc.freeze()
+        gc.enable()
         _Arbiter(_Application(config, directory, listener)).run()
 
 

@@ -194,7 +194,7 @@ class Keeper:
     def listen(self, listener: Callable[[], None]) -> None:
         """Have a function called when the connection breaks or is back, and when it is no longer certain that it lives.
 
-        It must not block.
+        It is called among the watches of requests, and must not block for longer than it takes to send some.
         """
         self._listeners.append(listener)
 
@@ -237,8 +237,9 @@ class Keeper:
         self._tell()
 
     def _tell(self) -> None:
+        # Whoever tells may be what sends the requests that the listeners make: it would wait for itself.
         for listener in self._listeners:
-            listener()
+            self.handler.dispatch_callback(Callback("state", listener, ()))
 
     def _lay_out(self) -> None:
         """Create what everything lies under, if this is the first process."""

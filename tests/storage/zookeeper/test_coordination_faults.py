@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from rioni.domain.coordination_ports import Assignment
+from rioni.domain.coordination_ports import Assignment, EventTypePartition
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.local_cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.clock import SystemClock
@@ -83,6 +83,21 @@ def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, sta
         wait_until(lambda: coordinator.cursors(subscription)[A0] == offset(position))  # noqa: B023 - at once
         assert coordinator.worker == worker
     assert start().coordinator.topology(subscription).partitions[A0] == Assignment(stream)
+
+
+def test_a_connection_comes_back_however_many_nodes_are_watched(this, signals, coordinator):
+    subscription, stream = name(), name()
+    keys = [EventTypePartition("a", str(number)) for number in range(1_000)]
+    coordinator.initialise(subscription, dict.fromkeys(keys, offset(-1)))
+    coordinator.join(subscription, stream)
+    watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
+    coordinator.cursors(subscription)
+    for position in range(3):
+        this.keeper.handler.hang_up()
+        wait_until(lambda: not this.keeper.connected)
+        wait_until(lambda: this.keeper.connected)
+        assert coordinator.commit(subscription, stream, [(keys[0], offset(position))]) == [True]
+    watch.close()
 
 
 def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coordinator, subscription, start):

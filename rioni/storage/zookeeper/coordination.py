@@ -13,7 +13,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from rioni.domain.coordination_ports import EventTypePartition, Session, Topology, Trouble
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.health import Health
 from rioni.domain.ports import Clock, Watch
 from rioni.domain.streaming.admission import session_not_found
@@ -221,19 +221,18 @@ class ZooKeeperCoordinator:
         previous: dict[EventTypePartition, str] = {}
         try:
             self._changes.make(subscription_id, lambda draft: draft.begin_reset(node))
-            ended = False
-            try:
-                ended = await_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
-                if ended:
-                    # Without streams nobody can commit: these are the last ones.
-                    stored = self.cursors(subscription_id)
-                    previous = {key: stored[key] for key in cursors if key in stored}
-                    written = {key: cursors[key] for key in previous}
-                    self._changes.make(subscription_id, partial(_end_reset, subscription_id, node, written))
-            finally:
-                self._finish(partial(self._changes.make, subscription_id, lambda draft: draft.end_reset(node)))
+            # Not as it was when it was last seen: whoever is lost to this process may still commit through others.
+            topology = partial(self._patiently, self._present, subscription_id)
+            ended = await_end(topology, watch, self._clock, timeout_s)
+            if ended:
+                # Without streams nobody can commit: these are the last ones.
+                stored = self._patiently(self._present_cursors, subscription_id)
+                previous = {key: stored[key] for key in cursors if key in stored}
+                written = {key: cursors[key] for key in previous}
+                self._changes.make(subscription_id, partial(_end_reset, subscription_id, node, written))
         finally:
             watch.close()
+            self._finish(partial(self._changes.make, subscription_id, lambda draft: draft.end_reset(node)))
         if not ended:
             raise Unavailable("Timeout resetting cursors")
         return previous
@@ -329,7 +328,7 @@ def _created(subscription_id: str, cursors: Cursors) -> list[Operation]:
 
 def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: Draft) -> list[Operation]:
     if not draft.end_reset(node):
-        raise Unavailable("The reset lost its connection to ZooKeeper; nothing was written. Try again.")
+        raise OutcomeUnknown("The reset lost its connection to ZooKeeper: it may have been done or not. Try again.")
     return [put(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
 
 

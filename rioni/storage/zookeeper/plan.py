@@ -150,6 +150,8 @@ class Draft:
     def begin_reset(self, node: str) -> None:
         """Begin a reset; see the port."""
         plan = self._stored()
+        if plan.reset == node:
+            return  # begun already, though the answer was lost
         if plan.reset:
             raise Conflict("Cursors reset is already in progress for provided subscription")
         self._change(reset=node)

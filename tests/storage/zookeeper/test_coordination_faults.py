@@ -203,6 +203,57 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
     wait_until(is_over)
 
 
+def test_a_reset_goes_on_where_the_answer_to_its_begin_was_lost(cut_off, coordinator, subscription):
+    process, way = cut_off
+    way.cut_answer_to(b"reset-")
+    with ThreadPoolExecutor() as pool:
+        reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, ENOUGH_S)
+        wait_until(lambda: coordinator.topology(subscription).resetting)
+        way.break_off()
+        way.heal()
+        assert reset.result() == {A0: offset(-1)}
+    assert not coordinator.topology(subscription).resetting
+    assert coordinator.cursors(subscription)[A0] == offset(3)
+
+
+def test_a_reset_that_nobody_knows_of_is_ended(cut_off, coordinator, subscription):
+    process, way = cut_off
+    way.cut_answer_to(b"reset-")
+    with ThreadPoolExecutor() as pool:
+        reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, ENOUGH_S)
+        wait_until(lambda: coordinator.topology(subscription).resetting)
+        while not reset.done():
+            # With each attempt to connect the session lives on, though nothing is heard of it.
+            way.break_off()
+            wait([reset], timeout=0.5)
+        with pytest.raises(Unavailable):
+            reset.result()
+    way.heal()
+
+    def is_over() -> bool:
+        process.coordinator.reap()
+        return not coordinator.topology(subscription).resetting
+
+    wait_until(is_over)
+    assert coordinator.cursors(subscription)[A0] == offset(-1)
+
+
+def test_a_reset_waits_for_a_stream_that_is_lost_to_its_own_process_alone(cut_off, coordinator, subscription):
+    process, way = cut_off
+    stream = name()
+    process.coordinator.join(subscription, stream)
+    with ThreadPoolExecutor() as pool:
+        reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, 6)
+        wait_until(lambda: coordinator.topology(subscription).resetting)
+        way.cut(there=False)
+        wait_until(lambda: not process.keeper.holds())
+        way.heal()
+        with pytest.raises(Unavailable):
+            reset.result()
+    assert coordinator.topology(subscription).sessions.keys() == {stream}
+    assert coordinator.commit(subscription, stream, [(A0, offset(1))]) == [True]
+
+
 def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
     slots = ZooKeeperSlots(this.keeper, SystemClock())
     assert slots.take("one", {"a": 2}) == []

@@ -1,6 +1,9 @@
 """Chooses one worker of the cluster: whoever has made an ephemeral node first."""
 
+from functools import partial
 from typing import Any
+
+from kazoo.exceptions import NoNodeError
 
 from rioni.storage.zookeeper.home import at_home
 from rioni.storage.zookeeper.keeper import Keeper
@@ -35,18 +38,21 @@ class ZooKeeperLeadership:
         if not self._asking and not self._closed and self._keeper.holds() and self._keeper.connected:
             self._asking = True
             # Looking first: each attempt to make a node is written to the logs of all servers.
-            self._keeper.watched(lambda client: client.exists_async(LEADER), self._found)
+            self._keeper.watched(lambda client: client.get_async(LEADER), self._found)
 
     def _found(self, answer: Any) -> None:
-        if answer.exception is not None or answer.get(block=False) is not None or self._closed:
-            self._asking = False
-            return
         worker = self._keeper.worker
+        if isinstance(answer.exception, NoNodeError) and not self._closed:
+            made = partial(self._made, worker)
+            self._keeper.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)
+            return
+        self._asking = False
+        # It may be this worker's own node, whose making was never answered.
+        if answer.exception is None and answer.get(block=False)[0] == worker.encode() and not self._closed:
+            self._session = worker
 
-        def made(answer: Any) -> None:
-            self._asking = False
-            # Of another session in between nothing is known: then this one's node is as good as gone.
-            if answer.exception is None and worker == self._keeper.worker:
-                self._session = worker
-
-        self._keeper.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)
+    def _made(self, worker: str, answer: Any) -> None:
+        self._asking = False
+        # Of another session in between nothing is known: then this one's node is as good as gone.
+        if answer.exception is None and worker == self._keeper.worker:
+            self._session = worker

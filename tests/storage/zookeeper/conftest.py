@@ -1,5 +1,6 @@
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -12,6 +13,7 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
 from rioni.storage.zookeeper.keeper import Keeper
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
+from tests.support.tcp_proxy import TcpProxy, proxies_to
 
 
 class Process(NamedTuple):
@@ -75,3 +77,15 @@ def coordinator(this: Process) -> ZooKeeperCoordinator:
 @pytest.fixture
 def signals(this: Process) -> ZooKeeperSignals:
     return this.signals
+
+
+@pytest.fixture
+def cut_off(
+    zookeeper_cluster: LocalCluster, hosts: str, start_at: Callable[[str, float], Process]
+) -> Iterator[tuple[Process, TcpProxy]]:
+    """A process, and the way that it has to ZooKeeper."""
+    with (
+        proxies_to(zookeeper_cluster.zookeeper) as (way,),
+        closing(start_at(f"{way.address}/{hosts.partition('/')[2]}", 5.0)) as process,
+    ):
+        yield process, way

@@ -173,7 +173,8 @@ class Keeper:
         self.ask(lambda client: client.sync_async("/"))
         heard = threading.Event()
         self.handler.dispatch_callback(Callback("heard", heard.set, ()))
-        heard.wait(self.timeout_s)
+        if not heard.wait(self.timeout_s):
+            raise Interrupted("This process is too busy to hear what ZooKeeper tells. Try again later.")
         return _nothing
 
     # --- living ---
@@ -182,6 +183,11 @@ class Keeper:
     def connected(self) -> bool:
         """Whether a server listens at the moment, as far as is known."""
         return self._connected.is_set()
+
+    @property
+    def registered(self) -> bool:
+        """Whether a server listens, and others find this session in the registry of workers, as far as is known."""
+        return self.connected and self._registered
 
     def holds(self) -> bool:
         """Whether it is certain that the session lives. Cheap."""

@@ -3,7 +3,8 @@
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from urllib.parse import quote
 
 import msgspec
@@ -21,6 +22,9 @@ from rioni.storage.zookeeper.paths import SLOTS, WORKERS
 TAKE_TIMEOUT_S = 10.0
 """What ZooKeeper has not taken by then is answered 503."""
 
+CATCH_UP_SLOTS = 500
+"""So many kinds are written together at most that nobody waits for: ZooKeeper takes no more than 1 MB at once."""
+
 MISSING = -1
 """The version of a node that does not exist."""
 
@@ -32,6 +36,8 @@ class _Take(Job):
         super().__init__(size=0)
         self.slots = slots
         self.full: Sequence[str] = ()
+        self.given_up = False
+        """Whether nobody waits for it any more."""
 
 
 class _Found:
@@ -71,13 +77,16 @@ class ZooKeeperSlots:
         self._holders: dict[str, Iterable[str]] = {}
         self._mine: Counter[str] = Counter()
         self._session = keeper.worker
+        self._unwritten: set[str] = set()
+        """The kinds of slots of which it is not certain that what others find is right."""
         self._group: GroupCommit[_Take] = GroupCommit(self._write, direct)
+        keeper.listen(self._resume)
 
     @at_home
     def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
         """Take all slots or none; see the port."""
         take = _Take(slots)
-        self._group.submit(take, 2 * TAKE_TIMEOUT_S)
+        self._submit(take)
         if not take.full:
             self._holders[holder] = slots.keys()
         return take.full
@@ -91,35 +100,60 @@ class ZooKeeperSlots:
         if slots:
             with contextlib.suppress(Unavailable):
                 # Taking none of them writes how many there are.
-                self._group.submit(_Take(dict.fromkeys(slots, 0)), 2 * TAKE_TIMEOUT_S)
+                self._submit(_Take(dict.fromkeys(slots, 0)))
 
     @at_home
     def close(self) -> None:
         """Nothing is left to do: what this process holds is free when its session ends; see the port."""
         self._group.close()
 
+    def _submit(self, take: _Take) -> None:
+        try:
+            self._group.submit(take, 2 * TAKE_TIMEOUT_S)
+        except Unavailable:
+            # It may have been written all the same, or will be.
+            with self._lock:
+                take.given_up = True
+                self._unwritten.update(take.slots)
+            raise
+
+    def _resume(self) -> None:
+        if self._keeper.registered and (self._unwritten or self._session != self._keeper.worker):
+            self._keeper.handler.spawn(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Write what others do not know, as long as that is possible."""
+        with contextlib.suppress(Unavailable):
+            self._submit(_Take({}))
+            while self._unwritten:
+                self._submit(_Take({}))
+
     def _write(self, takes: Sequence[_Take]) -> Callable[[], None]:
         deadline_s = self._clock.monotonic() + TAKE_TIMEOUT_S
+        names = {slot for take in takes for slot in take.slots}
         while self._clock.monotonic() < deadline_s:
             worker = self._keeper.worker
-            names = {slot for take in takes for slot in take.slots}
-            if worker != self._session:
-                names |= self._mine.keys()  # what stood there went with the session
             with self._lock:
+                if worker != self._session:
+                    # What stood there went with the session.
+                    self._session = worker
+                    self._unwritten |= self._mine.keys()
+                names.update(islice(self._unwritten, CATCH_UP_SLOTS))
                 mine = Counter({slot: self._mine[slot] for slot in names})
             found = self._find(mine)
             granted = [take for take in takes if _grant(take, found)]
             operations = [each.operation(worker) for each in found.values() if each.needed]
             if self._keeper.change(*operations) is not None:
-                self._session = worker
-                self._have(granted)
+                self._have(granted, names)
                 return _nothing
         raise Unavailable("ZooKeeper was too busy. Try again later.")
 
-    def _have(self, granted: Iterable[_Take]) -> None:
+    def _have(self, granted: Iterable[_Take], written: Collection[str]) -> None:
         with self._lock:
+            self._unwritten.difference_update(written)
             for take in granted:
-                self._mine.update(take.slots.keys())
+                noted = self._unwritten if take.given_up else self._mine
+                noted.update(take.slots.keys())
             for slot in [slot for slot, count in self._mine.items() if not count]:
                 del self._mine[slot]
 

@@ -27,6 +27,7 @@ class Seen(NamedTuple):
     """The plan of a subscription, as it was at some version."""
 
     version: int
+    data: bytes
     plan: Plan
     topology: Topology
     terms: Mapping[EventTypePartition, int]
@@ -118,10 +119,11 @@ class KnownSubscriptions:
         if node is None:
             return None
         seen = self._seen.get(subscription_id)
-        if seen is None or seen.version != node.version:
+        # The version alone does not do: nodes that are made anew, such as after a loss of all data, begin at 0 again.
+        if seen is None or (seen.version, seen.data) != (node.version, node.data):
             plan = plans.decode(node.data)
             terms = {share.partition: share.term for share in plan.shares}
-            seen = Seen(node.version, plan, plan.topology(node.version + 1), terms)
+            seen = Seen(node.version, node.data, plan, plan.topology(node.version + 1), terms)
             if len(self._seen) >= SUBSCRIPTIONS_MAX:
                 self._seen.clear()
             self._seen[subscription_id] = seen

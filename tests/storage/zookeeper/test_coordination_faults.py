@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -13,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import Callback
 
 from rioni.domain.coordination_ports import Assignment, EventTypePartition
 from rioni.domain.errors import Invalid, Unavailable
@@ -100,6 +102,27 @@ def test_a_connection_comes_back_however_many_nodes_are_watched(this, signals, c
     watch.close()
 
 
+def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, start_at):
+    with closing(start_at(hosts, SESSION_TIMEOUT_S)) as busy:
+        done = threading.Event()
+        busy.keeper.handler.dispatch_callback(Callback("busy", done.wait, ()))
+        with pytest.raises(Unavailable):
+            busy.keeper.barrier()
+        done.set()
+        busy.keeper.barrier()
+
+
+def test_what_is_made_anew_after_a_loss_is_not_taken_for_what_was_there(coordinator, subscription, start):
+    other = start().coordinator
+    for each in (coordinator, other):
+        assert each.topology(subscription).partitions.keys() == ALL.keys()
+    coordinator.forget(subscription)
+    coordinator.initialise(subscription, {A0: offset(1)})
+    for each in (coordinator, other):
+        assert each.topology(subscription).partitions.keys() == {A0}
+        assert each.cursors(subscription) == {A0: offset(1)}
+
+
 def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coordinator, subscription, start):
     other, stream = start().coordinator, name()
     other.join(subscription, stream)
@@ -150,16 +173,6 @@ def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_th
             assert answer.result() == [True]
             with pytest.raises(Invalid, match="not found"):
                 cut_off.coordinator.commit(subscription, stream, [(A0, offset(2))])
-
-
-@pytest.fixture
-def cut_off(zookeeper_cluster, hosts, start_at) -> Iterator:
-    """A process, and the way that it has to ZooKeeper."""
-    with (
-        proxies_to(zookeeper_cluster.zookeeper) as (way,),
-        closing(start_at(f"{way.address}/{hosts.partition('/')[2]}", 5.0)) as process,
-    ):
-        yield process, way
 
 
 def test_a_stream_has_begun_once_where_the_answer_was_lost_and_the_connection_is_back(

@@ -329,7 +329,7 @@ class Streaming(RuleBasedStateMachine):
     def windows_are_counted_right(self):
         for reader in self.readers:
             machine = reader.pump._machine
-            assert machine._uncommitted == sum(each.outstanding.count for each in machine._turns)
+            assert machine._sender.uncommitted == sum(each.outstanding.count for each in machine._turns)
 
     @invariant()
     def cursors_only_advance(self):

@@ -6,17 +6,13 @@ criticises the original, this differs: partitions take turns, the window counts 
 runs for each partition, what is being handed over is not sent any more, and every end has a reason.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import Place
-from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import Search, tracking
 from rioni.domain.streaming.messages import (
     Arrived,
-    Attempt,
-    Bury,
     Close,
     Commit,
     Coordinated,
@@ -30,11 +26,11 @@ from rioni.domain.streaming.messages import (
     Release,
     Run,
     Seen,
-    Send,
     Tick,
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
+from rioni.domain.streaming.sending import Sender
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.unprocessable import Policy
 
@@ -43,12 +39,8 @@ FETCH_BYTES_MAX = 2**20
 EVENT_BYTES_GUESS = 1_000
 """What one event is taken for when deciding how much to fetch for a small window."""
 
-OVERFLOW = "Stream parameters are causing overflow"
 AUTOCOMMIT_EVERY_S = 5.0
 """How often a stream commits hidden events at most, as long as it goes on (8.10)."""
-
-BURY_AGAIN_S = 5.0
-"""After so long a dead letter is buried once more that is still not committed."""
 
 IDLE_COMMIT_TIMEOUTS = 2
 """A stream without any partition ends after so many commit timeouts."""
@@ -86,16 +78,14 @@ class StreamMachine:
         """How many events were gone before they could be read."""
         self._visibility = visibility or Visibility()
         self._policy = policy
-        self._tracking = ""
-        """What is still to be said about failures."""
         self._now_s = now_s
         self._autocommit_at_s = now_s
         self._timeout_at_s = now_s + parameters.stream_timeout_s
         self._partitions: dict[EventTypePartition, StreamPartition] = {}
-        self._turns: list[StreamPartition] = []
+        self._sender = Sender(parameters)
+        self._turns = self._sender.turns
         self._idle_since_s = now_s
-        self._started = not self._commits
-        self._sent = self._committed = self._uncommitted = 0
+        self._committed = 0
         self._outputs: list[Output] = []
         self._closing: Reason | None = None
         self._closed = False
@@ -109,7 +99,7 @@ class StreamMachine:
             What to do, in this order. All `Fetch`es together are answered by one `Fetched`, before any other step.
         """
         self._now_s = now_s
-        self._outputs = []
+        self._outputs = self._sender.begin_step(now_s)
         if self._closed:
             return []
         self._take_in(message)
@@ -166,7 +156,7 @@ class StreamMachine:
             elif not self._closing:
                 self._own(key, holding)
         if self._policy and before != self._partitions.keys():
-            self._tracking = tracking({key: holdings[key].failures for key in self._partitions})
+            self._sender.tracking = tracking({key: holdings[key].failures for key in self._partitions})
 
     def _go_on(self, partition: StreamPartition, holding: Holding) -> None:
         if holding.heartbeats != partition.heartbeats:
@@ -177,9 +167,9 @@ class StreamMachine:
         if holding.committed > partition.committed:
             count = partition.commit(holding.committed, self._now_s)
             self._committed += count
-            self._uncommitted -= count
+            self._sender.uncommitted -= count
             if partition.outstanding.count:
-                self._note_attempt(partition)
+                self._sender.note_attempt(partition)
         if not holding.wanted:
             partition.release_at_s = None
         elif partition.release_at_s is None:
@@ -206,7 +196,7 @@ class StreamMachine:
     def _disown(self, key: EventTypePartition) -> None:
         partition = self._partitions.pop(key)
         self._turns.remove(partition)
-        self._uncommitted -= partition.outstanding.count
+        self._sender.uncommitted -= partition.outstanding.count
         if not self._partitions:
             self._idle_since_s = self._now_s
 
@@ -226,123 +216,18 @@ class StreamMachine:
         if self._commits and any(now_s >= due_s for due_s in self._commit_deadlines()):
             self._end(Reason.COMMIT_TIMEOUT)
         elif now_s >= self._timeout_at_s:
-            self._send_in_turn(everything=True)
+            self._sender.send_in_turn(everything=True)
             self._end(Reason.STREAM_TIMEOUT)
         else:
-            self._send_in_turn(everything=False)
-            self._guard_memory()
+            self._sender.send_in_turn(everything=False)
+            self._sender.guard_memory(self.memory_bytes_max)
             # What another stream got before it was committed will never be committed here.
-            if 0 < parameters.stream_limit <= self._sent and not self._uncommitted:
+            if 0 < parameters.stream_limit <= self._sender.sent and not self._sender.uncommitted:
                 self._end(Reason.STREAM_LIMIT)
             elif self._kept_alive_enough():
                 self._end(Reason.KEEP_ALIVE_LIMIT)
             elif self._commits and not self._partitions and now_s >= self._idle_until_s():
                 self._end(Reason.NO_PARTITION)
-
-    def _send_in_turn(self, *, everything: bool) -> None:
-        """Let the partitions take turns, a batch each, until none has one to send."""
-        idle = 0
-        while idle < len(self._turns):
-            partition = self._turns.pop(0)
-            self._turns.append(partition)
-            idle = 0 if self._send_batch(partition, everything=everything) else idle + 1
-
-    def _send_batch(self, partition: StreamPartition, *, everything: bool) -> bool:
-        """Send a batch if one is due; say whether events were sent."""
-        if partition.release_at_s is not None:
-            return False
-        parameters = self._parameters
-        if partition.search is not None and partition.searching:
-            return self._send_alone(partition, partition.search)
-        queued = partition.buffer.count
-        count = max(0, min(parameters.batch_limit, self._allowed()))
-        if parameters.batch_timespan_s and count and (due := partition.span_due(parameters.batch_timespan_s * 1_000)):
-            self._send_span(partition, min(due, count))
-            return True
-        if 0 < count <= queued or (everything and count and queued):
-            self._send(partition, min(count, queued))
-            return True
-        if self._now_s >= partition.sent_at_s + parameters.batch_flush_timeout_s:
-            count = min(count, queued)
-            self._send(partition, count)
-            return count > 0
-        return False
-
-    def _send_alone(self, partition: StreamPartition, search: Search) -> bool:
-        """Send one event, or bury it, where the one before is committed; say whether it was sent."""
-        first = partition.buffer.first
-        if first and search.suspect and not partition.blocked:
-            if first == search.suspect:
-                partition.burial = partition.buffer.take(1)[0]
-                partition.bury_at_s = self._now_s
-            else:
-                search.acquit()
-        if partition.burial and self._now_s >= partition.bury_at_s:
-            partition.bury_at_s = self._now_s + BURY_AGAIN_S
-            self._outputs.append(Bury(partition.key, partition.burial))
-        sends = bool(first) and not partition.blocked and self._allowed() > 0
-        if sends or self._now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
-            self._send(partition, int(sends))
-        # NOTE: so that what waits for a commit takes nobody's memory; it is fetched again after that.
-        if partition.blocked:
-            partition.drop_unsent()
-        return sends
-
-    def _note_attempt(self, partition: StreamPartition) -> None:
-        if partition.search is not None and partition.search.notes(partition.committed):
-            self._outputs.append(Attempt(partition.key, partition.sent, partition.search.noted(partition.sent)))
-
-    def _send_span(self, partition: StreamPartition, count: int) -> None:
-        start_ms = partition.span_start_ms
-        assert start_ms is not None
-        end_ms = start_ms + self._parameters.batch_timespan_s * 1_000
-        last = self._send(partition, count)[-1]
-        rest_ms = partition.buffer.first_recorded_at_ms()
-        within = rest_ms is not None and rest_ms < end_ms
-        partition.span_start_ms = start_ms if within else max(end_ms, last.chunk.recorded_at_ms)
-
-    def _send(self, partition: StreamPartition, count: int, info: str = "") -> Sequence[Slice]:
-        slices = partition.buffer.take(count)
-        if slices:
-            if self._commits:
-                if not partition.outstanding.count:
-                    partition.committed_at_s = self._now_s
-                self._uncommitted += count
-                for order, _, start, stop in slices:
-                    partition.outstanding.add(order, start, stop)
-            partition.sent = slices[-1].last
-            self._note_attempt(partition)
-            partition.span_start_ms = None
-            partition.keep_alives = 0
-            self._sent += count
-        else:
-            partition.keep_alives += 1
-        partition.sent_at_s = self._now_s
-        if not self._started or partition.skipped:
-            info = "; ".join(filter(None, (self._news(partition), info)))
-        if self._tracking:
-            info, self._tracking = "; ".join(filter(None, (info, self._tracking))), ""
-        self._outputs.append(Send(partition.key, partition.sent, slices, info))
-        return slices
-
-    def _news(self, partition: StreamPartition) -> str:
-        """What is said with the first batch, and with the first one after a loss."""
-        skipped = f"skipped events due to retention time passed, count: {partition.skipped}"
-        news = ["Stream started"] * (not self._started) + [skipped] * bool(partition.skipped)
-        self._started = True
-        partition.skipped = 0
-        return "; ".join(news)
-
-    def _guard_memory(self) -> None:
-        while self._buffered_bytes() > self.memory_bytes_max and self._allowed() > 0:
-            heaviest = max(self._turns, key=lambda partition: partition.buffer.bytes)
-            self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self._allowed()), OVERFLOW)
-
-    def _allowed(self) -> int:
-        """How many events may be sent now."""
-        parameters = self._parameters
-        allowed = parameters.max_uncommitted_events - self._uncommitted if self._commits else sys.maxsize
-        return min(allowed, parameters.stream_limit - self._sent) if parameters.stream_limit else allowed
 
     def _kept_alive_enough(self) -> bool:
         limit = self._parameters.stream_keep_alive_limit
@@ -365,11 +250,11 @@ class StreamMachine:
                 self.lost += partition.skipped - known
 
     def _fetch(self) -> None:
-        wished = min(self._parameters.batch_limit, self._allowed())
+        wished = min(self._parameters.batch_limit, self._sender.allowed)
         memory = self.memory_bytes_max
-        if wished <= 0 or not self._turns or self._buffered_bytes() >= memory:
+        if wished <= 0 or not self._turns or self._sender.buffered_bytes() >= memory:
             return
-        bytes_max = max(1, min(FETCH_BYTES_MAX, memory // len(self._turns), self._allowed() * EVENT_BYTES_GUESS))
+        bytes_max = max(1, min(FETCH_BYTES_MAX, memory // len(self._turns), self._sender.allowed * EVENT_BYTES_GUESS))
         wanting = [
             partition
             for partition in self._turns
@@ -385,9 +270,6 @@ class StreamMachine:
             self._turns.append(wanting[0])
         self._outputs += [Fetch(partition.key, partition.fetched, bytes_max) for partition in wanting]
 
-    def _buffered_bytes(self) -> int:
-        return sum([partition.buffer.bytes for partition in self._turns])
-
     # --- ending ---
 
     def _end(self, reason: Reason, detail: str = "") -> None:
@@ -395,7 +277,7 @@ class StreamMachine:
             return
         text = detail or reason.value.format(count=self._committed)
         if not self._closing and text and (self._commits or not reason.silent_at_low_level):
-            self._say(text)
+            self._sender.say(text, self.aside)
         self._closing = reason
         for partition in self._partitions.values():
             partition.drop_unsent()
@@ -407,15 +289,6 @@ class StreamMachine:
             self._commit_hidden(self._turns)
         self._closed = True
         self._outputs.append(Close(reason))
-
-    def _say(self, text: str) -> None:
-        if self._turns:
-            partition = self._turns[0]
-            if not self._started:
-                self._send(partition, 0)
-            self._outputs.append(Send(partition.key, partition.sent, (), text))
-        elif self.aside:
-            self._outputs.append(Send(*self.aside, (), text))
 
     def _finish(self) -> None:
         """Close as soon as nothing is left that can be committed in time."""

@@ -1,0 +1,165 @@
+"""What a stream sends: whose turn it is, how many events may go, what is said with them (consumption 8.3, 8.5, 8.6)."""
+
+import sys
+from collections.abc import Sequence
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.cursor import Place
+from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.dead_letters import Search
+from rioni.domain.streaming.messages import Attempt, Bury, Output, Send
+from rioni.domain.streaming.parameters import StreamParameters
+from rioni.domain.streaming.partition import StreamPartition
+
+
+OVERFLOW = "Stream parameters are causing overflow"
+
+BURY_AGAIN_S = 5.0
+"""After so long a dead letter is buried once more that is still not committed."""
+
+
+class Sender:
+    """Sends from the partitions in turn, as far as the window of the stream allows."""
+
+    __slots__ = ("_commits", "_parameters", "_started", "now_s", "outputs", "sent", "tracking", "turns", "uncommitted")
+
+    def __init__(self, parameters: StreamParameters) -> None:
+        """Begin without partitions."""
+        self._parameters = parameters
+        self._commits = parameters.max_uncommitted_events > 0
+        self._started = not self._commits
+        self.turns: list[StreamPartition] = []
+        """The partitions that are read: who has waited longest comes first."""
+        self.sent = self.uncommitted = 0
+        """How many events."""
+        self.tracking = ""
+        """What is still to be said about failures."""
+        self.begin_step(0.0)
+
+    def begin_step(self, now_s: float) -> list[Output]:
+        """Begin another step; return what its outputs will be appended to."""
+        self.now_s = now_s
+        self.outputs: list[Output] = []
+        return self.outputs
+
+    @property
+    def allowed(self) -> int:
+        """How many events may be sent now."""
+        parameters = self._parameters
+        allowed = parameters.max_uncommitted_events - self.uncommitted if self._commits else sys.maxsize
+        return min(allowed, parameters.stream_limit - self.sent) if parameters.stream_limit else allowed
+
+    def send_in_turn(self, *, everything: bool) -> None:
+        """Let the partitions take turns, a batch each, until none has one to send."""
+        idle = 0
+        while idle < len(self.turns):
+            partition = self.turns.pop(0)
+            self.turns.append(partition)
+            idle = 0 if self._send_batch(partition, everything=everything) else idle + 1
+
+    def buffered_bytes(self) -> int:
+        """How much waits."""
+        return sum([partition.buffer.bytes for partition in self.turns])
+
+    def guard_memory(self, bytes_max: int) -> None:
+        """Send what is too much to wait."""
+        while self.buffered_bytes() > bytes_max and self.allowed > 0:
+            heaviest = max(self.turns, key=lambda partition: partition.buffer.bytes)
+            self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self.allowed), OVERFLOW)
+
+    def say(self, text: str, aside: tuple[EventTypePartition, Place] | None) -> None:
+        """Say something on any of the partitions; on another one, and at a place, if there is none of them."""
+        if self.turns:
+            partition = self.turns[0]
+            if not self._started:
+                self._send(partition, 0)
+            self.outputs.append(Send(partition.key, partition.sent, (), text))
+        elif aside:
+            self.outputs.append(Send(*aside, (), text))
+
+    def note_attempt(self, partition: StreamPartition) -> None:
+        """Have it noted that events are being sent, where that matters and is not noted yet."""
+        if partition.search is not None and partition.search.notes(partition.committed):
+            self.outputs.append(Attempt(partition.key, partition.sent, partition.search.noted(partition.sent)))
+
+    def _send_batch(self, partition: StreamPartition, *, everything: bool) -> bool:
+        """Send a batch if one is due; say whether events were sent."""
+        if partition.release_at_s is not None:
+            return False
+        parameters = self._parameters
+        if partition.search is not None and partition.searching:
+            return self._send_alone(partition, partition.search)
+        queued = partition.buffer.count
+        count = max(0, min(parameters.batch_limit, self.allowed))
+        if parameters.batch_timespan_s and count and (due := partition.span_due(parameters.batch_timespan_s * 1_000)):
+            self._send_span(partition, min(due, count))
+            return True
+        if 0 < count <= queued or (everything and count and queued):
+            self._send(partition, min(count, queued))
+            return True
+        if self.now_s >= partition.sent_at_s + parameters.batch_flush_timeout_s:
+            count = min(count, queued)
+            self._send(partition, count)
+            return count > 0
+        return False
+
+    def _send_alone(self, partition: StreamPartition, search: Search) -> bool:
+        """Send one event, or bury it, where the one before is committed; say whether it was sent."""
+        first = partition.buffer.first
+        if first and search.suspect and not partition.blocked:
+            if first == search.suspect:
+                partition.burial = partition.buffer.take(1)[0]
+                partition.bury_at_s = self.now_s
+            else:
+                search.acquit()
+        if partition.burial and self.now_s >= partition.bury_at_s:
+            partition.bury_at_s = self.now_s + BURY_AGAIN_S
+            self.outputs.append(Bury(partition.key, partition.burial))
+        sends = bool(first) and not partition.blocked and self.allowed > 0
+        if sends or self.now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
+            self._send(partition, int(sends))
+        # NOTE: so that what waits for a commit takes nobody's memory; it is fetched again after that.
+        if partition.blocked:
+            partition.drop_unsent()
+        return sends
+
+    def _send_span(self, partition: StreamPartition, count: int) -> None:
+        start_ms = partition.span_start_ms
+        assert start_ms is not None
+        end_ms = start_ms + self._parameters.batch_timespan_s * 1_000
+        last = self._send(partition, count)[-1]
+        rest_ms = partition.buffer.first_recorded_at_ms()
+        within = rest_ms is not None and rest_ms < end_ms
+        partition.span_start_ms = start_ms if within else max(end_ms, last.chunk.recorded_at_ms)
+
+    def _send(self, partition: StreamPartition, count: int, info: str = "") -> Sequence[Slice]:
+        slices = partition.buffer.take(count)
+        if slices:
+            if self._commits:
+                if not partition.outstanding.count:
+                    partition.committed_at_s = self.now_s
+                self.uncommitted += count
+                for order, _, start, stop in slices:
+                    partition.outstanding.add(order, start, stop)
+            partition.sent = slices[-1].last
+            self.note_attempt(partition)
+            partition.span_start_ms = None
+            partition.keep_alives = 0
+            self.sent += count
+        else:
+            partition.keep_alives += 1
+        partition.sent_at_s = self.now_s
+        if not self._started or partition.skipped:
+            info = "; ".join(filter(None, (self._news(partition), info)))
+        if self.tracking:
+            info, self.tracking = "; ".join(filter(None, (info, self.tracking))), ""
+        self.outputs.append(Send(partition.key, partition.sent, slices, info))
+        return slices
+
+    def _news(self, partition: StreamPartition) -> str:
+        """What is said with the first batch, and with the first one after a loss."""
+        skipped = f"skipped events due to retention time passed, count: {partition.skipped}"
+        news = ["Stream started"] * (not self._started) + [skipped] * bool(partition.skipped)
+        self._started = True
+        partition.skipped = 0
+        return "; ".join(news)

@@ -46,15 +46,21 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
+    bars = Progress(console=Console(stderr=True))
+    tasks: dict[str, Any] = {}
 
-        def show(phase: str, done: int, total: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase)
-            bars.update(tasks[phase], completed=done, total=total or None)
+    def show(phase: str, done: int, total: int) -> None:
+        bars.start()
+        if phase not in tasks:
+            tasks[phase] = bars.add_task(phase)
+        bars.update(tasks[phase], completed=done, total=total or None)
 
+    try:
         yield show
+    finally:
+        # Without bars, as where the job can't begin, stopping would leave an empty line.
+        if tasks:
+            bars.stop()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from structlog.typing import Processor
 from rioni.config import JSON_LINES, Config
 
 
-_LIBRARIES = ("", "rioni.storage.sql")
+_LIBRARIES = ("", "rioni.storage.pool", "rioni.zookeeper.driver")
 """What they tell below a warning is nobody's business. SQLAlchemy's pools log in the name of our class."""
 _SHARED: list[Processor] = [
     structlog.stdlib.add_logger_name,

@@ -44,6 +44,13 @@ def test_what_the_nodes_name_is_there_and_waited_for():
         assert all(SERVICES[name]["healthcheck"] for name in hosts)
 
 
+def test_postgres_has_room_for_all_workers():
+    by_default = 100
+    assert all("RIONI_WORKERS" in node["environment"] for node in NODES.values())
+    configs = [load(environ=node["environment"]).config for node in NODES.values()]
+    assert sum(each.workers * (each.database_connections_max + 2) for each in configs) < by_default
+
+
 def test_no_data_are_shared_or_lost_with_a_container():
     volumes = [volume for service in SERVICES.values() for volume in service["volumes"]]
     names = [volume.partition(":")[0] for volume in volumes]

@@ -6,12 +6,13 @@ import structlog
 
 from rioni import logs
 from rioni.config import Config
+from rioni.storage.pool import FreeConnections
 
 
 @pytest.fixture
 def configure():
     """What `logs.configure` does is undone after the test."""
-    loggers = [logging.getLogger(name) for name in ("", "rioni", "rioni.storage.sql")]
+    loggers = [logging.getLogger(name) for name in ("", "rioni", "rioni.storage.pool", "rioni.zookeeper.driver")]
     before, handlers, levels = structlog.get_config(), loggers[0].handlers[:], [each.level for each in loggers]
     yield lambda **settings: logs.configure(Config(**settings))
     structlog.configure(**before)
@@ -82,7 +83,8 @@ def test_lines_below_the_level_are_left_out(configure, capfd, level, written):
 
 def test_libraries_are_heard_from_warnings_on(configure, capfd):
     configure(log_level="debug")
-    for name in ("gunicorn.error", "rioni.storage.sql._FreeConnections"):
+    pool = f"{FreeConnections.__module__}.{FreeConnections.__qualname__}"
+    for name in ("gunicorn.error", pool, "rioni.zookeeper.driver"):
         logging.getLogger(name).info("Checked out")
         logging.getLogger(name).warning("Dropped")
-    assert [("Dropped" in line) for line in lines(capfd)] == [True, True]
+    assert [("Dropped" in line) for line in lines(capfd)] == [True, True, True]

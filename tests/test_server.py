@@ -49,6 +49,28 @@ def test_a_data_directory_has_one_server(tmp_path):
         assert f"is in use by the process {server.process.pid}" in said
 
 
+@pytest.mark.postgres
+def test_a_zookeeper_that_cannot_be_used_is_named_before_anything_is_served(tmp_path, postgres_url):
+    (tmp_path / "options.toml").write_text('user = "rioni"')
+    cluster = {"RIONI_DATABASE": postgres_url(), "RIONI_KAFKA": "127.0.0.1:1", "RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
+    for settings, error in (
+        (
+            {"RIONI_ZOOKEEPER": "127.0.0.1:1"},
+            "Error: ZooKeeper at 127.0.0.1:1 can't be used: no server can be reached.",
+        ),
+        ({"RIONI_ZOOKEEPER": "127.0.0.1:port"}, "Error: The setting `zookeeper` can't be used: '127.0.0.1:port'"),
+        (
+            {"RIONI_ZOOKEEPER": "127.0.0.1:1", "RIONI_ZOOKEEPER_OPTIONS": str(tmp_path / "options.toml")},
+            f"Error: zookeeper_options: {tmp_path}/options.toml sets user, which needs password.",
+        ),
+    ):
+        code, said = serve("--port", "0", "--data", str(tmp_path / "data"), **cluster, **settings)
+        assert code == 2
+        assert "Traceback" not in said
+        assert "Rioni serves" not in said
+        assert said.splitlines()[-1].startswith(error)
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     code, said = serve("--port", "0", "--data", str(tmp_path))

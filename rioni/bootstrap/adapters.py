@@ -89,6 +89,16 @@ def opened_adapters(
         )
 
 
+def check_shared(config: Config, directory: DataDirectory) -> None:
+    """Make sure that ZooKeeper lets this node in, and close the session at once; blocks until a server answers.
+
+    Raises:
+        Unavailable: as `opened_adapters`.
+    """
+    with contextlib.closing(EmbeddedSignals(directory.signals)) as local:
+        _shared(config, local).coordinator.close()
+
+
 def _stores(
     config: Config,
     directory: DataDirectory,

@@ -23,9 +23,8 @@ def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
         "database": lambda: _database(base, held),
         "log": lambda: _log(base),
         "disk": lambda: base.offload(_disk, base),
+        "kafka": lambda: _kafka(base),
     }
-    if base.config.kafka is not None or base.config.clustered:
-        looks["kafka"] = lambda: _kafka(base)
     coordinator = base.adapters.coordinator
     if isinstance(coordinator, Examined):
         looks["zookeeper"] = coordinator.health
@@ -57,12 +56,13 @@ def _disk(base: Foundation) -> Health:
     return Health(detail=detail, warnings=nearly_full if free < DISK_FREE_BYTES_MIN else ())
 
 
-def _kafka(base: Foundation) -> Health:
+def _kafka(base: Foundation) -> Health | None:
     """All clusters that storages name; one that new event types do not begin in is not everybody's trouble."""
+    storages = [storage for storage in base.registry.storages() if storage.storage_type == KAFKA]
+    if not storages and base.config.kafka is None:
+        return None
     details, warnings = [], []
-    for storage in base.registry.storages():
-        if storage.storage_type != KAFKA:
-            continue
+    for storage in storages:
         try:
             store = base.adapters.stores.of(storage.id)
             health = store.health() if isinstance(store, Examined) else Health()

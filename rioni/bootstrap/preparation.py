@@ -1,13 +1,15 @@
 """What happens before the worker processes start: the data directory is locked, the database brought up to date.
 
 The database is kept from others meanwhile. Then it is let go, because a connection must not be forked: each worker
-takes it again for itself.
+takes it again for itself. For the same reason the session with ZooKeeper ends at once that shows whether there can be
+one: a worker could not say so in one line.
 """
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.database import database_engine, occupancy, serving
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
@@ -26,7 +28,7 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
 
     Raises:
         DataDirectoryError: the data directory can't be used.
-        Unavailable: the database can't be reached, others use it, or a file of settings can't be used.
+        Unavailable: the database or ZooKeeper can't be reached, others use it, or a file of settings can't be used.
     """
     read_options(config.kafka_options)
     sources_of_tokens(config, SystemClock(), only_remote=lambda: False)
@@ -38,6 +40,8 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
                 catch_up(engine)
             finally:
                 engine.dispose()
+        if config.clustered:
+            check_shared(config, directory)
         yield directory
 
 

@@ -55,8 +55,8 @@ class Retention:
                 pass  # a moment ago
             except ReadOnly:
                 pass  # cleaning up is paused, and goes on when writing does (consumption contract 13.4)
-            except RioniError:
-                _log.exception("events could not be removed", event_type=name, order=order)
+            except RioniError as ex:
+                _tell("events could not be removed", ex, event_type=name, order=order)
 
     def compact(self) -> None:
         """Remove from compacted event types what was superseded long enough ago (registry 3.4); fails as `expire`."""
@@ -68,8 +68,8 @@ class Retention:
                     try:
                         store = self._stores.of(timeline.storage_id)
                         store.compact(timeline.topic, before_ms, _keyed_since_ms(event_type))
-                    except RioniError:
-                        _log.exception("a timeline could not be compacted", event_type=event_type.name)
+                    except RioniError as ex:
+                        _tell("a timeline could not be compacted", ex, event_type=event_type.name)
 
     def forget(self) -> None:
         """Forget the names under which batches were stored so long ago that nobody sends them again."""
@@ -79,8 +79,8 @@ class Retention:
             if self._registry.storage(storage_id) is not None:
                 try:
                     self._stores.of(storage_id).forget_ids(self._clock.now_ms() - self._idempotency_window_ms)
-                except RioniError:
-                    _log.exception("names could not be forgotten", storage_id=storage_id)
+                except RioniError as ex:
+                    _tell("names could not be forgotten", ex, storage_id=storage_id)
 
     def _expire(self, name: str, order: int, context: Context) -> None:
         # A round may be long: what was told to stay meanwhile stays.
@@ -112,3 +112,8 @@ def _keyed_since_ms(event_type: EventType) -> int:
     if event_type.cleanup_policy == "compact" or event_type.updated_at == event_type.created_at:
         return 0
     return milliseconds(event_type.updated_at) + UNDER_WAY_MS
+
+
+def _tell(what: str, ex: RioniError, **where: object) -> None:
+    """Log a failure; what is merely not available now says so in a sentence."""
+    _log.error(what, reason=str(ex), exc_info=not isinstance(ex, Unavailable), **where)

@@ -14,7 +14,8 @@ HOLDS_S = 1.0
 PATIENCE_S = 4.0
 """What has not answered by then does not work."""
 
-Look = Callable[[], Health]
+Look = Callable[[], Health | None]
+"""Finds out how well a thing works; None where there is no such thing at present."""
 
 
 class Examination:
@@ -35,7 +36,8 @@ class Examination:
         """How well each thing works; blocks for `PATIENCE_S` at most, unless the clock stands."""
         findings = {name: self._begun(name, look) for name, look in self._looks.items()}
         deadline_s = self._clock.monotonic() + PATIENCE_S
-        return {name: each.wait(max(0.0, deadline_s - self._clock.monotonic())) for name, each in findings.items()}
+        found = {name: each.wait(max(0.0, deadline_s - self._clock.monotonic())) for name, each in findings.items()}
+        return {name: health for name, health in found.items() if health is not None}
 
     def _begun(self, name: str, look: Look) -> "_Finding":
         with self._lock:
@@ -52,14 +54,14 @@ class _Finding:
         self.holds_until_s = float("inf")
         """As long as it lasts nobody begins another one."""
         self._look, self._clock = look, clock
-        self._health: Health | None = None
+        self._health: Health | None = Health(reason=f"It does not answer within {PATIENCE_S:g} s.")
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="rioni-health", daemon=True).start()
 
-    def wait(self, timeout_s: float) -> Health:
+    def wait(self, timeout_s: float) -> Health | None:
         """What was found, if it is in time."""
         self._ended.wait(timeout_s)
-        return self._health or Health(reason=f"It does not answer within {PATIENCE_S:g} s.")
+        return self._health
 
     def _run(self) -> None:
         try:

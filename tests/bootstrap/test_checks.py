@@ -45,6 +45,19 @@ def test_a_single_node_needs_its_database_and_its_disk(base, held):
     assert {look().status for look in looks.values()} == {"ok"}
 
 
+def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
+    config = Config(data=tmp_path / "data")
+    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory, direct)) as base:
+        look = readiness(base, occupancy(config, serving(config, directory.broker)).take(0))["kafka"]
+        assert look() is None
+        configuration = {"bootstrap_servers": "127.0.0.1:1"}
+        storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=True)
+        base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+        base.registry.refresh()
+        with pytest.raises(Unavailable, match="No broker of Kafka answers"):
+            look()
+
+
 @pytest.mark.postgres
 def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, postgres_url):
     config = Config(data=base.config.data, database=postgres_url())

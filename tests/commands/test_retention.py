@@ -121,7 +121,10 @@ def test_a_timeline_whose_time_is_over_goes_though_its_storage_is_away(broker):
 
     broker.clock.advance(SHORT_MS)
     housekeeper = broker.housekeeper(OneStore(Interrupted(broker.store, fail)))
-    housekeeper.expire()
+    with structlog.testing.capture_logs() as logged:
+        housekeeper.expire()
+    assert logged
+    assert {(line["reason"], line["exc_info"]) for line in logged} == {("it is away", False)}
     assert len(timelines(broker, NAMES[0]).readable) == 2
     broker.clock.advance(60_000)
     housekeeper.expire()

@@ -35,7 +35,7 @@ def read_options(path: Path | None) -> Options:
         raise Unavailable(f"kafka_options: {path} is no TOML: {ex}.") from ex
     found: dict[frozenset[str], Mapping[str, str]] = {}
     for servers, table in tables.items():
-        if not isinstance(table, dict):
+        if not isinstance(table, dict) or not all(":" in each for each in _servers(servers)):
             raise Unavailable(
                 f"kafka_options: {servers!r} in {path} stands in no table: begin with the brokers, "
                 '["host:port,host:port"].'

@@ -22,7 +22,7 @@ from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.health import Health
 from rioni.domain.ports import Bounds
 from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, asked
-from rioni.storage.kafka.health import cluster_health
+from rioni.storage.kafka.health import ClusterHealth
 from rioni.storage.kafka.hearsay import until_heard
 from rioni.storage.kafka.probes import Probes
 
@@ -63,6 +63,7 @@ class Topics:
         self._connection = connection
         self._timeout_s = connection.request_timeout_s
         self._admin = AdminClient(connection.client())
+        self._health = ClusterHealth(self._admin, connection)
         self._probes = Probes(connection)
         self._counts: dict[str, int] = {}
         self._compacted: dict[str, int] = {}
@@ -91,7 +92,7 @@ class Topics:
 
     def health(self) -> Health:
         """Ask a broker which others live, and judge that; blocks for some seconds at most."""
-        return cluster_health(self._admin, self._connection)
+        return self._health.look()
 
     # --- changes ---
 

@@ -38,8 +38,32 @@ UNREACHABLE = "ZooKeeper can't be reached at the moment. Try again later."
 _INTERRUPTIONS = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationTimeoutError)
 _ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
 
+REPEATED_AFTER_S = 60.0
+"""What the driver says with each of its tries, several times a second, is written so seldom."""
+_TEXTS_MAX = 100
+
+
+class NotAgain(logging.Filter):
+    """Leaves out what was said within the last `REPEATED_AFTER_S`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_at_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is to be written."""
+        text = record.getMessage()
+        if record.created < self._said_at_s.get(text, 0.0) + REPEATED_AFTER_S:
+            return False
+        if len(self._said_at_s) >= _TEXTS_MAX:
+            self._said_at_s.clear()
+        self._said_at_s[text] = record.created
+        return True
+
+
 _driver_log = logging.getLogger("rioni.zookeeper.driver")
-"""What kazoo says: a line when a connection breaks, and when it is back."""
+"""What kazoo says: why a connection broke, or can't be made."""
+_driver_log.addFilter(NotAgain())
 
 
 class Interrupted(Unavailable):

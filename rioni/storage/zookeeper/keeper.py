@@ -43,6 +43,10 @@ STUCK_SHARE = 1 / 5
 BEATS = 10
 """How often in a session timeout a sign of life is asked for at least."""
 
+_NEVER_REACHED = (
+    "no server can be reached. Look at the servers, and at the settings `zookeeper` and `zookeeper_options`."
+)
+
 _GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
 _log = structlog.get_logger("rioni.zookeeper")
@@ -81,7 +85,8 @@ class Keeper:
         self._client.add_listener(self._note_state)
         self._client.start_async()
         try:
-            self._connected.wait(session_timeout_s)
+            if not self._connected.wait(session_timeout_s):
+                raise Unavailable(_NEVER_REACHED)  # noqa: TRY301 - with the hosts, as what follows
             self._lay_out()
             self._register()
         except Unavailable as ex:
@@ -234,6 +239,8 @@ class Keeper:
     def _note_state(self, state: str) -> None:
         if state == KazooState.CONNECTED:
             self._connected.set()
+            if self._registered or not self._was_safe:
+                _log.info("ZooKeeper answers again")
         else:
             self._connected.clear()
         if state == KazooState.LOST:

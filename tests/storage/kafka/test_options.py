@@ -66,6 +66,7 @@ def test_all_values_are_texts_as_librdkafka_takes_them(path):
         ('["a:1"]\nsasl.kerberos.kinit.cmd = "rm"', "must not set 'sasl.kerberos.kinit.cmd'"),
         ('["a:1"]\nssl.ca.location = ["s3cret"]', "'ssl.ca.location' .* must be a text"),
         ('sasl_password = "s3cret"', "stands in no table"),
+        ('security.protocol = "SSL"', "'security' .* stands in no table"),
         ('["a:1"]\nsasl.password = s3cret', "is no TOML: .*line 2"),
         ("\xff", "is no TOML"),
         (None, "can't be read: No such file"),

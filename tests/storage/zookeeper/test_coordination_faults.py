@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import Callback
+from structlog.testing import capture_logs
 
 from rioni.domain.coordination_ports import Assignment, EventTypePartition
 from rioni.domain.errors import Invalid, Unavailable
@@ -121,6 +122,12 @@ def test_what_is_made_anew_after_a_loss_is_not_taken_for_what_was_there(coordina
     for each in (coordinator, other):
         assert each.topology(subscription).partitions.keys() == {A0}
         assert each.cursors(subscription) == {A0: offset(1)}
+
+
+def test_the_log_says_when_zookeeper_is_back(this):
+    with capture_logs() as logged:
+        this.keeper.handler.hang_up()
+        wait_until(lambda: [line["event"] for line in logged] == ["ZooKeeper answers again"])
 
 
 def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coordinator, subscription, start):

@@ -68,7 +68,7 @@ class Appender:
 
     def _write(self, group: Sequence[Batch]) -> Callable[[], None]:
         # Never before what this process has recorded: the order of times is searched in.
-        self._recorded_at_ms = now_ms = max(self._clock.now_ms(), self._recorded_at_ms)
+        now_ms = max(self._clock.now_ms(), self._recorded_at_ms)
         begun_s = time.monotonic()
         self._delivery.deliver(group, now_ms)
         seconds = time.monotonic() - begun_s
@@ -77,6 +77,8 @@ class Appender:
             for place, part in batch.parts.items():
                 if part.error is None or (part.closed and part.offsets):
                     written.setdefault(place, []).append(part.records(now_ms))
+        if written:
+            self._recorded_at_ms = now_ms
 
         def publish() -> None:
             self._publish(written, {batch.topic for batch in group})

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rioni.domain.errors import NotFound, TooLarge, Unavailable
+from rioni.domain.errors import NotFound, PartlyStored, TooLarge, Unavailable
 from rioni.domain.headers import REMOVED, Headers
 from rioni.domain.ports import Bounds, Claim
 from rioni.local_cluster.servers import free_ports
+from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.names import opened_names
@@ -16,6 +17,9 @@ from tests.contracts.signals import ENOUGH_S
 
 
 pytestmark = pytest.mark.kafka
+
+AHEAD_MS = 3_600_000
+"""Kafka takes nothing that bears a time so far ahead of its own."""
 
 
 class TestKafkaEventStore(EventStoreContract):
@@ -141,6 +145,17 @@ def test_an_event_that_is_too_large_for_kafka_is_refused(store):
     largest = b"x" * RECORD_BYTES_MAX
     store.append(TOPIC, {0: [largest]})
     assert read_all(store, TOPIC, 0) == [largest]
+
+
+def test_a_clock_that_was_ahead_for_a_while_stops_nothing_when_it_is_right_again(store, clock):
+    store.create_topic(TOPIC, 1)
+    clock.advance(SystemClock().now_ms() - clock.now_ms())
+    store.append(TOPIC, {0: events(1)})
+    clock.advance(2 * AHEAD_MS)
+    with pytest.raises(PartlyStored):
+        store.append(TOPIC, {0: events(2)})
+    clock.advance(-2 * AHEAD_MS)
+    assert store.append(TOPIC, {0: events(3)}) == {0: 1}
 
 
 def test_where_no_broker_answers_everything_is_unavailable(signals, clock, database):

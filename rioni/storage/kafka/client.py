@@ -43,6 +43,12 @@ END = KafkaError._PARTITION_EOF  # noqa: SLF001
 OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 """The code that says that a partition has no such offset."""
 
+SILENCE_MIN_S, SILENCE_MAX_S = 2.0, 60.0
+"""Who says nothing for so long is left for another broker; less than the first would end fetches that only wait."""
+
+HEARSAY_MS = 2_000
+"""A topic of which the brokers have not heard for so long does not exist."""
+
 # Nothing is written but what needs an operator: clients say in their answers what goes wrong, and try again.
 _CRITICAL = 2
 
@@ -67,8 +73,18 @@ class Connection(msgspec.Struct, frozen=True):
 
     def client(self, **settings: Any) -> dict[str, Any]:
         """The settings of a client."""
-        own = {"bootstrap.servers": self.bootstrap_servers, "log_level": _CRITICAL}
-        return {"client.id": "rioni", **self.options, **own, **settings}
+        usual = {
+            "client.id": "rioni",
+            "socket.timeout.ms": int(1_000 * min(max(SILENCE_MIN_S, self.request_timeout_s), SILENCE_MAX_S)),
+        }
+        own = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": _CRITICAL,
+            # Brokers that make what they are asked about, as they do by default, would bring back deleted topics.
+            "allow.auto.create.topics": False,
+            "topic.metadata.propagation.max.ms": HEARSAY_MS,
+        }
+        return {**usual, **self.options, **own, **settings}
 
     def copies(self, brokers: int) -> tuple[int, int]:
         """Of so many brokers, how many have a copy of a new topic, and how many of these must have an event."""

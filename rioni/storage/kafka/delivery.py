@@ -114,6 +114,7 @@ class Delivery:
             }
         )
         self._producer = Producer(self._settings)
+        self._broken = False
 
     def deliver(self, group: Sequence[Batch], now_ms: int) -> None:
         """Append batches and note in them what has become of it; blocks until that is known of all.
@@ -123,6 +124,7 @@ class Delivery:
             now_ms: when they are recorded.
         """
         parts = [(place, part) for batch in group for place, part in batch.parts.items()]
+        self._renew()
         self._produce_all(parts, now_ms)
         if unknown := [(place, part) for place, part in parts if part.unknown]:
             # Asked before: they exist, so it is only the producer that has not heard of them.
@@ -132,19 +134,30 @@ class Delivery:
             self._produce_all(unknown, now_ms)
         for batch in group:
             batch.error = _outcome(batch)
-        if any(part.error and part.error.fatal() for _, part in parts):
-            self._producer = Producer(self._settings)
 
     def _produce_all(self, parts: Sequence[tuple[Place, Part]], now_ms: int) -> None:
         for place, part in parts:
             part.begin()
             self._produce(place, part, now_ms)
         # No message stays longer than the delivery timeout.
-        while self._producer.flush(LOOK_EVERY_S):
-            pass
+        while len(self._producer):
+            self._poll()
+
+    def _renew(self) -> None:
+        self._poll(0)
+        if self._broken:
+            self._producer, self._broken = Producer(self._settings), False
+
+    def _poll(self, wait_s: float = LOOK_EVERY_S) -> None:
+        try:
+            self._producer.poll(wait_s)
+        except KafkaException as ex:
+            # It says once that it takes no more; what has become of each record it still says.
+            self._broken = True
+            _log.error("the client of Kafka has given up and is replaced", reason=ex.args[0].str())
 
     def _produce(self, place: Place, part: Part, now_ms: int) -> None:
-        produce, poll, record_headers = self._producer.produce, self._producer.poll, part.record_headers
+        produce, record_headers = self._producer.produce, part.record_headers
         for index, (event, delivered) in enumerate(zip(part.events, part.callbacks(), strict=False)):
             headers = record_headers(index)
             while True:
@@ -162,7 +175,7 @@ class Delivery:
                             headers=headers,
                         )
                 except BufferError:
-                    poll(LOOK_EVERY_S)
+                    self._poll()
                 except KafkaException as ex:
                     part.error = ex.args[0]
                     return

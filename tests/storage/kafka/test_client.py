@@ -2,16 +2,28 @@
 
 import ipaddress
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import NotFound, PartlyStored, Unavailable
 from rioni.domain.ports import Claim, EventStore
 from rioni.domain.storage_entry import StorageEntry
 from rioni.local_cluster import jars
@@ -20,6 +32,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.opening import opener
 from tests.contracts.event_store import TOPIC, events, read_all
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -68,6 +81,12 @@ def broker(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "listener.name.client.plain.sasl.jaas.config": (
             f'{LOGIN} username="broker" password="b" user_broker="b" user_rioni="s3cret";'
         ),
+        # Who is not said to may do everything, so that tests say what may not be done.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:broker;User:ANONYMOUS",
+        # As it is where nobody has thought of it.
+        "auto.create.topics.enable": "true",
     }
     folder = tmp_path_factory.mktemp("kafka")
     server = kafka(jars.fetch(), folder, 1, {1: (client_port, controller_port)}, new_cluster_id(), settings)
@@ -77,6 +96,31 @@ def broker(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield f"{HOST}:{client_port}"
     finally:
         server.kill()
+
+
+@pytest.fixture
+def forbid(broker: str, certificate: Path) -> Callable[..., AbstractContextManager[None]]:
+    """Lets the broker refuse some operations to us, until the end of a block."""
+    options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "ssl.ca.location": str(certificate)}
+    admin = AdminClient({"bootstrap.servers": broker, "sasl.username": "broker", "sasl.password": "b", **options})
+    cluster, topics = (ResourceType.BROKER, "kafka-cluster"), (ResourceType.TOPIC, "*")
+
+    def entry(kind: type, of: tuple[ResourceType, str], what: AclOperation, permission: AclPermissionType) -> Any:
+        return kind(*of, ResourcePatternType.LITERAL, "User:rioni", "*", what, permission)
+
+    @contextmanager
+    def forbid(*operations: AclOperation) -> Iterator[None]:
+        entries = [(of, AclOperation.ALL, AclPermissionType.ALLOW) for of in (cluster, topics)] + [
+            (cluster if each == AclOperation.IDEMPOTENT_WRITE else topics, each, AclPermissionType.DENY)
+            for each in operations
+        ]
+        wait(admin.create_acls([entry(AclBinding, *each) for each in entries]).values())
+        try:
+            yield
+        finally:
+            wait(admin.delete_acls([entry(AclBindingFilter, *each) for each in entries]).values())
+
+    return forbid
 
 
 @pytest.fixture
@@ -136,3 +180,33 @@ def test_a_broker_without_a_certificate_that_somebody_vouches_for_gets_no_passwo
     store = open_store(**{"ssl.ca.location": str(write_certificate(tmp_path))})
     with pytest.raises(Unavailable):
         store.create_topic("other", 1)
+
+
+def test_publishing_goes_on_when_it_is_allowed_again(open_store, forbid):
+    store = open_store()
+    store.create_topic("forbidden", 1)
+    with forbid(AclOperation.IDEMPOTENT_WRITE, AclOperation.WRITE), pytest.raises((PartlyStored, Unavailable)):
+        store.append("forbidden", {0: events(1)})
+
+    def appended() -> bool:
+        with suppress(PartlyStored, Unavailable):
+            return bool(store.append("forbidden", {0: events(2)}))
+        return False
+
+    wait_until(appended)
+    assert read_all(store, "forbidden", 0) == events(2)
+
+
+def test_no_topic_is_made_by_asking_or_publishing(open_store):
+    store, other_store = open_store(), open_store()
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            store.bounds("gone")
+    store.create_topic("gone", 1)
+    other_store.append("gone", {0: events(1)})
+    store.delete_topic("gone")
+    for each in (store, other_store):
+        with pytest.raises(NotFound):
+            each.append("gone", {0: events(2)})
+        with pytest.raises(NotFound):
+            each.bounds("gone")

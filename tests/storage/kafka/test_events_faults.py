@@ -1,11 +1,12 @@
 """What the event store keeps while brokers die and come back: three of them, with three copies of every topic."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from rioni.domain.errors import PartlyStored, TopicClosed
 from rioni.domain.ports import Bounds
@@ -15,6 +16,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -41,6 +43,12 @@ def connection(cluster: LocalCluster) -> Connection:
 ENOUGH_S = 60
 CLOSING_S = 1.0
 """So long the topic may be closed while a broker stands still, which is not yet taken for dead."""
+
+
+def partition_of(connection: Connection) -> PartitionMetadata:
+    """Who leads the only partition of the topic, and who else has copies."""
+    name = connection.topic_prefix + TOPIC
+    return AdminClient(connection.client()).list_topics(name, timeout=ENOUGH_S).topics[name].partitions[0]
 
 
 def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothing_is(
@@ -78,8 +86,7 @@ def test_a_topic_is_not_closed_before_all_brokers_that_may_lead_it_have_heard_of
     store, admin = open_store(), AdminClient(connection.client())
     store.create_topic(TOPIC, 1)
     store.append(TOPIC, {0: events(1)})
-    name = connection.topic_prefix + TOPIC
-    partition = admin.list_topics(name, timeout=ENOUGH_S).topics[name].partitions[0]
+    partition = partition_of(connection)
     number = next(each for each in partition.replicas if each != partition.leader)
     with ThreadPoolExecutor() as pool:
         cluster.kafkas[number - 1].pause()
@@ -91,3 +98,22 @@ def test_a_topic_is_not_closed_before_all_brokers_that_may_lead_it_have_heard_of
         finally:
             cluster.kafkas[number - 1].resume()
         assert closing.result() == [Bounds(0, 0)]
+
+
+def test_a_broker_that_says_nothing_is_left_for_the_one_that_leads_now(
+    cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
+):
+    store, other_store = open_store(), open_store()
+    store.create_topic(TOPIC, 1)
+    store.append(TOPIC, {0: events(1)})
+    assert read_all(other_store, TOPIC, 0) == events(1)
+    leader = partition_of(connection).leader
+    cluster.kafkas[leader - 1].pause()
+    try:
+        assert store.append(TOPIC, {0: events(2)}) == {0: 1}
+        begun_s = time.monotonic()
+        wait_until(lambda: other_store.newest(TOPIC) == [1])
+        assert time.monotonic() - begun_s < 2 * connection.request_timeout_s
+        assert read_all(other_store, TOPIC, 0) == events(1, 2)
+    finally:
+        cluster.kafkas[leader - 1].resume()

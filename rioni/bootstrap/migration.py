@@ -20,6 +20,7 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.coordination_ports import Coordinator, EventTypePartition
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.health import Examined
 from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead, direct
 from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timeline import Timeline
@@ -137,7 +138,9 @@ class _Events:
         self._adoptions: dict[str, Adoption] = {}
         for storage in storages:
             entry = StorageEntry(id=storage.id, storage_type=KAFKA, default=storage.default)
-            self._stores[storage.id] = open_store(entry)
+            store = self._stores[storage.id] = open_store(entry)
+            if isinstance(store, Examined):
+                store.health()
             self._adoptions[storage.id] = adoption(
                 entry, target.kafka, target.kafka_options, request_timeout_s=target.kafka_request_timeout_s
             )
@@ -161,6 +164,7 @@ class _Events:
                 for position in self._copy_partition(timeline, number, bounds, reached[number]):
                     progress(done + max(0, position - max(bounds.oldest, reached[number])), self._total)
                 done += bounds.newest + 1 - max(bounds.oldest, reached[number])
+                progress(done, self._total)
             adopted.finish(timeline.topic)
             if timeline.latest_position is not None:
                 there.close_topic(timeline.topic)

@@ -13,12 +13,16 @@ from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.database import database_engine, occupancy, serving
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
+from rioni.domain.errors import Unavailable
+from rioni.domain.storage_entry import EMBEDDED
 from rioni.projections.projector import Projector
+from rioni.projections.storages import all_storages
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.event_log import SqlEventLog
 from rioni.storage.kafka.options import read_options
 from rioni.storage.migration import upgrade
+from rioni.storage.sql import reading
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -28,7 +32,8 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
 
     Raises:
         DataDirectoryError: the data directory can't be used.
-        Unavailable: the database or ZooKeeper can't be reached, others use it, or a file of settings can't be used.
+        Unavailable: the database or ZooKeeper can't be reached, others use it, a file of settings can't be used, or
+            what a node is to serve has not been moved to its cluster.
     """
     read_options(config.kafka_options)
     sources_of_tokens(config, SystemClock(), only_remote=lambda: False)
@@ -38,11 +43,23 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
             try:
                 upgrade(engine)
                 catch_up(engine)
+                if config.clustered:
+                    _check_moved(engine)
             finally:
                 engine.dispose()
         if config.clustered:
             check_shared(config, directory)
         yield directory
+
+
+def _check_moved(engine: Any) -> None:
+    with reading(engine) as connection:
+        storages = all_storages(connection)
+    if any(storage.default and storage.storage_type == EMBEDDED for storage in storages):
+        raise Unavailable(
+            "The default storage of this database is in a data directory, which no node of a cluster can use. Let "
+            "`rioni migrate` move that directory, and run it again if it was interrupted; or name another database."
+        )
 
 
 def catch_up(engine: Any) -> None:

@@ -4,10 +4,12 @@ import uuid
 
 import pytest
 
+from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.migration import migrate
 from rioni.bootstrap.preparation import prepare
 from rioni.config import Config
 from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.ports import direct
 from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
@@ -155,16 +157,20 @@ def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_pa
         assert (storage["id"], storage["storage_type"]) == ("default", "kafka")
 
 
-def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node):
+def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node, tmp_path):
     subscription, read, _ = history(data)
-    target = Config(**cluster)
+    target, early = Config(**cluster), Config(data=tmp_path / "early", **cluster)
     with pytest.raises(Interrupted):
         migrate(data, target, interrupting("subscriptions"))
+    with pytest.raises(Unavailable, match="run it again if it was interrupted"), prepare(early):
+        pass
     with running_server(data, "--workers", "1") as server, server.client() as client:
         publish_orders(client, "a", "meanwhile")
         read += consume(server, subscription, 5)
         before = state(client, subscription)
-    assert migrate(data, target, no_progress).events == 29
+    reached = {}
+    assert migrate(data, target, lambda name, done, total: reached.update({name: (done, total)})).events == 29
+    assert all(done == total for done, total in reached.values())
     with node() as server, server.client() as client:
         assert state(client, subscription) == before
         assert sorted(read + consume(server, subscription, 26 - len(read))) == sorted(
@@ -177,3 +183,10 @@ def test_what_names_no_cluster_or_no_data_is_refused(cluster, data):
         migrate(data, Config(), no_progress)
     with pytest.raises(Unavailable, match="There is no data"):
         migrate(data, Config(**cluster), no_progress)
+
+
+def test_a_kafka_that_is_away_is_named_before_anything_is_sent_there(cluster, data):
+    with prepare(Config(data=data)) as directory:
+        lay_foundation(Config(data=data), directory, direct).close()
+    with pytest.raises(Unavailable, match="No broker of Kafka answers"):
+        migrate(data, Config(**cluster | {"kafka": "127.0.0.1:1"}), no_progress)

@@ -17,8 +17,10 @@ import typer
 from rioni import __version__, cli
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.preparation import prepare
+from rioni.commands.storages import CreateStorage
 from rioni.config import SETTINGS, Config
 from rioni.domain.ports import direct
+from rioni.domain.storage_entry import StorageEntry
 from tests.support.api_server import api_server
 from tests.support.commands import run_command
 
@@ -184,6 +186,17 @@ def test_a_changed_log_entry_is_a_finding(run, data):
     assert code == 1
     assert out.startswith("log, ")
     assert out.endswith(" findings\n")
+
+
+def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
+    config = Config(data=tmp_path / "data")
+    configuration = {"bootstrap_servers": "127.0.0.1:1"}
+    storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=False)
+    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory, direct)) as broker:
+        broker.bus.dispatch(CreateStorage(storage=storage), broker.own_context())
+    code, out, err = run("verify", "--data", str(config.data))
+    assert (code, out) == (2, "")
+    assert "Error: No broker of Kafka answers." in err
 
 
 @pytest.mark.parametrize("command", [("verify",), ("audit",), ("rebuild",)], ids=" ".join)

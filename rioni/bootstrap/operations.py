@@ -14,6 +14,7 @@ from rioni.bootstrap.settings import limits_of
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Unavailable
+from rioni.domain.health import Examined
 from rioni.domain.ports import direct
 from rioni.domain.storage_entry import KAFKA
 from rioni.projections import audit_log
@@ -43,7 +44,7 @@ def verify(config: Config) -> Iterator[str]:
     """Yield everything that is wrong with the internal log and with the stored events; safe while the broker runs.
 
     Raises:
-        Unavailable: there is no such data.
+        Unavailable: there is no such data, or a server can't be reached.
     """
     _check_exists(config)
     engine = database_engine(config)
@@ -80,6 +81,8 @@ def _verify_kafka(config: Config, engine: Engine) -> Iterator[str]:
         )
         for storage in storages:
             store = opened.enter_context(contextlib.closing(open_store(storage)))
+            if isinstance(store, Examined):
+                store.health()
             for event_type in registry.event_types():
                 for timeline in registry.timelines(event_type.name).readable:
                     if timeline.storage_id == storage.id:

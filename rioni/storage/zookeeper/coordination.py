@@ -175,7 +175,7 @@ class ZooKeeperCoordinator:
                 self._keeper.barrier(patient=True)
                 return read(subscription_id)
             except Unavailable:
-                if self._clock.monotonic() > deadline_s:
+                if self._clock.monotonic() > deadline_s or self._closed.is_set():
                     raise
 
     @at_home

@@ -205,18 +205,20 @@ class Keeper:
     def listen(self, listener: Callable[[], None]) -> None:
         """Have a function called when the connection breaks or is back, and when it is no longer certain that it lives.
 
-        It is called among the watches of requests, and must not block for longer than it takes to send some.
+        It must not block, but for as long as it takes to send requests where there is a connection.
         """
         self._listeners.append(listener)
 
     def report(self, position: int) -> None:
         """Tell who looks at the registry of workers how far this one has followed the log; without ZooKeeper, later."""
-        if position == self._position or not self._registered:
+        if position == self._position or not self.registered:
             return
-        self._position = position
+        before, self._position = self._position, position
         path, entry = f"{WORKERS}/{self.worker}", self._entry()
-        with contextlib.suppress(Unavailable):
+        try:
             self.ask(lambda client: client.set_async(path, entry))
+        except Unavailable:
+            self._position = before
 
     def _entry(self) -> bytes:
         """What stands in the registry of workers."""
@@ -250,9 +252,8 @@ class Keeper:
         self._tell()
 
     def _tell(self) -> None:
-        # Whoever tells may be what sends the requests that the listeners make: it would wait for itself.
         for listener in self._listeners:
-            self.handler.dispatch_callback(Callback("state", listener, ()))
+            listener()
 
     def _lay_out(self) -> None:
         """Create what everything lies under, if this is the first process."""

@@ -21,6 +21,7 @@ from rioni.domain.coordination_ports import Assignment, EventTypePartition
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.local_cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.clock import SystemClock
+from rioni.storage.zookeeper.paths import WORKERS
 from rioni.storage.zookeeper.slots import ZooKeeperSlots
 from tests.contracts.coordination import A0, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to
@@ -111,6 +112,38 @@ def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, 
             busy.keeper.barrier()
         done.set()
         busy.keeper.barrier()
+
+
+def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):
+    process, way = cut_off
+    way.cut_answer_to(b'"position":7')
+    with ThreadPoolExecutor() as pool:
+        reported = pool.submit(process.keeper.report, 7)
+        wait_until(lambda: b'"position":7' in entry_of(process, this))
+        way.break_off()
+        reported.result()
+    process.keeper.report(8)
+    way.heal()
+
+    def is_there() -> bool:
+        process.keeper.report(8)
+        return b'"position":8' in entry_of(process, this)
+
+    wait_until(is_there)
+
+
+def entry_of(process, witness) -> bytes:
+    """What stands in the registry of workers."""
+    path = f"{WORKERS}/{process.keeper.worker}"
+    return witness.keeper.ask(lambda client: client.get_async(path))[0][0]
+
+
+def test_who_asks_after_the_end_is_told_at_once(this, coordinator, subscription):
+    coordinator.close()
+    before_s = time.monotonic()
+    with pytest.raises(Unavailable):
+        coordinator.topology(subscription)
+    assert time.monotonic() - before_s < this.keeper.timeout_s / 2
 
 
 def test_what_is_made_anew_after_a_loss_is_not_taken_for_what_was_there(coordinator, subscription, start):

@@ -28,6 +28,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
 from rioni.domain.errors import Unavailable
+from rioni.storage.zookeeper.waking import waking_pair
 
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
@@ -87,7 +88,7 @@ def new_handler() -> Any:
 
 
 class _HangsUp:
-    """A handler that knows the connection in use, and can give it up."""
+    """A handler that knows the connection in use, and can give it up; whoever asks through it is never held up."""
 
     _connection: socket.socket | None = None
 
@@ -95,6 +96,10 @@ class _HangsUp:
         """Connect to a server."""
         self._connection = super().create_connection(*args, **kwargs)  # type: ignore[misc]  # of the handlers below
         return self._connection
+
+    def create_socket_pair(self) -> Any:
+        """What wakes the loop that sends requests."""
+        return waking_pair()
 
     def hang_up(self) -> None:
         """Let the client find that the connection is broken, so that it looks for another server."""

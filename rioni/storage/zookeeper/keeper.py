@@ -79,6 +79,7 @@ class Keeper:
         self.worker = _new_name()
         """The name of this session; another session never has it."""
         self._answered_at_s = clock.monotonic()
+        self._arrivals = 0
         self._was_safe = True
         self._closed = threading.Event()
         self._barriers: GroupCommit[Job] = GroupCommit(self._sync, direct)
@@ -170,6 +171,7 @@ class Keeper:
         """
 
         def arrived(result: Any) -> None:
+            self._arrivals += 1
             self.handler.dispatch_callback(Callback("done", done, (result,)))
 
         request(self._client).rawlink(arrived)
@@ -205,7 +207,7 @@ class Keeper:
     def listen(self, listener: Callable[[], None]) -> None:
         """Have a function called when the connection breaks or is back, and when it is no longer certain that it lives.
 
-        It must not block, but for as long as it takes to send requests where there is a connection.
+        It must neither block nor ask: it may be called by what sends the requests.
         """
         self._listeners.append(listener)
 
@@ -298,10 +300,14 @@ class Keeper:
             self._tell()
         sent_at_s = self._clock.monotonic()
         pending = self._client.exists_async("/")
-        pending.wait(STUCK_SHARE * self.timeout_s)
-        if not pending.ready():
-            self.handler.hang_up()
-        elif pending.successful():
+        while not pending.ready():
+            # Who answers others that have asked before is not stuck.
+            arrivals = self._arrivals
+            pending.wait(STUCK_SHARE * self.timeout_s)
+            if arrivals == self._arrivals and not pending.ready():
+                self.handler.hang_up()
+                return
+        if pending.successful():
             self._answered_at_s = max(self._answered_at_s, sent_at_s)
 
 

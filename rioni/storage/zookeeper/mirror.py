@@ -17,7 +17,8 @@ NODES_MAX = 50_000
 
 
 BREATH_NODES = 100
-"""So many are asked for before others have their turn."""
+"""So many are read again at a time when a connection is back, so that others have their turn, signs of life above all.
+"""
 
 
 class Node(NamedTuple):
@@ -59,7 +60,7 @@ class Mirror:
         self._keeper, self._follow, self._tell = keeper, follow, tell
         self._readings: dict[str, _Reading] = {}
         self._written: dict[str, Node] = {}
-        keeper.listen(self._resume)
+        keeper.listen(lambda: keeper.handler.spawn(self._resume))
 
     def nodes(self, paths: Sequence[str]) -> list[Node | None]:
         """The nodes as they are, None for those that don't exist; blocks where they have changed.
@@ -197,13 +198,22 @@ class Mirror:
         else:
             self._tell(path, False)
 
+    # --- when the connection breaks, or is back ---
+
     def _resume(self) -> None:
         """Read everything again that is followed, once there is a connection; and in any case tell of it."""
-        for number, (path, reading) in enumerate(list(self._readings.items())):
-            if number % BREATH_NODES == 0:
-                time.sleep(0)
-            if self._follow(path):
-                if self._keeper.connected and (reading.spoiled or reading.failed):
-                    self._read(path, again=True)
-                else:
-                    self._tell(path, False)
+        paths = list(self._readings)
+        for start in range(0, len(paths), BREATH_NODES):
+            again = map(self._read_again, paths[start : start + BREATH_NODES])
+            for reading in [reading for reading in again if reading]:
+                reading.done.wait(self._keeper.timeout_s)
+            time.sleep(0)
+
+    def _read_again(self, path: str) -> _Reading | None:
+        reading = self._readings.get(path)
+        if reading is None or not self._follow(path):
+            return None
+        if self._keeper.connected and (reading.spoiled or reading.failed):
+            return self._read(path, again=True)
+        self._tell(path, False)
+        return None

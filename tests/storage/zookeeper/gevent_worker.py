@@ -19,11 +19,11 @@ import gevent  # noqa: E402
 from rioni.domain.coordination_ports import EventTypePartition  # noqa: E402
 from rioni.domain.cursor import format_offset  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
-from rioni.storage.zookeeper.opening import open_shared  # noqa: E402
+from rioni.storage.zookeeper.opening import Shared, open_shared  # noqa: E402
 from rioni.storage.zookeeper.options import Options  # noqa: E402
 
 
-STREAMS, COMMITS = 4, 25
+STREAMS, COMMITS, MANY = 4, 25, 1_000
 
 
 def main(hosts: str, directory: str, pem: str = "") -> None:
@@ -69,10 +69,19 @@ def main(hosts: str, directory: str, pem: str = "") -> None:
     while not shared.leadership.held():
         time.sleep(0.001)
     ticker.kill()
+    counts = ask_for_much_at_once(shared)
     for adapter in (shared.leadership, shared.slots, shared.coordinator, signals):
         adapter.close()
     result = {"alive": alive, "seen": seen == names, "left": left, "forgotten": forgotten, "taken": taken}
-    sys.stdout.write(json.dumps(result | {"ticked": ticks > COMMITS}))
+    sys.stdout.write(json.dumps(result | {"ticked": ticks > COMMITS, "counts": counts}))
+
+
+def ask_for_much_at_once(shared: Shared) -> list[int]:
+    subscription, keys = str(uuid4()), [EventTypePartition("a", str(number)) for number in range(MANY)]
+    shared.coordinator.initialise(subscription, dict.fromkeys(keys, format_offset(1, -1)))
+    asking = [gevent.spawn(shared.coordinator.cursors, subscription) for _ in range(2)]
+    asking.append(gevent.spawn(shared.slots.take, "many", {f"many-{number}": 1 for number in range(MANY)}))
+    return [len(each.get()) for each in asking]
 
 
 if __name__ == "__main__":

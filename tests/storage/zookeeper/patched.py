@@ -19,4 +19,5 @@ def run(hosts: str, directory: Path, pem: str = "") -> None:
         "forgotten": True,
         "taken": [[], [], ["a"]],
         "ticked": True,
+        "counts": [1_000, 1_000, 0],
     }

@@ -89,19 +89,25 @@ def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, sta
     assert start().coordinator.topology(subscription).partitions[A0] == Assignment(stream)
 
 
-def test_a_connection_comes_back_however_many_nodes_are_watched(this, signals, coordinator):
-    subscription, stream = name(), name()
-    keys = [EventTypePartition("a", str(number)) for number in range(1_000)]
-    coordinator.initialise(subscription, dict.fromkeys(keys, offset(-1)))
-    coordinator.join(subscription, stream)
-    watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
-    coordinator.cursors(subscription)
-    for position in range(3):
-        this.keeper.handler.hang_up()
-        wait_until(lambda: not this.keeper.connected)
-        wait_until(lambda: this.keeper.connected)
-        assert coordinator.commit(subscription, stream, [(keys[0], offset(position))]) == [True]
-    watch.close()
+def test_a_connection_comes_back_however_many_nodes_are_watched(hosts, start_at):
+    with closing(start_at(hosts, SESSION_TIMEOUT_S)) as process:
+        coordinator, keeper = process.coordinator, process.keeper
+        subscription, stream = name(), name()
+        keys = [EventTypePartition("a", str(number)) for number in range(4_000)]
+        coordinator.initialise(subscription, dict.fromkeys(keys, offset(-1)))
+        watch = process.signals.watch([f"subscription:{subscription}"])
+        assert len(coordinator.cursors(subscription)) == len(keys)
+        coordinator.join(subscription, stream)
+        keeper.handler.hang_up()
+        wait_until(lambda: not keeper.connected)
+        wait_until(lambda: keeper.connected)
+        assert coordinator.commit(subscription, stream, [(keys[0], offset(1))]) == [True]
+        worker = keeper.worker
+        expire(process)
+        wait_until(lambda: keeper.worker != worker and keeper.holds())
+        coordinator.join(subscription, name())
+        wait_until(lambda: coordinator.cursors(subscription)[keys[0]] == offset(1))
+        watch.close()
 
 
 def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, start_at):

@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import structlog
+
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.database import database_engine, occupancy, serving
 from rioni.config import Config
@@ -20,10 +22,13 @@ from rioni.projections.storages import all_storages
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.event_log import SqlEventLog
-from rioni.storage.kafka.options import read_options
+from rioni.storage.kafka.options import options_of, read_options
 from rioni.storage.migration import upgrade
 from rioni.storage.sql import reading
 from rioni.storage.tokens.sources import sources_of_tokens
+
+
+_log = structlog.get_logger("rioni.bootstrap")
 
 
 @contextlib.contextmanager
@@ -35,7 +40,7 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
         Unavailable: the database or ZooKeeper can't be reached, others use it, a file of settings can't be used, or
             what a node is to serve has not been moved to its cluster.
     """
-    read_options(config.kafka_options)
+    _check_kafka_options(config)
     sources_of_tokens(config, SystemClock(), only_remote=lambda: False)
     with DataDirectory(config.data) as directory:
         with contextlib.closing(occupancy(config, serving(config, directory.broker)).take(config.database_wait_s)):
@@ -50,6 +55,12 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
         if config.clustered:
             check_shared(config, directory)
         yield directory
+
+
+def _check_kafka_options(config: Config) -> None:
+    options = read_options(config.kafka_options)
+    if options and config.kafka is not None and not options_of(options, config.kafka):
+        _log.warning("kafka_options has no table that names all brokers of kafka: they get none", kafka=config.kafka)
 
 
 def _check_moved(engine: Any) -> None:

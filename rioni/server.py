@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import mmap
 import os
 import shutil
 import socket
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import gevent
 import gevent.event
+import structlog
 from gevent import monkey
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
@@ -22,7 +24,8 @@ from prometheus_client.multiprocess import mark_process_dead
 from rioni.bootstrap.preparation import prepare
 from rioni.bootstrap.worker import Worker, worker
 from rioni.config import Config
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.ports import Offload
 from rioni.http.authentication import TOKEN_CHARACTERS_MAX
 from rioni.http.deadlines import Deadlines, PacedSocket
 from rioni.http.framing import ClosingReader, check_host
@@ -42,6 +45,10 @@ SWITCH_INTERVAL_S = 0.000_5
 """PERF: a thread that comes back from the disk waits this long for the interpreter; the default is ten times longer."""
 HOUSEKEEPING_S = 0.5
 """How soon the streams of a worker that was killed are taken over."""
+RETRY_S = 1.0
+"""How soon another worker is started after one that could not begin."""
+RETRIED = 1
+"""The exit code of a worker that could not begin; with gunicorn's own for that it would end all others."""
 HOUSEKEEPING_JOIN_S = 5.0
 """How long a worker that ends waits for what is being done in the house."""
 WATCH_S = 0.02
@@ -52,6 +59,8 @@ HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
 """Of one header: the longest token fits, and so do the cursors of some hundred partitions."""
 HEADERS_MAX = 50
 """Half of gunicorn's default: together they may be as long as they could be with shorter headers."""
+
+_log = structlog.get_logger("rioni.server")
 
 
 def serve(config: Config) -> None:
@@ -155,6 +164,8 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         self._directory = directory
         self._listener = listener
         self._worker: Worker | None = None
+        self._served = mmap.mmap(-1, 1)
+        """Shared with the workers: whether one of them has begun."""
         self._leaving = gevent.event.Event()
         self._housekeeper: gevent.Greenlet[[Worker], None] | None = None
         super().__init__()
@@ -206,13 +217,26 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         # PERF: who has spawned a greenlet costs memory for each connection, and nobody asks.
         gevent.config.track_greenlet_tree = False
-        self._worker = worker(self.config, self._directory, offload)
+        self._worker = self._assembled(offload)
         self._housekeeper = gevent.spawn(self._keep_house, self._worker)
         gevent.spawn(self._watch_hub, self._worker)
         # PERF: what is there by now stays; looking through it for garbage stops everything else for 100 ms each time.
         gc.collect()
         gc.freeze()
         return self._worker.app
+
+    def _assembled(self, offload: Offload) -> Worker:
+        """The services of this worker; where others serve without what it lacks, it ends, and the next one tries."""
+        try:
+            assembled = worker(self.config, self._directory, offload)
+        except RioniError as ex:
+            if not self._served[0]:
+                raise
+            _log.error("a worker can't begin; another one will try", reason=str(ex))
+            gevent.sleep(RETRY_S)
+            sys.exit(RETRIED)
+        self._served[0] = 1
+        return assembled
 
     def _keep_house(self, worker: Worker) -> None:
         while not self._leaving.wait(HOUSEKEEPING_S):

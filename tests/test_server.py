@@ -14,6 +14,8 @@ import pytest
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
+from tests.support.tcp_proxy import proxies_to
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.slow
@@ -69,6 +71,29 @@ def test_a_zookeeper_that_cannot_be_used_is_named_before_anything_is_served(tmp_
         assert "Traceback" not in said
         assert "Rioni serves" not in said
         assert said.splitlines()[-1].startswith(error)
+
+
+@pytest.mark.postgres
+@pytest.mark.zookeeper
+def test_a_worker_that_dies_while_zookeeper_is_away_takes_no_other_along(tmp_path, postgres_url, zookeeper_cluster):
+    with proxies_to(zookeeper_cluster.zookeeper) as (way,):
+        settings = {"ZOOKEEPER": f"{way.address}/{tmp_path.name}", "DATABASE": postgres_url(), "KAFKA": "127.0.0.1:1"}
+        settings["ZOOKEEPER_SESSION_TIMEOUT_S"] = "2"
+        environment = {f"RIONI_{name}": value for name, value in settings.items()}
+        with running_server(tmp_path / "data", "--workers", "2", environment=environment) as server:
+
+            def begun() -> int:
+                return httpx.get(f"{server.url}/metrics", timeout=30).text.count("rioni_worker_info{")
+
+            wait_until(lambda: begun() == 2)
+            way.cut()
+            killed, other = server.workers()
+            os.kill(killed, signal.SIGKILL)
+            wait_until(lambda: [line for line in server.lines if "a worker can't begin" in line])
+            assert begun() == 1
+            way.heal()
+            wait_until(lambda: begun() == 2)
+            assert other in server.workers()
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path):

@@ -30,6 +30,16 @@ class Node(NamedTuple):
     children: frozenset[str] = frozenset()
 
 
+class _Watch(NamedTuple):
+    """Hears of the next change of a node; the driver keeps equal ones once, whoever has read the node again."""
+
+    spoil: Callable[[str], None]
+    path: str
+
+    def __call__(self, _event: Any) -> None:
+        self.spoil(self.path)
+
+
 class _Reading:
     """One reading of a node, good until the node changes."""
 
@@ -48,7 +58,14 @@ class Mirror:
     What is read after `Keeper.barrier` holds everything that was done anywhere before.
     """
 
-    def __init__(self, keeper: Keeper, follow: Callable[[str], bool], tell: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        follow: Callable[[str], bool],
+        tell: Callable[[str, bool], None],
+        *,
+        nodes_max: int = NODES_MAX,
+    ) -> None:
         """Know nothing yet.
 
         Args:
@@ -56,8 +73,9 @@ class Mirror:
             follow: whether a path is of interest, so that it is read again as soon as it changes.
             tell: told the paths that were of interest and have changed, and whether they are known again, or can't be
                 for want of a connection; must not block.
+            nodes_max: what is remembered at most.
         """
-        self._keeper, self._follow, self._tell = keeper, follow, tell
+        self._keeper, self._follow, self._tell, self._nodes_max = keeper, follow, tell, nodes_max
         self._readings: dict[str, _Reading] = {}
         self._written: dict[str, Node] = {}
         keeper.listen(lambda: keeper.handler.spawn(self._resume))
@@ -100,7 +118,7 @@ class Mirror:
 
     def wrote(self, path: str, node: Node) -> None:
         """Note what this process has written."""
-        if len(self._written) >= NODES_MAX:
+        if len(self._written) >= self._nodes_max:
             self._written.clear()
         self._written[path] = node
 
@@ -133,8 +151,8 @@ class Mirror:
     def _read(self, path: str, *, again: bool = False) -> _Reading:
         reading, before = _Reading(again=again), self._readings.pop(path, None)
         reading.node = before.node if before else None  # for whoever asks what was last known
-        if len(self._readings) >= NODES_MAX:
-            for each in list(self._readings)[: NODES_MAX // 10]:
+        if len(self._readings) >= self._nodes_max:
+            for each in list(self._readings)[: self._nodes_max // 10]:
                 if not self._follow(each):
                     del self._readings[each]
         self._readings[path] = reading
@@ -142,7 +160,7 @@ class Mirror:
         return reading
 
     def _ask(self, path: str, reading: _Reading) -> None:
-        watch, have = partial(self._spoil, path, reading), partial(self._have, path, reading)
+        watch, have = _Watch(self._spoil, path), partial(self._have, path, reading)
         if path.endswith("/"):
             parent = path[:-1]
             self._keeper.watched(lambda client: client.get_children_async(parent, watch=watch, include_data=True), have)
@@ -159,7 +177,7 @@ class Mirror:
                 reading.node = Node(value, stat.version)
             self._finish(path, reading)
         elif isinstance(error, NoNodeError) and not path.endswith("/"):
-            watch = partial(self._spoil, path, reading)
+            watch = _Watch(self._spoil, path)
             self._keeper.watched(
                 lambda client: client.exists_async(path, watch=watch), partial(self._have_not, path, reading)
             )
@@ -189,9 +207,12 @@ class Mirror:
             elif reading.again:
                 self._tell(path, not reading.failed)
 
-    def _spoil(self, path: str, reading: _Reading, _event: Any) -> None:
+    def _spoil(self, path: str) -> None:
+        reading = self._readings.get(path)
+        if reading is None:
+            return
         reading.spoiled = True
-        if self._readings.get(path) is not reading or not reading.done.is_set():
+        if not reading.done.is_set():
             return
         if self._follow(path) and self._keeper.connected:
             self._read(path, again=True)

@@ -28,6 +28,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     """What to publish, and how."""
 
     url: str
+    token: str | None = None
     event_type: str
     category: str
     connections: int
@@ -42,6 +43,7 @@ class Consume(msgspec.Struct, frozen=True, kw_only=True):
     """What to consume, and how."""
 
     url: str
+    token: str | None = None
     event_type: str
     connections: int
     """Streams, each with a second connection for its commits."""
@@ -63,7 +65,7 @@ def publish(plan: Publish) -> Report:
         Invalid: the URL is not one, or the event type is of another category.
         Unavailable: the server can't be reached or refuses the event type.
     """
-    server = Server(plan.url)
+    server = Server(plan.url, plan.token)
     _ensure_event_type(server, plan)
     bodies = Bodies(plan.category, plan.batch, plan.size)
     report = Report("published", "requests")
@@ -180,7 +182,7 @@ def consume(plan: Consume) -> Report:
         Invalid: the URL is not one.
         Unavailable: the server can't be reached or refuses the subscription.
     """
-    server = Server(plan.url)
+    server = Server(plan.url, plan.token)
     wanted = {
         "owning_application": OWNER,
         "consumer_group": secrets.token_hex(8),

@@ -16,7 +16,7 @@ import typer
 from rioni import __version__
 from rioni.cli_output import console_on, opened, plain_table, progress_bars, write_json_lines, write_table
 from rioni.config import SETTINGS, Config
-from rioni.config_sources import load
+from rioni.config_sources import TOKEN_VARIABLE, load
 from rioni.domain.errors import RioniError
 
 
@@ -44,6 +44,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file wit
 Data = Annotated[Path | None, typer.Option(help=SETTINGS["data"].description)]
 Port = Annotated[int | None, typer.Option(help=SETTINGS["port"].description)]
 Url = Annotated[str, typer.Option(help="Base URL of the API.")]
+Token = Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE, help="Bearer token, where the broker asks for one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the report as one line of JSON.")]
 EventType = Annotated[str | None, typer.Option(help="Made if missing. [default: rioni-bench.<category>]")]
 Connections = Annotated[int, typer.Option(min=1, max=1_000, help="Connections, each with one request at a time.")]
@@ -221,6 +222,7 @@ def audit(
 def bench_publish(
     *,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     event_type: EventType = None,
     category: Annotated[Category, typer.Option(help="Category of the event type.")] = Category.BUSINESS,
     connections: Connections = 8,
@@ -237,6 +239,7 @@ def bench_publish(
 
     plan = load.Publish(
         url=url,
+        token=token,
         event_type=event_type or f"rioni-bench.{category}",
         category=category.value,
         connections=connections,
@@ -252,6 +255,7 @@ def bench_publish(
 def bench_consume(
     *,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     event_type: Annotated[str, typer.Option(help="An existing event type.")] = "rioni-bench.business",
     connections: Annotated[int, typer.Option(min=1, max=1_000, help="Streams of the subscription.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Events in one batch at most.")] = 500,
@@ -266,6 +270,7 @@ def bench_consume(
 
     plan = load.Consume(
         url=url,
+        token=token,
         event_type=event_type,
         connections=connections,
         batch=batch,
@@ -283,7 +288,6 @@ FromPartition = Annotated[str | None, typer.Option("--partition", help="Only eve
 FromOffset = Annotated[str | None, typer.Option(help="Only events from this offset on.")]
 ToOffset = Annotated[str | None, typer.Option(help="Only events up to this offset.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="How many at most.")]
-Token = Annotated[str | None, typer.Option(envvar="RIONI_TOKEN", help="Bearer token, where the broker asks for one.")]
 
 
 @dead_letters.command("list", epilog="Example: rioni dead-letters list 038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
@@ -341,7 +345,7 @@ def _ask(method: str, path: str, body: object, url: str, token: str | None) -> A
     from rioni.remote import call
     from rioni.wire import Server
 
-    return call(Server(url), method, path, body, token=token)[1]
+    return call(Server(url, token), method, path, body)[1]
 
 
 @config.command("show", epilog="Example: RIONI_PORT=8081 rioni config show")

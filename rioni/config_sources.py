@@ -19,6 +19,8 @@ from rioni.contradictions import contradictions
 
 FILE = "rioni.toml"
 FILE_VARIABLE = "RIONI_CONFIG"
+TOKEN_VARIABLE = "RIONI_TOKEN"  # noqa: S105 - its name
+"""What commands show to a broker; the broker itself needs none."""
 COMMAND_LINE = "command line"
 DEFAULT = "default"
 
@@ -89,7 +91,7 @@ def _environment(environ: Mapping[str, str]) -> _Source:
     values = {
         variable.removeprefix(PREFIX).lower(): value
         for variable, value in environ.items()
-        if variable.startswith(PREFIX) and variable != FILE_VARIABLE and value
+        if variable.startswith(PREFIX) and variable not in (FILE_VARIABLE, TOKEN_VARIABLE) and value
     }
     return _Source("environment", lambda name: PREFIX + name.upper(), values)
 

@@ -13,9 +13,7 @@ from rioni.wire import Server
 TIMEOUT_S = 30
 
 
-def call(
-    server: Server, method: str, path: str, body: Any = None, *, accept: tuple[int, ...] = (), token: str | None = None
-) -> tuple[int, Any]:
+def call(server: Server, method: str, path: str, body: Any = None, *, accept: tuple[int, ...] = ()) -> tuple[int, Any]:
     """Make one request and wait for its answer.
 
     Args:
@@ -24,7 +22,6 @@ def call(
         path: below the base URL.
         body: sent as JSON; None for no body.
         accept: statuses that are answers too, beside those of success.
-        token: bearer token.
 
     Returns:
         Status and JSON.
@@ -34,8 +31,8 @@ def call(
     """
     connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
     headers = {"Host": server.netloc, "Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
+    if server.token:
+        headers["Authorization"] = f"Bearer {server.token}"
     try:
         connection.request(method, server.path + path, None if body is None else orjson.dumps(body), headers)
         response = connection.getresponse()

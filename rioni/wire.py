@@ -25,13 +25,13 @@ OnAnswer = Callable[[int, bytes], None]
 
 
 class Server:
-    """Where the requests go, taken from a base URL.
+    """Where the requests go, taken from a base URL, and the bearer token that they carry if there is one.
 
     Raises:
         Invalid: this is not an http URL.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port or 80
@@ -39,7 +39,7 @@ class Server:
             raise Invalid(f"{url} is not a URL: {ex}.") from ex
         if parts.scheme != "http" or not parts.hostname:
             raise Invalid(f"{url} is not a base URL that can be measured; write it like http://localhost:8080.")
-        self.url = url.rstrip("/")
+        self.url, self.token = url.rstrip("/"), token
         self.address = (parts.hostname, port)
         self.netloc = parts.netloc
         self.path = parts.path.rstrip("/")
@@ -55,6 +55,8 @@ class Server:
         """
         lines = [f"{method} {self.path}{path} HTTP/1.1", f"Host: {self.netloc}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        if self.token:
+            lines.append(f"Authorization: Bearer {self.token}")
         if body_bytes is not None:
             lines += ["Content-Type: application/json", f"Content-Length: {body_bytes}"]
         return "\r\n".join([*lines, "", ""]).encode()

@@ -150,6 +150,22 @@ def test_a_benchmark_prints_figures_for_scripts_and_fails_if_the_server_refuses(
         assert json.loads(out)["statuses"] == {"503": 3}
 
 
+def test_a_benchmark_shows_its_token_with_each_request(run, monkeypatch):
+    monkeypatch.setenv("RIONI_TOKEN", "t0ken")
+    with api_server() as api:
+        assert run("bench", "publish", "--url", api.url, "--requests", "3")[0] == 0
+        api.stream_status = 409
+        run("bench", "consume", "--url", api.url, "--seconds", "1")
+        assert api.authorizations == {"Bearer t0ken"}
+
+
+def test_a_token_in_the_environment_is_no_unknown_setting(run, monkeypatch):
+    monkeypatch.setenv("RIONI_TOKEN", "t0ken")
+    code, out, _ = run("config", "show")
+    assert code == 0
+    assert "t0ken" not in out
+
+
 def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -20,6 +20,7 @@ class ApiServer:
         self.commits: list[dict] = []
         self.frames: list[bytes] = []
         self.deleted: list[str] = []
+        self.authorizations: set[str | None] = set()
         self.publish_status = 200
         self.stream_status = 200
         self.closes_after = 0
@@ -74,6 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.api.publish_status, None if self.api.publish_status == 200 else {"detail": "refused"})
 
     def _stream(self) -> None:
+        self.api.authorizations.add(self.headers["Authorization"])
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.send_header("X-Nakadi-StreamId", STREAM_ID)
@@ -84,6 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _answer(self, status: int, value: object = None) -> None:
+        self.api.authorizations.add(self.headers["Authorization"])
         body = b"" if value is None else json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -6,39 +6,54 @@ waits for all who have copies, be they leaders or not: each that becomes one lat
 """
 
 import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.probes import LOOK_EVERY_S, SETTLED_S
+from rioni.storage.kafka.probes import LOOK_EVERY_S, RENEWED_EVERY_S, SETTLED_S
 
 
 ANSWER_TIMEOUT_S = 2.0
 
 
-def until_heard(admin: AdminClient, name: str, setting: str, value: str) -> None:
+def until_heard(
+    connect: Callable[[], AdminClient], name: str, setting: str, value: str
+) -> tuple[AdminClient, set[int]]:
     """Wait until all brokers with copies of a topic know a setting of it; blocks.
 
     Those that Kafka takes for dead are not waited for: they can't lead before they are back, and read again.
+
+    Args:
+        connect: makes a client. One that only knows a broker that is cut off from the others believes it for ever.
+        name: of the topic.
+        setting: of its configuration.
+        value: what it has to be.
+
+    Returns:
+        The client that says who has copies, and the brokers that know it.
 
     Raises:
         KafkaException: Kafka does not answer.
         Unavailable: they do not all hear of it in time.
     """
     heard: set[int] = set()
-    deadline_s = time.monotonic() + SETTLED_S
+    admin, renewed_s = connect(), time.monotonic()
+    deadline_s = renewed_s + SETTLED_S
     while True:
+        if time.monotonic() - renewed_s > RENEWED_EVERY_S:
+            admin, renewed_s = connect(), time.monotonic()
         try:
-            found = admin.list_topics(name, ANSWER_TIMEOUT_S)
+            copies = _living_copies(admin, name)
         except KafkaException:
             # It may have asked the very broker that hangs; the next time it asks another one.
             if time.monotonic() > deadline_s:
                 raise
+            time.sleep(LOOK_EVERY_S)
             continue
-        copies = {number for each in found.topics[name].partitions.values() for number in each.replicas}
-        if not (waiting := (copies & found.brokers.keys()) - heard):
-            return
+        if not (waiting := copies - heard):
+            return admin, heard
         if time.monotonic() > deadline_s:
             raise Unavailable(
                 f"The brokers {', '.join(map(str, sorted(waiting)))} of Kafka have not heard in time how the topic "
@@ -47,6 +62,14 @@ def until_heard(admin: AdminClient, name: str, setting: str, value: str) -> None
         heard |= _who_say(admin, waiting, name, setting, value)
         if waiting - heard:
             time.sleep(LOOK_EVERY_S)
+
+
+def _living_copies(admin: AdminClient, name: str) -> set[int]:
+    found = admin.list_topics(name, ANSWER_TIMEOUT_S)
+    if (error := found.topics[name].error) is not None:
+        raise KafkaException(error)
+    copies: set[int] = {number for each in found.topics[name].partitions.values() for number in each.replicas}
+    return copies.intersection(found.brokers)
 
 
 def _who_say(admin: AdminClient, brokers: set[int], name: str, setting: str, value: str) -> set[int]:

@@ -13,11 +13,14 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.client import OUT_OF_RANGE, Connection
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, unavailable
 
 
 SETTLED_S = 30.0
 """How long the brokers may take to do what was accepted."""
+
+RENEWED_EVERY_S = 1.0
+"""Who only knows a broker that is cut off from the others believes it for ever; another client may ask another one."""
 
 LOOK_EVERY_S = 0.01
 PROBE_TIMEOUT_MS = 2_000
@@ -65,10 +68,11 @@ class Probes:
                 message = consumer.poll(LOOK_EVERY_S)
                 if message is None:
                     continue
-                if message.error() is None:
+                if (error := message.error()) is None or error.code() == END:
                     return False
-                if message.error().code() == OUT_OF_RANGE:
-                    waiting.discard(message.partition())
+                if error.code() != OUT_OF_RANGE:
+                    raise unavailable(error)
+                waiting.discard(message.partition())
         return not waiting
 
     def _until(self, codes: frozenset[int], name: str, partitions: Iterable[int]) -> None:
@@ -77,7 +81,7 @@ class Probes:
         settings = self._connection.client(
             **{"acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": PROBE_TIMEOUT_MS}
         )
-        producer = Producer(settings)
+        producer, renewed_s = Producer(settings), time.monotonic()
         while True:
             answers: dict[int, int] = {}
             for number in waiting:
@@ -99,6 +103,8 @@ class Probes:
                     f"{', '.join(map(str, sorted(waiting)))}. Try again later."
                 )
             time.sleep(LOOK_EVERY_S)
+            if time.monotonic() - renewed_s > RENEWED_EVERY_S:
+                producer, renewed_s = Producer(settings), time.monotonic()
 
 
 def _note(answer: Callable[[int], None], error: KafkaError | None, _message: Message) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    PartitionMetadata,
     ResourceType,
 )
 
@@ -24,7 +25,7 @@ from rioni.domain.ports import Bounds
 from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, asked
 from rioni.storage.kafka.health import ClusterHealth
 from rioni.storage.kafka.hearsay import until_heard
-from rioni.storage.kafka.probes import Probes
+from rioni.storage.kafka.probes import SETTLED_S, Probes
 
 
 LATE_S = 60.0
@@ -78,13 +79,17 @@ class Topics:
 
     def count(self, topic: str) -> int:
         """The number of partitions; Kafka is asked."""
+        return len(self._partitions(topic))
+
+    def _partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
         name = self.name(topic)
         found = asked(lambda: self._admin.list_topics(name, self._timeout_s), topic).topics[name]
         if found.error is not None:
             self._counts.pop(topic, None)
             asked(functools.partial(_raise, found.error), topic)
-        self._counts[topic] = len(found.partitions)
-        return len(found.partitions)
+        partitions: Mapping[int, PartitionMetadata] = found.partitions
+        self._counts[topic] = len(partitions)
+        return partitions
 
     def forget(self, topic: str) -> None:
         """Ask Kafka about the topic the next time."""
@@ -133,18 +138,23 @@ class Topics:
 
     def close(self, topic: str) -> Sequence[Bounds]:
         """Let the brokers refuse whatever is appended, and return what the topic holds for good."""
-        partitions = range(self.count(topic))
+        # A client that has come to a broker which is cut off from the others stays with it.
+        self._admin = self._connect()
+        name, partitions = self.name(topic), range(self.count(topic))
         self._configure(topic, {SIZE: CLOSED})
-        # First of all those that may become leaders; then the probes say that the leaders have done it.
-        asked(lambda: until_heard(self._admin, self.name(topic), SIZE, CLOSED), topic)
-        self._probes.until_closed(self.name(topic), partitions)
-        # What was taken before that may still be on its way to the copies.
-        bounds = self.bounds(topic)
-        while not self._probes.nothing_behind(
-            self.name(topic), {number: each.newest + 1 for number, each in enumerate(bounds)}
-        ):
-            bounds = self.bounds(topic)
-        return bounds
+        deadline_s = time.monotonic() + SETTLED_S
+        while True:
+            # First of all those that may become leaders; then the probes say that the leaders have done it.
+            self._admin, heard = asked(lambda: until_heard(self._connect, name, SIZE, CLOSED), topic)
+            self._probes.until_closed(name, partitions)
+            # Who has not heard of it may have been a leader once, and not know that there is another one.
+            if {each.leader for each in self._partitions(topic).values()} <= heard:
+                bounds = self._bounds(topic, partitions)
+                # What was taken before that may still be on its way to the copies.
+                if self._probes.nothing_behind(name, {number: each.newest + 1 for number, each in enumerate(bounds)}):
+                    return bounds
+            if time.monotonic() > deadline_s:
+                raise Unavailable(f"Kafka does not say where the topic {topic} ends. Try again later.")
 
     def reopen(self, topic: str) -> None:
         """Let the brokers accept what is appended; nothing where the topic is unknown."""
@@ -208,7 +218,9 @@ class Topics:
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
         """What all partitions hold, by number."""
-        partitions = range(self.count(topic))
+        return self._bounds(topic, range(self.count(topic)))
+
+    def _bounds(self, topic: str, partitions: Sequence[int]) -> Sequence[Bounds]:
         # Oldest first: in between retention may go on, but nothing comes back.
         oldest, next_ = (self._offsets(topic, partitions, spec) for spec in (_EARLIEST, _LATEST))
         return [Bounds(oldest[number], max(oldest[number], next_[number]) - 1) for number in partitions]
@@ -250,6 +262,9 @@ class Topics:
         asked(
             lambda: _result(self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)), topic
         )
+
+    def _connect(self) -> AdminClient:
+        return AdminClient(self._connection.client())
 
     def _brokers(self) -> int:
         return len(asked(lambda: self._admin.list_topics(timeout=self._timeout_s), "").brokers)

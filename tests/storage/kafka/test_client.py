@@ -210,3 +210,10 @@ def test_no_topic_is_made_by_asking_or_publishing(open_store):
             each.append("gone", {0: events(2)})
         with pytest.raises(NotFound):
             each.bounds("gone")
+
+
+def test_a_topic_that_we_may_not_read_is_not_closed(open_store, forbid):
+    store = open_store()
+    store.create_topic("unreadable", 1)
+    with forbid(AclOperation.READ), pytest.raises(Unavailable, match="authorization"):
+        store.close_topic("unreadable")

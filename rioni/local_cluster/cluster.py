@@ -73,7 +73,8 @@ def running_cluster(
     Raises:
         Unavailable: Java, Maven or PostgreSQL is missing, or a server does not start; the text says why.
     """
-    progress("fetching the servers (once)")
+    if not jars.fetched():
+        progress("fetching the servers (once)")
     class_path = jars.fetch()
     detours = detours or Detours([()] * brokers, [{}] * brokers, lambda _ports: None)
     # All at once, so that they differ.

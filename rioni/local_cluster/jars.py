@@ -16,9 +16,15 @@ FETCH_TIMEOUT_S = 600
 
 def missing() -> str:
     """What this machine lacks to run the servers, as a sentence that says what to install; empty if nothing."""
-    lacking = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    wanted = ("java",) if fetched() else ("java", "mvn")
+    lacking = [name for name in wanted if shutil.which(name) is None]
     needs = {"java": "Java 17 or newer", "mvn": "Maven"}
     return f"This needs {' and '.join(needs[name] for name in lacking)} on the path." if lacking else ""
+
+
+def fetched() -> bool:
+    """Whether an earlier run has left the jars here."""
+    return _folder().is_dir()
 
 
 def fetch() -> str:
@@ -29,8 +35,7 @@ def fetch() -> str:
     """
     if reason := missing():
         raise Unavailable(reason)
-    version = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    folder = _cache() / f"servers-{version}"
+    folder = _folder()
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
@@ -41,8 +46,9 @@ def fetch() -> str:
     return f"{folder}/*"
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rioni"
+def _folder() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rioni"
+    return cache / f"servers-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
 
 
 def _download(folder: Path) -> None:

@@ -62,8 +62,9 @@ def test_a_server_that_ends_at_once_is_reported_with_what_it_said(tmp_path):
         server.wait()
 
 
-def test_what_a_machine_lacks_is_said(monkeypatch):
+def test_what_a_machine_lacks_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert jars.missing() == "This needs Java 17 or newer and Maven on the path."
     with pytest.raises(Unavailable, match="Java 17"):
         jars.fetch()

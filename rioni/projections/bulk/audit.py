@@ -1,11 +1,11 @@
 """Exports the audit log to Parquet, a folder per day, with the head of the log beside it."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +17,7 @@ from rioni.domain.errors import Conflict
 from rioni.domain.ports import LogHead
 from rioni.projections.audit_log import AuditFilter
 from rioni.projections.bulk import shadow
-from rioni.projections.bulk.folding import AUDIT_LOG, record_batch, rows_of
+from rioni.projections.bulk.folding import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import damage_named, read_head, sorted_log
@@ -89,10 +89,18 @@ def audit_rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Itera
         if table == AUDIT_LOG:
             rows.append([row[name] for name in schema.names])
         if len(rows) == ROWS_PER_BATCH:
-            yield record_batch(schema, rows)
+            yield _record_batch(schema, rows)
             rows = []
     if rows:
-        yield record_batch(schema, rows)
+        yield _record_batch(schema, rows)
+
+
+def _record_batch(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows as one Arrow batch."""
+    columns = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def _write(rows: DataFrame, folder: Path) -> None:

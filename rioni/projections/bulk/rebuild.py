@@ -131,7 +131,7 @@ def _load_rest(engine: Engine, folder: Path, progress: Progress) -> None:
 def _load_one(engine: Engine, folder: Path) -> bool:
     """Load one of the files that executors have completed, if there is one; say whether."""
     for path in folder.glob(f"*{FILE_SUFFIX}"):
-        shadow.load_file(engine, path.name.partition("-")[0], path)
+        shadow.load_file(engine, path)
         path.unlink()
         return True
     return False

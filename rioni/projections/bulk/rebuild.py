@@ -99,7 +99,7 @@ def _build(engine: Engine, spark: SparkSession, folder: Path, progress: Progress
     log = sorted_log(spark, database, head)
     write = partial(write_rows, targets=shadow.targets(engine), open_sink=sink_for(database, str(folder)))
     written = log.mapInArrow(write, from_arrow_schema(WRITTEN_SCHEMA))
-    tasks = _Tasks(spark, total=len(ranges(head)) + partitions(spark, head))
+    tasks = _Tasks(spark, total=ranges(head) + partitions(spark, head))
     rows = dict.fromkeys(shadow.SHADOWS, 0)
     with ThreadPoolExecutor(1, "spark") as pool, damage_named():
         job = pool.submit(written.collect)

@@ -137,4 +137,7 @@ def _encode(text: str) -> bytes:
 
 
 def _decode(data: bytes) -> str:
-    return data.decode(errors="surrogatepass")
+    try:
+        return data.decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode(errors="replace")  # nobody here has written it

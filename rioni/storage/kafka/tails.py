@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from rioni.domain.ports import Bounds, Offload
 from rioni.domain.store_measurements import StoreMeasurements
 from rioni.storage.chunk_cache import ChunkCache
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, Place
+from rioni.storage.kafka.client import END, Connection, Place
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.kafka.topics import Topics
 from rioni.storage.places import Places
@@ -174,8 +174,10 @@ class Tails:
                 self._take(self._offload(_poll, consumer, self._changes))
                 self._drop_idle()
             except Exception:  # noqa: BLE001 - nothing may end this
-                # Whoever waits looks now and then, and what is not in the cache is loaded.
+                # What was taken over halfway would look like a gap that compaction has left: all begins anew.
                 _log.exception("the ends of topics could not be followed for a moment")
+                for topic in [*self._topics]:
+                    self.forget(topic)
         self._offload(consumer.close)
 
     def _take(self, messages: Sequence[Message]) -> None:
@@ -190,7 +192,7 @@ class Tails:
             elif message.error().code() == END:
                 runs[place] = records, max(end, message.offset())
             else:
-                self._fail(place, message.error())
+                self._fail(place)
         for place, (records, end) in runs.items():
             known = self._places.get(place)
             if known is not None and end > known[1].followed:
@@ -202,11 +204,9 @@ class Tails:
         for topic in grown:
             self._notify(topic)
 
-    def _fail(self, place: Place, error: KafkaError) -> None:
-        if (known := self._places.get(place)) is None:
-            return
-        if error.code() in UNKNOWN or error.code() == OUT_OF_RANGE:
-            # It is gone, or no longer what it was; whoever reads asks anew.
+    def _fail(self, place: Place) -> None:
+        if (known := self._places.get(place)) is not None:
+            # It is gone, no longer what it was, or not to be read by us; whoever reads asks anew, and is told.
             self._measurements.begun_anew(1)
             self._names.forget(known[0])
             self.forget(known[0])

@@ -217,3 +217,22 @@ def test_a_topic_that_we_may_not_read_is_not_closed(open_store, forbid):
     store.create_topic("unreadable", 1)
     with forbid(AclOperation.READ), pytest.raises(Unavailable, match="authorization"):
         store.close_topic("unreadable")
+
+
+def test_who_may_read_a_topic_no_more_is_told(open_store, forbid):
+    store, other_store = open_store(), open_store()
+    store.create_topic("revoked", 1)
+    assert store.newest("revoked") == [-1]
+    with forbid(AclOperation.READ):
+        other_store.append("revoked", {0: events(1)})
+
+        def read() -> str:
+            try:
+                store.read("revoked", 0, 0, 1_000)
+            except Unavailable as ex:
+                return str(ex)
+            return ""
+
+        assert "authorization" in wait_until(read)
+    wait_until(lambda: not read())
+    assert read_all(store, "revoked", 0) == events(1)

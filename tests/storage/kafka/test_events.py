@@ -3,17 +3,21 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Message, Producer
 
 from rioni.domain.errors import NotFound, PartlyStored, TooLarge, Unavailable
 from rioni.domain.headers import REMOVED, Headers
 from rioni.domain.ports import Bounds, Claim
 from rioni.local_cluster.servers import free_ports
 from rioni.storage.clock import SystemClock
+from rioni.storage.kafka import tails
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.names import opened_names
+from rioni.storage.kafka.records import Record, record_of
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all, read_headers
 from tests.contracts.signals import ENOUGH_S
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.kafka
@@ -48,6 +52,33 @@ def test_what_another_process_appends_wakes_whoever_reads(store, other_store, si
             assert watch.wait(ENOUGH_S)
         assert read_all(store, TOPIC, 0) == events(*range(count + 1))
     watch.close()
+
+
+def test_what_could_not_be_taken_over_is_read_later_and_not_passed_over(store, other_store, monkeypatch):
+    failed = threading.Event()
+
+    def fail_once(message: Message) -> Record:
+        if not failed.is_set():
+            failed.set()
+            raise MemoryError
+        return record_of(message)
+
+    monkeypatch.setattr(tails, "record_of", fail_once)
+    store.create_topic(TOPIC, 1)
+    assert store.newest(TOPIC) == [-1]
+    other_store.append(TOPIC, {0: events(1)})
+    assert failed.wait(ENOUGH_S)
+    other_store.append(TOPIC, {0: events(2)})
+    wait_until(lambda: store.newest(TOPIC) == [1])
+    assert read_all(store, TOPIC, 0) == events(1, 2)
+
+
+def test_a_record_with_a_key_that_is_no_text_stops_no_reader(store, connection):
+    store.create_topic(TOPIC, 1)
+    producer = Producer(connection.client())
+    producer.produce(connection.topic_prefix + TOPIC, b"{}", key=b"\xff", partition=0)
+    assert producer.flush(ENOUGH_S) == 0
+    assert read_all(store, TOPIC, 0) == [b"{}"]
 
 
 def test_readers_that_are_behind_get_what_is_not_in_memory(store, open_store):

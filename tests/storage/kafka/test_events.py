@@ -1,9 +1,12 @@
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import OFFSET_INVALID, Message, Producer, TopicPartition
+from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 from rioni.domain.errors import NotFound, PartlyStored, TooLarge, Unavailable
 from rioni.domain.headers import REMOVED, Headers
@@ -71,6 +74,27 @@ def test_what_could_not_be_taken_over_is_read_later_and_not_passed_over(store, o
     other_store.append(TOPIC, {0: events(2)})
     wait_until(lambda: store.newest(TOPIC) == [1])
     assert read_all(store, TOPIC, 0) == events(1, 2)
+
+
+def test_an_offset_that_the_client_does_not_know_is_asked_for_again(store, monkeypatch):
+    store.create_topic(TOPIC, 1)
+    store.append(TOPIC, {0: events(1)})
+    admin, asked = store._topics._admin, []
+
+    def list_offsets(wanted: Mapping[TopicPartition, OffsetSpec], **options: float) -> Mapping[TopicPartition, Future]:
+        asked.append(wanted)
+        if len(asked) > 1:
+            return admin.list_offsets(wanted, **options)
+        (place,) = wanted
+        unknown = Future()
+        unknown.set_result(ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
+        return {place: unknown}
+
+    monkeypatch.setattr(
+        store._topics, "_admin", SimpleNamespace(list_offsets=list_offsets, list_topics=admin.list_topics)
+    )
+    assert store.bounds(TOPIC) == [Bounds(0, 0)]
+    assert len(asked) == 3
 
 
 def test_a_record_with_a_key_that_is_no_text_stops_no_reader(store, connection):

@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 
-from tests.acceptance.conftest import partitions, problem, rows
-from tests.acceptance.test_subscription_stream import assigned, commit, publish, wait_until
+from tests.acceptance.conftest import partitions, problem, publish_orders, rows
+from tests.acceptance.test_subscription_stream import assigned, commit
 from tests.support.server import open_stream
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -75,8 +76,8 @@ def test_the_first_stream_initialises_the_subscription(client, server, path, nam
 
 def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, server, path, name):
     """Consumption contract 7.3, steps 4 to 7."""
-    publish(client, name, "a", "b", metadata={"partition": "0"})
-    publish(client, name, "c", metadata={"partition": "1"})
+    publish_orders(client, name, "a", "b", metadata={"partition": "0"})
+    publish_orders(client, name, "c", metadata={"partition": "1"})
     subscription_id = path.split("/")[2]
     cursors = f"/subscriptions/{subscription_id}/cursors"
     items = [{"event_type": name, "partition": "0", "offset": "001-0001-000000000000000000", "cursor_token": "x"}]
@@ -109,7 +110,7 @@ def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, serv
 
 def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server, path, name):
     """Consumption contract 8.7, last sentence; then the partitions are free at once."""
-    publish(client, name, "a", metadata={"partition": "0"})
+    publish_orders(client, name, "a", metadata={"partition": "0"})
     subscription_id = path.split("/")[2]
     with server.client() as other, open_stream(other, f"{path}?batch_flush_timeout=30") as stream:
         cursor = stream.batch()["cursor"]
@@ -122,8 +123,8 @@ def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server
 
 def test_a_partition_that_is_handed_over_shows_both_streams_and_is_delivered_again(client, server, path, name):
     """Consumption contract 6.1 (reassigning) and 9.3: uncommitted events come again, from the new owner."""
-    publish(client, name, "a", metadata={"partition": "0"})
-    publish(client, name, "b", metadata={"partition": "1"})
+    publish_orders(client, name, "a", metadata={"partition": "0"})
+    publish_orders(client, name, "b", metadata={"partition": "1"})
     subscription_id = path.split("/")[2]
 
     def states():

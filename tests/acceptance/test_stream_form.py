@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from tests.acceptance.conftest import event, partitions, problem, rows
-from tests.acceptance.test_subscription_stream import wait_until
 from tests.support.server import open_stream
+from tests.support.waiting import wait_until
 
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.acceptance.conftest import event, partitions, problem
-from tests.acceptance.test_subscription_stream import assigned, commit, publish, wait_until
+from tests.acceptance.conftest import event, partitions, problem, publish_orders
+from tests.acceptance.test_subscription_stream import assigned, commit
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 FEW = 4
@@ -116,7 +117,7 @@ def test_a_stream_that_is_closed_from_outside_ends_with_a_reason_and_its_slot_is
     client, server, create, subscribe, name
 ):
     create(name)
-    publish(client, name, "1")
+    publish_orders(client, name, "1")
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=30"
     with server.client() as other, open_stream(other, path) as stream:

@@ -19,7 +19,8 @@ HEADERS_BYTES = 10_000
 
 LOOK_EVERY_S = 0.1
 
-# Nothing was written, whatever happened before: these are the leader's own words, or come before it is asked.
+# Nothing was written now: these are the leader's own words, or come before it is asked. What was handed over before
+# and never answered may have been.
 _REFUSALS = UNKNOWN | {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_RECORD,
@@ -95,12 +96,13 @@ class Batch(Job):
 class Delivery:
     """One producer, for one thread at a time."""
 
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
+    def __init__(self, connection: Connection, timeout_s: float, **settings: object) -> None:
         """Connect to nothing yet.
 
         Args:
             connection: where the brokers are.
             timeout_s: how long Kafka may take.
+            settings: of the producer, beside those that it has anyway.
         """
         self._request_timeout_s = connection.request_timeout_s
         self._settings = connection.client(
@@ -111,6 +113,7 @@ class Delivery:
                 "delivery.timeout.ms": int(1_000 * timeout_s),
                 "message.max.bytes": RECORD_BYTES_MAX + HEADERS_BYTES,
                 "queue.buffering.max.messages": 0,
+                **settings,
             }
         )
         self._producer = Producer(self._settings)
@@ -184,7 +187,7 @@ class Delivery:
 
 
 def refused(error: KafkaError) -> bool:
-    """Whether an error says that a record was certainly not written."""
+    """Whether an error says that a record was not written, unless it was handed over before without an answer."""
     return error.code() in _REFUSALS
 
 

@@ -42,6 +42,15 @@ WAIT_S = 3.0
 
 LOOK_EVERY_S = 0.05
 
+RETRY_AFTER_S = 1.0
+"""So long Kafka's client waits before it hands over anew what was not answered, give or take a fifth. A refusal that
+comes earlier is about the first time; a later one says nothing of it."""
+
+UNSETTLED = (
+    "A process has died, or lost Kafka, while it stored this batch or one with the same events. What has become of it "
+    f"is known {SETTLED_MS // 1_000} seconds after that: publish again then."
+)
+
 ENDS_KEPT_S = 60.0
 """So long the end of a partition is remembered: what was written since then may have to be read."""
 
@@ -59,6 +68,7 @@ class _Part(Part):
 
     def begin(self) -> None:
         super().begin()
+        self._begun_s = time.monotonic()
         self.open = False
         """Whether nobody knows what has become of some of them."""
         self.stored: set[int] = set()
@@ -73,7 +83,7 @@ class _Part(Part):
         self._delivered(error, message)
         if error is None:
             self.stored.add(index)
-        elif not refused(error):
+        elif not refused(error) or time.monotonic() - self._begun_s > RETRY_AFTER_S / 2:
             self.open = True
 
 
@@ -211,7 +221,7 @@ class NamedAppender:
         """Connect to nothing yet; the arguments are those of `Appender`, and where names and topics are known."""
         self._names, self._topics, self._clock, self._offload = names, topics, clock, offload
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
-        self._delivery = Delivery(connection, timeout_s)
+        self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
         self._settling = Settling(connection, topics)
         self._ends: dict[PartitionPlace, tuple[int, float]] = {}
         self._commits = GroupCommit[_Named](self._write, offload)
@@ -300,10 +310,7 @@ class NamedAppender:
                 if self._offload(self._settle, attempt):
                     self._measurements.settled_batches(1)
                     return
-                raise Unavailable(
-                    "A process has died, or lost Kafka, while it stored this batch or one with the same events. What "
-                    f"has become of it is known {SETTLED_MS // 1_000} seconds after that: publish again then."
-                )
+                raise Unavailable(UNSETTLED)
             threading.Event().wait(LOOK_EVERY_S)
 
     def _settle(self, attempt: Attempt) -> bool:
@@ -395,7 +402,9 @@ class NamedAppender:
             stored = batch.outcome()
             if stored is not None:
                 outcomes[batch.attempt.id] = batch.attempt, stored
-            if isinstance(batch.error, TopicClosed):
+            if isinstance(batch.error, TopicClosed) and stored is None:
+                batch.error = Unavailable(UNSETTLED)
+            elif isinstance(batch.error, TopicClosed):
                 # What was stored is known by its names: the batch comes whole to the next topic, which gets the rest.
                 batch.error = TopicClosed(batch.topic)
             for place, part in batch.parts.items():

@@ -45,8 +45,8 @@ def open_store(
     stores: list[KafkaEventStore] = []
 
     def open_store(**changes):
-        names = opened_names(database, "storage")
-        stores.append(KafkaEventStore(connection, names, **{"clock": clock, "signals": signals} | changes))
+        usual = {"connection": connection, "clock": clock, "signals": signals}
+        stores.append(KafkaEventStore(names=opened_names(database, "storage"), **usual | changes))
         return stores[-1]
 
     yield open_store

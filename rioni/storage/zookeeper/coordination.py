@@ -154,11 +154,15 @@ class ZooKeeperCoordinator:
 
     @at_home
     def cursors(self, subscription_id: str) -> Cursors:
-        """The committed offsets; see the port. Without ZooKeeper, as they were when they were last seen."""
+        """The committed offsets; see the port. Without ZooKeeper, as they were when they were last seen.
+
+        But not where somebody has got a partition since: what its last owner has committed would come again.
+        """
         try:
             return self._present_cursors(subscription_id)
         except Unavailable:
-            topology, last = self._known.last_topology(subscription_id), self._known.last_cursors(subscription_id)
+            topology = self._known.last_topology(subscription_id)
+            last = self._known.last_cursors(subscription_id, topology.epoch) if topology else None
             if last is None or topology is None or not self._streams(topology):
                 return self._patiently(self._present_cursors, subscription_id)
             return last

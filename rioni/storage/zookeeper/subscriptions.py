@@ -58,6 +58,8 @@ class KnownSubscriptions:
         self._told: dict[str, Seen | None] = {}
         self._alive: dict[str, tuple[int, Node | None]] = {}
         self._cursors: dict[str, tuple[Sequence[Node | None], Cursors]] = {}
+        self._epochs: dict[str, int] = {}
+        """Of the topologies that the cursors were read after."""
 
     def follow(self, subscription_id: str) -> None:
         """Hear of every change from now on; blocks until that is so. Without ZooKeeper: from the next reading on."""
@@ -149,7 +151,9 @@ class KnownSubscriptions:
             known = nodes, cursors
             if len(self._cursors) >= SUBSCRIPTIONS_MAX:
                 self._cursors.clear()
+                self._epochs.clear()
             self._cursors[subscription_id] = known
+        self._epochs[subscription_id] = seen.topology.epoch
         return known[1]
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
@@ -157,10 +161,10 @@ class KnownSubscriptions:
         _, standings = self._last(subscription_id)
         return {key: standing.progress.heartbeats for key, standing in standings.items()}
 
-    def last_cursors(self, subscription_id: str) -> Cursors | None:
-        """The offsets that were committed when this process last asked."""
+    def last_cursors(self, subscription_id: str, epoch: int) -> Cursors | None:
+        """The offsets that were committed when this process last asked; None if that was before an epoch."""
         known = self._cursors.get(subscription_id)
-        return known[1] if known else None
+        return known[1] if known and self._epochs[subscription_id] == epoch else None
 
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
         """The partitions that have failed, or are being searched, when the cursors were last asked for."""

@@ -120,6 +120,23 @@ def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, 
         busy.keeper.barrier()
 
 
+def test_who_gets_a_partition_does_not_begin_before_what_was_committed(cut_off, coordinator, subscription):
+    process, way = cut_off
+    assert process.coordinator.cursors(subscription)[A0] == offset(-1)
+    before, stream = name(), name()
+    coordinator.join(subscription, before)
+    assert coordinator.commit(subscription, before, [(A0, offset(9))]) == [True]
+    coordinator.leave(subscription, before)
+    process.coordinator.join(subscription, stream)
+    assert process.coordinator.topology(subscription).partitions[A0] == Assignment(stream)
+    way.cut()
+    way.break_off()
+    with ThreadPoolExecutor() as pool:
+        cursors = pool.submit(process.coordinator.cursors, subscription)
+        way.heal()
+        assert cursors.result()[A0] == offset(9)
+
+
 def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):
     process, way = cut_off
     way.cut_answer_to(b'"position":7')

@@ -59,31 +59,29 @@ def postgres_url() -> Iterator[Callable[[], str]]:
         yield fresh_database
 
 
+def _running(**servers: int) -> Iterator[LocalCluster]:
+    if reason := jars.missing():
+        pytest.skip(reason)
+    with running_cluster(**servers, postgres=False) as cluster:
+        yield cluster
+
+
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[LocalCluster]:
     """One broker of Kafka for all tests of a process; every test uses topics of its own."""
-    if reason := jars.missing():
-        pytest.skip(reason)
-    with running_cluster(postgres=False) as cluster:
-        yield cluster
+    yield from _running()
 
 
 @pytest.fixture(scope="session")
 def other_kafka_cluster() -> Iterator[LocalCluster]:
     """A Kafka that has nothing to do with the first one; a test may stop it, if it starts it again."""
-    if reason := jars.missing():
-        pytest.skip(reason)
-    with running_cluster(postgres=False) as cluster:
-        yield cluster
+    yield from _running()
 
 
 @pytest.fixture(scope="session")
 def zookeeper_cluster() -> Iterator[LocalCluster]:
     """One ZooKeeper for all tests of a process; every test uses a path of its own."""
-    if reason := jars.missing():
-        pytest.skip(reason)
-    with running_cluster(brokers=0, zookeepers=1, postgres=False) as cluster:
-        yield cluster
+    yield from _running(brokers=0, zookeepers=1)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import shutil
 
 from rioni.bootstrap.foundation import Foundation
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.health import Examined, Health
+from rioni.domain.health import Examined, Health, examine
 from rioni.domain.storage_entry import KAFKA
 from rioni.http.examination import Look
 from rioni.storage.occupancy import Occupancy
@@ -64,8 +64,7 @@ def _kafka(base: Foundation) -> Health | None:
     details, warnings = [], []
     for storage in storages:
         try:
-            store = base.adapters.stores.of(storage.id)
-            health = store.health() if isinstance(store, Examined) else Health()
+            health = examine(base.adapters.stores.of(storage.id))
         except RioniError as ex:
             if storage.default:
                 raise

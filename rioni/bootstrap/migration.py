@@ -20,7 +20,7 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.coordination_ports import Coordinator, EventTypePartition
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.headers import NO_HEADERS, Headers
-from rioni.domain.health import Examined
+from rioni.domain.health import examine
 from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead, direct
 from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timeline import Timeline
@@ -139,8 +139,7 @@ class _Events:
         for storage in storages:
             entry = StorageEntry(id=storage.id, storage_type=KAFKA, default=storage.default)
             store = self._stores[storage.id] = open_store(entry)
-            if isinstance(store, Examined):
-                store.health()
+            examine(store)
             self._adoptions[storage.id] = adoption(
                 entry, target.kafka, target.kafka_options, request_timeout_s=target.kafka_request_timeout_s
             )

@@ -14,7 +14,7 @@ from rioni.bootstrap.settings import limits_of
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Unavailable
-from rioni.domain.health import Examined
+from rioni.domain.health import examine
 from rioni.domain.ports import direct
 from rioni.domain.storage_entry import KAFKA
 from rioni.projections import audit_log
@@ -81,8 +81,7 @@ def _verify_kafka(config: Config, engine: Engine) -> Iterator[str]:
         )
         for storage in storages:
             store = opened.enter_context(contextlib.closing(open_store(storage)))
-            if isinstance(store, Examined):
-                store.health()
+            examine(store)
             for event_type in registry.event_types():
                 for timeline in registry.timelines(event_type.name).readable:
                     if timeline.storage_id == storage.id:

@@ -31,3 +31,8 @@ class Examined(Protocol):
         Raises:
             Unavailable: they do not answer.
         """
+
+
+def examine(adapter: object) -> Health:
+    """Ask the servers of an adapter, if they can be out of reach; blocks and raises as `Examined.health`."""
+    return adapter.health() if isinstance(adapter, Examined) else Health()

@@ -1,6 +1,5 @@
 """The retention time of an event type, raised and lowered while somebody reads (consumption contract 12.2)."""
 
-import time
 import uuid
 
 import pytest
@@ -9,6 +8,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.acceptance.conftest import SETTINGS, publish_orders
 from tests.support.nodes import running_nodes
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
@@ -16,7 +16,6 @@ LONG, SHORT = {"retention_time": 345_600_000}, {"retention_time": 1}
 OFTEN = SETTINGS | {"RIONI_RETENTION_EVERY_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
 ROUNDS = 2
 """So many, that one has been made from beginning to end."""
-WAIT_S = 60
 
 
 @pytest.fixture(
@@ -65,11 +64,7 @@ def ends(client, name):
 
 
 def until_empty(client, name):
-    deadline_s = time.monotonic() + WAIT_S
-    while (found := ends(client, name))[0] < found[1] or found[0] == found[1]:
-        assert time.monotonic() < deadline_s, found
-        time.sleep(0.05)
-    return found
+    return wait_until(lambda: (found := ends(client, name))[0] > found[1] and found)
 
 
 def rounds_pass(client, forgetful):

@@ -1,11 +1,11 @@
 """Exports the audit log to Parquet, a folder per day, with the head of the log beside it."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -20,7 +20,7 @@ from rioni.projections.bulk import shadow
 from rioni.projections.bulk.folding import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
-from rioni.projections.bulk.source import damage_named, read_head, sorted_log
+from rioni.projections.bulk.source import damage_named, read_head, record_batch, sorted_log
 
 
 HEAD_FILE = "_head.json"
@@ -89,18 +89,10 @@ def audit_rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Itera
         if table == AUDIT_LOG:
             rows.append([row[name] for name in schema.names])
         if len(rows) == ROWS_PER_BATCH:
-            yield _record_batch(schema, rows)
+            yield record_batch(schema, zip(*rows, strict=True))
             rows = []
     if rows:
-        yield _record_batch(schema, rows)
-
-
-def _record_batch(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as one Arrow batch."""
-    columns = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-    )
+        yield record_batch(schema, zip(*rows, strict=True))
 
 
 def _write(rows: DataFrame, folder: Path) -> None:

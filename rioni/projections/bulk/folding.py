@@ -18,7 +18,7 @@ import pyarrow as pa
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import Origin
 from rioni.domain.ports import LogEntry
-from rioni.projections.bulk.source import LOG_SCHEMA, DamagedLog, Database, connect
+from rioni.projections.bulk.source import LOG_SCHEMA, DamagedLog, Database, connect, record_batch
 from rioni.projections.fold import EMPTY, Change, fold
 
 
@@ -153,11 +153,7 @@ def write_rows(
         buffer.flush()
     sink.close()
     report = [(name, buffer.written) for name, buffer in buffers.items() if buffer.written]
-    columns = zip(*report, strict=True) if report else ([], [])
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, WRITTEN_SCHEMA, strict=True)],
-        schema=WRITTEN_SCHEMA,
-    )
+    yield record_batch(WRITTEN_SCHEMA, zip(*report, strict=True) if report else ([], []))
 
 
 class _Buffer:

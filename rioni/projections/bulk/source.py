@@ -94,6 +94,12 @@ def read_ranges(begins: Iterable[pa.RecordBatch], *, database: Database, head: L
             yield from read_range(database, after, min(after + ENTRIES_PER_RANGE, head.position), head)
 
 
+def record_batch(schema: pa.Schema, columns: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+    """Columns as one Arrow batch."""
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def read_range(database: Database, begin: int, end: int, head: LogHead) -> Iterator[pa.RecordBatch]:
     """Read the entries behind position `begin` up to `end`, checking that each one continues the chain.
 
@@ -115,10 +121,7 @@ def read_range(database: Database, begin: int, end: int, head: LogHead) -> Itera
             rows = cursor.execute(query, (after, upto)).fetchall()
             previous = check_chain(rows, after, upto, previous)
             *values, _ = zip(*rows, strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, field.type) for column, field in zip(values, LOG_SCHEMA, strict=True)],
-                schema=LOG_SCHEMA,
-            )
+            yield record_batch(LOG_SCHEMA, values)
         if end == head.position and previous != head.hash:
             raise DamagedLog(
                 f"The log does not end as its head says: the entry at position {head.position} was replaced."

@@ -93,9 +93,15 @@ class Connection(msgspec.Struct, frozen=True):
 
     def consumer(self, **settings: Any) -> dict[str, Any]:
         """The settings of a consumer that belongs to no group and says when it has come to the end of a partition."""
-        own = {"group.id": "rioni", "enable.auto.commit": False, "enable.auto.offset.store": False}
-        own |= {"fetch.queue.backoff.ms": FETCH_AGAIN_MS}
-        return self.client(**own, **{"auto.offset.reset": "error", "enable.partition.eof": True}, **settings)
+        own = {
+            "group.id": "rioni",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "fetch.queue.backoff.ms": FETCH_AGAIN_MS,
+        }
+        return self.client(**own, **settings)
 
 
 _OF_STORAGES = frozenset({"bootstrap_servers", "topic_prefix", "replication_factor", "min_insync_replicas"})

@@ -35,17 +35,17 @@ _log = structlog.get_logger("rioni.kafka")
 class ClusterHealth:
     """Looks how a cluster does, and logs once why it can't be reached for as long as it can't."""
 
-    def __init__(self, admin: AdminClient, connection: Connection) -> None:
-        self._admin, self._connection = admin, connection
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._answers = True
 
-    def look(self) -> Health:
+    def look(self, admin: AdminClient) -> Health:
         """Ask a broker which others live; blocks for some seconds at most.
 
         Raises:
             Unavailable: none answers, or it refuses.
         """
-        answer = self._admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S)
+        answer = admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S)
         try:
             brokers = len(answer.result(ANSWER_TIMEOUT_S).nodes)
         except TimeoutError as ex:

@@ -402,11 +402,9 @@ class NamedAppender:
             stored = batch.outcome()
             if stored is not None:
                 outcomes[batch.attempt.id] = batch.attempt, stored
-            if isinstance(batch.error, TopicClosed) and stored is None:
-                batch.error = Unavailable(UNSETTLED)
-            elif isinstance(batch.error, TopicClosed):
+            if isinstance(batch.error, TopicClosed):
                 # What was stored is known by its names: the batch comes whole to the next topic, which gets the rest.
-                batch.error = TopicClosed(batch.topic)
+                batch.error = Unavailable(UNSETTLED) if stored is None else TopicClosed(batch.topic)
             for place, part in batch.parts.items():
                 if part.offsets and (part.error is None or part.closed):
                     written.setdefault(place, []).append(part.records(now_ms))

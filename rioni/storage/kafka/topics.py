@@ -64,7 +64,7 @@ class Topics:
         self._connection = connection
         self._timeout_s = connection.request_timeout_s
         self._admin = AdminClient(connection.client())
-        self._health = ClusterHealth(self._admin, connection)
+        self._health = ClusterHealth(connection)
         self._probes = Probes(connection)
         self._counts: dict[str, int] = {}
         self._compacted: dict[str, int] = {}
@@ -97,7 +97,7 @@ class Topics:
 
     def health(self) -> Health:
         """Ask a broker which others live, and judge that; blocks for some seconds at most."""
-        return self._health.look()
+        return self._health.look(self._admin)
 
     # --- changes ---
 

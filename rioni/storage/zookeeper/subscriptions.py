@@ -40,6 +40,14 @@ class Standing(NamedTuple):
     progress: Progress
 
 
+class _ReadCursors(NamedTuple):
+    """The committed offsets, the nodes in which they stand, and the epoch of the topology that was read before."""
+
+    nodes: Sequence[Node | None]
+    cursors: Cursors
+    epoch: int
+
+
 class KnownSubscriptions:
     """Subscriptions by their ids; what is read after `Keeper.barrier` holds everything that was done before."""
 
@@ -57,9 +65,7 @@ class KnownSubscriptions:
         self._seen: dict[str, Seen] = {}
         self._told: dict[str, Seen | None] = {}
         self._alive: dict[str, tuple[int, Node | None]] = {}
-        self._cursors: dict[str, tuple[Sequence[Node | None], Cursors]] = {}
-        self._epochs: dict[str, int] = {}
-        """Of the topologies that the cursors were read after."""
+        self._cursors: dict[str, _ReadCursors] = {}
 
     def follow(self, subscription_id: str) -> None:
         """Hear of every change from now on; blocks until that is so. Without ZooKeeper: from the next reading on."""
@@ -141,20 +147,15 @@ class KnownSubscriptions:
         keys = [share.partition for share in seen.plan.shares]
         nodes = self._mirror.nodes([cursor_path(subscription_id, key) for key in keys])
         known = self._cursors.get(subscription_id)
-        if (
-            known is None
-            or len(known[0]) != len(nodes)
-            or any(a is not b for a, b in zip(known[0], nodes, strict=True))
-        ):
+        if known and len(known.nodes) == len(nodes) and all(a is b for a, b in zip(known.nodes, nodes, strict=True)):
+            cursors = known.cursors
+        else:
             # A node may be missing that is being deleted with all of its subscription.
             cursors = {key: progresses.decode(node.data).offset for key, node in zip(keys, nodes, strict=True) if node}
-            known = nodes, cursors
             if len(self._cursors) >= SUBSCRIPTIONS_MAX:
                 self._cursors.clear()
-                self._epochs.clear()
-            self._cursors[subscription_id] = known
-        self._epochs[subscription_id] = seen.topology.epoch
-        return known[1]
+        self._cursors[subscription_id] = _ReadCursors(nodes, cursors, seen.topology.epoch)
+        return cursors
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
         """How often what was committed already was committed again, when the cursors were last asked for."""
@@ -164,7 +165,7 @@ class KnownSubscriptions:
     def last_cursors(self, subscription_id: str, epoch: int) -> Cursors | None:
         """The offsets that were committed when this process last asked; None if that was before an epoch."""
         known = self._cursors.get(subscription_id)
-        return known[1] if known and self._epochs[subscription_id] == epoch else None
+        return known.cursors if known and known.epoch == epoch else None
 
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
         """The partitions that have failed, or are being searched, when the cursors were last asked for."""

@@ -11,11 +11,11 @@ from rioni.storage.kafka.health import ClusterHealth
 def test_why_nobody_answers_is_logged_once_and_not_shown_to_everybody():
     (port,) = free_ports(1)
     connection = Connection(bootstrap_servers=f"127.0.0.1:{port}")
-    health = ClusterHealth(AdminClient(connection.client()), connection)
+    admin, health = AdminClient(connection.client()), ClusterHealth(connection)
     with capture_logs() as logged:
         for _ in range(2):
             with pytest.raises(Unavailable, match=r"^No broker of Kafka answers") as caught:
-                health.look()
+                health.look(admin)
             assert str(port) not in str(caught.value)
     (line,) = logged
     assert line["servers"] == connection.bootstrap_servers

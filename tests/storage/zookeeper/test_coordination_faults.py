@@ -279,12 +279,19 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
     wait_until(is_over)
 
 
-def test_a_reset_goes_on_where_the_answer_to_its_begin_was_lost(cut_off, coordinator, subscription):
+def begun_without_an_answer(pool, cut_off, coordinator, subscription):
+    """A reset by the process that is cut off, which has begun, but does not know it."""
     process, way = cut_off
     way.cut_answer_to(b"reset-")
+    reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, ENOUGH_S)
+    wait_until(lambda: coordinator.topology(subscription).resetting)
+    return reset
+
+
+def test_a_reset_goes_on_where_the_answer_to_its_begin_was_lost(cut_off, coordinator, subscription):
+    _, way = cut_off
     with ThreadPoolExecutor() as pool:
-        reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, ENOUGH_S)
-        wait_until(lambda: coordinator.topology(subscription).resetting)
+        reset = begun_without_an_answer(pool, cut_off, coordinator, subscription)
         way.break_off()
         way.heal()
         assert reset.result() == {A0: offset(-1)}
@@ -294,10 +301,8 @@ def test_a_reset_goes_on_where_the_answer_to_its_begin_was_lost(cut_off, coordin
 
 def test_a_reset_that_nobody_knows_of_is_ended(cut_off, coordinator, subscription):
     process, way = cut_off
-    way.cut_answer_to(b"reset-")
     with ThreadPoolExecutor() as pool:
-        reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, ENOUGH_S)
-        wait_until(lambda: coordinator.topology(subscription).resetting)
+        reset = begun_without_an_answer(pool, cut_off, coordinator, subscription)
         while not reset.done():
             # With each attempt to connect the session lives on, though nothing is heard of it.
             way.break_off()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.domain import abandoned_topic, event_type, settings, storage_entry, subscription, timeline
+from rioni.domain import abandoned_topic, event_type, settings, storage_entry, subscription, timeline, topic_creation
 from rioni.domain.events import DomainEvent
 
 
@@ -34,6 +34,7 @@ AGGREGATES: dict[str, Aggregate] = {
         (
             timeline.TimelineOpened,
             timeline.TimelineSwitchStarted,
+            timeline.TimelineCloseStarted,
             timeline.TimelineSwitched,
             timeline.TimelineSwitchAborted,
             timeline.TimelineCleanedUp,
@@ -45,6 +46,11 @@ AGGREGATES: dict[str, Aggregate] = {
         abandoned_topic.AbandonedTopic,
         abandoned_topic.evolve,
         (abandoned_topic.TopicAbandoned, abandoned_topic.TopicDeleted),
+    ),
+    "topic-creation": Aggregate(
+        topic_creation.TopicCreation,
+        topic_creation.evolve,
+        (topic_creation.TopicCreationStarted, topic_creation.TopicCreationEnded),
     ),
     "subscription": Aggregate(
         subscription.Subscription,
@@ -80,6 +86,7 @@ AGGREGATES: dict[str, Aggregate] = {
             settings.BlacklistEntryAdded,
             settings.BlacklistEntryRemoved,
             settings.FeatureSwitched,
+            settings.LossAccepted,
         ),
     ),
 }

@@ -16,9 +16,17 @@ from rioni.domain.settings import (
     BlacklistEntryAdded,
     BlacklistEntryRemoved,
     FeatureSwitched,
+    LossAccepted,
     Settings,
 )
-from rioni.domain.storage_entry import DefaultStorageChanged, StorageCreated, StorageDeleted, StorageMoved
+from rioni.domain.storage_entry import (
+    DefaultStorageChanged,
+    StorageCreated,
+    StorageDeleted,
+    StorageEntry,
+    StorageMoved,
+    shown,
+)
 from rioni.domain.subscription import (
     CursorsReset,
     DeadLettersRedriven,
@@ -30,6 +38,7 @@ from rioni.domain.subscription import (
 )
 from rioni.domain.timeline import (
     TimelineCleanedUp,
+    TimelineCloseStarted,
     TimelineOpened,
     TimelinesDeleted,
     TimelinesRepartitioned,
@@ -37,6 +46,7 @@ from rioni.domain.timeline import (
     TimelineSwitched,
     TimelineSwitchStarted,
 )
+from rioni.domain.topic_creation import TopicCreationEnded, TopicCreationStarted
 
 
 CREATED, UPDATED, DELETED = "C", "U", "D"
@@ -107,6 +117,19 @@ def _whole(resource_type: str, operation: str) -> Callable[[RecordedChange], Aud
     return audited
 
 
+def _storage(operation: str) -> Callable[[RecordedChange], Audited]:
+    """For storages: as they are shown, whatever an older version has let into the log."""
+
+    def audited(change: RecordedChange) -> Audited:
+        previous, new = (
+            None if text is None else _json(shown(msgspec.json.decode(text, type=StorageEntry)))
+            for text in (change.before, change.after)
+        )
+        return Audited("storage", change.entry.event.key, operation, previous, new)
+
+    return audited
+
+
 def _timeline_opened(change: RecordedChange) -> Audited:
     event = change.entry.event
     assert isinstance(event, TimelineOpened | TimelineSwitched)
@@ -155,6 +178,13 @@ def _blacklist_entry_removed(change: RecordedChange) -> Audited:
     return Audited("blacklist_entry", f"{event.type}:{event.name}", DELETED, previous, None)
 
 
+def _loss_accepted(change: RecordedChange) -> Audited:
+    event = change.entry.event
+    assert isinstance(event, LossAccepted)
+    new = _json({"findings": event.findings, "reason": event.reason})
+    return Audited("installation", "-", UPDATED, None, new)
+
+
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -166,6 +196,7 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     EventTypeDeleted: _whole("event_type", DELETED),
     TimelineOpened: _timeline_opened,
     TimelineSwitchStarted: _unreported,
+    TimelineCloseStarted: _unreported,
     TimelineSwitched: _timeline_opened,
     TimelineSwitchAborted: _unreported,
     TimelineCleanedUp: _unreported,
@@ -173,6 +204,8 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     TimelinesDeleted: _unreported,
     TopicAbandoned: _unreported,
     TopicDeleted: _unreported,
+    TopicCreationStarted: _unreported,
+    TopicCreationEnded: _unreported,
     SubscriptionCreated: _whole("subscription", CREATED),
     SubscriptionChanged: _whole("subscription", UPDATED),
     SubscriptionDeleted: _whole("subscription", DELETED),
@@ -180,13 +213,14 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     SubscriptionKeyReleased: _unreported,
     CursorsReset: _cursors_reset,
     DeadLettersRedriven: _dead_letters_redriven,
-    StorageCreated: _whole("storage", CREATED),
+    StorageCreated: _storage(CREATED),
     DefaultStorageChanged: _unreported,
-    StorageMoved: _whole("storage", UPDATED),
-    StorageDeleted: _whole("storage", DELETED),
+    StorageMoved: _storage(UPDATED),
+    StorageDeleted: _storage(DELETED),
     FeatureSwitched: _feature_switched,
     AdminsChanged: _admins_changed,
     BlacklistEntryAdded: _blacklist_entry_added,
     BlacklistEntryRemoved: _blacklist_entry_removed,
+    LossAccepted: _loss_accepted,
 }
 """For every domain event what the audit log says of it."""

@@ -79,10 +79,14 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
             raise InsufficientRealm
 
     def subject(self, info: TokenInfo) -> Subject:
-        """Whoever a token stands for: its one attribute is `service:<uid>` or `user:<uid>`, by the realm."""
-        realm = realm_named(info.realm)
-        data_type = "service" if realm in self.service_realms else "user"
-        return Subject(name=info.uid, realm=realm, attributes=frozenset({Attribute(data_type, info.uid)}))
+        """Whoever a token stands for."""
+        attributes = frozenset({self.attribute(info)})
+        return Subject(name=info.uid, realm=realm_named(info.realm), attributes=attributes)
+
+    def attribute(self, info: TokenInfo) -> Attribute:
+        """The one attribute of a token's subject: `service:<uid>` or `user:<uid>`, by the realm."""
+        data_type = "service" if realm_named(info.realm) in self.service_realms else "user"
+        return Attribute(data_type, info.uid)
 
 
 def realm_named(name: str) -> str:

@@ -1,5 +1,6 @@
 """Who may do what: subjects, the lists of a resource, and the decision (registry contract 2)."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -99,7 +100,7 @@ def check_duplicates(lists: Iterable[tuple[str, Sequence[Attribute]]]) -> None:
     """
     complaints = []
     for name, attributes in lists:
-        twice = sorted({attribute for attribute in attributes if attributes.count(attribute) > 1})
+        twice = sorted(attribute for attribute, count in Counter(attributes).items() if count > 1)
         if twice:
             named = ", ".join(map(str, twice))
             complaints.append(f"authorization property '{name}' contains duplicated attribute(s): {named}")

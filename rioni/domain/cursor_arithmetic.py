@@ -7,6 +7,7 @@ the next one are the same place.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import BEFORE_FIRST, Place, format_offset, parse_offset, partition_number
 from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
 from rioni.domain.ports import Bounds
@@ -49,15 +50,17 @@ def extents_of(timelines: Sequence[Timeline], bounds: Callable[[Timeline], Seque
         held = () if timeline.cleaned_up_at else bounds(timeline)
         for number, extents in enumerate(found):
             closed_at = timeline.latest_position[number] if timeline.latest_position else BEFORE_FIRST
-            # Without bounds, everything that there ever was is gone.
-            oldest, newest = held[number] if held else (closed_at + 1, closed_at)
+            # Without bounds, everything that there ever was is gone; or a server has not heard of the partition yet.
+            oldest, newest = held[number] if number < len(held) else (closed_at + 1, closed_at)
             extents.append(Extent(timeline.order, oldest, closed_at if timeline.latest_position else newest))
     return list(found)
 
 
 def begin(extents: Extents) -> Place:
-    """The place before the first event that can be read, or will be."""
-    return next((extent for extent in extents if extent.oldest <= extent.newest), extents[-1]).before
+    """The place before the first event that can be read, or will be; in the first timeline if none ever had events."""
+    was_used = any(extent.newest > BEFORE_FIRST for extent in extents)
+    empty = extents[-1] if was_used else extents[0]
+    return next((extent for extent in extents if extent.oldest <= extent.newest), empty).before
 
 
 def newest(extents: Extents) -> Place:
@@ -125,6 +128,20 @@ def readable_place(event_type: str, partition: str, offset: str, partitions: Seq
             return place
     named = {"event_type": event_type, "partition": partition}
     raise UnavailableCursor(event_type, partition, str(place.position), named | available(extents))
+
+
+def beyond_end(key: EventTypePartition, committed: str, newest: Place) -> str:
+    """What is said of a committed cursor that lies behind the last event of its partition.
+
+    Args:
+        key: the partition.
+        committed: its offset.
+        newest: the place of the last event.
+    """
+    return (
+        f"The committed cursor {committed} of event type {key.event_type}, partition {key.partition}, is beyond the "
+        f"last event, {newest.offset}. Reset the cursors of the subscription"
+    )
 
 
 def distance(initial: Place, final: Place, extents: Extents) -> int:

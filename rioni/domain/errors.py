@@ -6,12 +6,15 @@ RioniError
 ├── Invalid                   readable, but against a rule
 │   ├── InvalidFields         one line per field that breaks its constraint
 │   ├── KeyReused             another batch was stored under the name that a client gives to this one
+│   ├── FilterTooSlow         a filter took longer for an event than it may: its stream ends
 │   ├── InvalidCursor         a cursor that names nothing readable
 │   └── UnavailableCursor     a position that retention has removed, or that does not exist yet
 ├── Unauthenticated           there is no token, or none that anybody vouches for
 ├── Insufficient              the token does not suffice for any client's request of this kind
 │   ├── InsufficientScope     it lacks a scope
 │   └── InsufficientRealm     its realm is not let in
+├── CrossSite                 a browser sends the request for a web page of another site
+├── ForeignHost               the request is for a host that is not this broker
 ├── Denied                    the subject may not do this
 ├── AdminOnly                 only an administrator of the broker may do this
 ├── Blocked                   application, event type or subscription is on the blacklist
@@ -30,6 +33,7 @@ RioniError
 ├── TooSlow                   the request takes too long to come
 ├── TooMany                   a limit on simultaneous use is exceeded
 └── Unavailable               a dependency, or time, is missing: the same request may succeed later
+    ├── Overloaded            too much is asked for at once
     ├── ReadOnly              writing to the database is switched off
     ├── TokensUnavailable     nobody can be asked about tokens
     ├── TopicClosed           the timeline that is written to is being changed
@@ -45,6 +49,9 @@ from types import MappingProxyType
 
 class RioniError(Exception):
     """The root of every error that is an answer; `str(error)` is the problem's detail."""
+
+    retry_after_s: int | None = None
+    """In how many seconds the client may try again, for the header Retry-After; None where that can't be said."""
 
 
 class Malformed(RioniError):
@@ -149,6 +156,34 @@ class InsufficientRealm(Insufficient):
         super().__init__("Insufficient realms for this resource")
 
 
+class CrossSite(RioniError):
+    """A browser sends the request for a web page of another site, and that site's origin is not listed.
+
+    Args:
+        sender: what the browser says about where the request comes from.
+    """
+
+    def __init__(self, sender: str) -> None:
+        super().__init__(
+            f"A browser sent this request for a web page of another site ({sender}), which is not allowed to do this. "
+            "If the broker shall trust that site, add its origin (scheme://host:port) to the setting allowed_origins"
+        )
+
+
+class ForeignHost(RioniError):
+    """The header `Host` names no host that this broker is known by: a web page may have rebound its own name.
+
+    Args:
+        host: the header.
+    """
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"This broker does not answer to the host name '{host}'. Use localhost or 127.0.0.1, or add the name to "
+            "the setting allowed_hosts"
+        )
+
+
 class Denied(RioniError):
     """The subject lacks the right; the detail names operation and resource.
 
@@ -232,12 +267,39 @@ class TooSlow(RioniError):
     """The request takes too long to come; the detail says what may be done."""
 
 
+class FilterTooSlow(Invalid):
+    """A filter took longer for an event than an accepted filter may."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The filter of the subscription took more than 5 ms for one event. Create the subscription anew with a "
+            "filter of fewer operators, or one that asks for smaller members of the event"
+        )
+
+
 class TooMany(RioniError):
     """A limit on simultaneous use is exceeded; the detail names the limit."""
 
 
+RETRY_AFTER_S = 5
+"""When clients are told to try again, where nothing better is known."""
+
+
 class Unavailable(RioniError):
     """A dependency, or time, is missing: the same request may succeed later."""
+
+
+class Overloaded(Unavailable):
+    """Too much is asked for at once, so this was refused before anything was done.
+
+    Args:
+        detail: what is overloaded.
+        retry_after_s: when to try again.
+    """
+
+    def __init__(self, detail: str, retry_after_s: int = RETRY_AFTER_S) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(detail)
 
 
 class ReadOnly(Unavailable):
@@ -250,23 +312,27 @@ class ReadOnly(Unavailable):
 class TokensUnavailable(Unavailable):
     """Nobody can be asked about tokens at present; the text never says anything about the token."""
 
+    retry_after_s = RETRY_AFTER_S
+
 
 class OutcomeUnknown(Unavailable):
     """What was to be written may have been written or not: no answer came in time."""
 
 
 class CommitUnknown(OutcomeUnknown):
-    """The database went away when it was told to commit: the log knows whether it has."""
+    """The database failed in COMMIT, and it is not known yet whether it has committed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "The database went away while the change was being written; nobody knows whether it was. Look, then try "
-            "again."
+            "The outcome is unknown: the database failed while the change was being committed. Look whether it was "
+            "made, then try again."
         )
 
 
 class NothingWritten(Unavailable):
     """The database has undone what was written, for the sake of others; it may be tried again at once."""
+
+    retry_after_s = 1
 
     def __init__(self) -> None:
         super().__init__("Too many changes at once got in each other's way; nothing was written. Try again later.")
@@ -277,7 +343,7 @@ class PartlyStored(Unavailable):
 
     Args:
         failed: for each partition of the batch that was not written, or of which nobody knows, why: `internal error`,
-            `timed out` or `interrupted`. All others are written durably.
+            `timed out`, `interrupted` or `outcome unknown`. All others are written durably.
     """
 
     def __init__(self, failed: Mapping[int, str]) -> None:

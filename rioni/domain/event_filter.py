@@ -2,10 +2,12 @@
 
 The language is https://cel.dev: `event.amount > 100 && metadata.flow_id != ''`. An expression comes from strangers and
 runs for every event, so its cost must grow with the event's size and no faster. CEL has no loops but its macros; what
-could make them quadratic, in time or in memory, is refused here by a look at the tokens.
+could make them quadratic, in time or in memory, is refused here by a look at the tokens. `rioni.domain.filter_cost`
+bounds what the rest takes.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,20 +16,12 @@ import msgspec
 from jsonschema_rs import Draft4Validator, ValidationError
 from msgspec import UNSET
 
-from rioni.domain.errors import Invalid
-from rioni.domain.patterns import PATTERN_BYTES_MAX, STATE_NS, options_for, program_bytes
+from rioni.domain.errors import FilterTooSlow, Invalid
+from rioni.domain.filter_cost import EVALUATION_NS_MAX, FilterCost, has_more_values
+from rioni.domain.patterns import PATTERN_BYTES_MAX, options_for, program_bytes
 
 
 CHARACTERS_MAX = 2_000
-EVENT_BYTES_MAX = 65_536
-"""Of the members that an expression asks for. PERF: handing them to CEL takes up to 0.13 µs a byte."""
-MACRO_STEPS_MAX = 1_500_000
-"""Bytes times tokens where an expression has macros. PERF: a step takes up to 12 ns."""
-PATTERN_TOKENS = 50
-"""What a pattern counts for."""
-PATTERNS_NS_MAX = 10_000_000
-"""What all patterns may take for one event, at worst."""
-
 MACROS = frozenset({"all", "exists", "exists_one"})
 FUNCTIONS = frozenset(
     {
@@ -49,7 +43,7 @@ class EventFilter:
         expression: CEL over `event`, the whole event, and `metadata`, short for `event.metadata`; true or false.
 
     Raises:
-        Invalid: it is not such an expression, or could cost more than one look at the event.
+        Invalid: it is not such an expression, or too expensive for events of ordinary size.
     """
 
     def __init__(self, expression: str) -> None:
@@ -64,8 +58,11 @@ class EventFilter:
             self._program = cel.compile(reading.source)
         except ValueError as ex:
             raise _invalid(str(ex)) from ex
+        self.source = reading.source
         self._context = cel.Context(functions=reading.functions)
-        self._bytes_max = min(EVENT_BYTES_MAX, reading.bytes_max)
+        self.cost = reading.cost
+        if reason := self.cost.refusal:
+            raise _invalid(reason)
         # PERF: what is not asked for is skipped, not decoded: 1 µs instead of 5 for an event of 1 kB.
         self._members = {f"member_{number}": member for number, member in enumerate(sorted(reading.members))}
         fields = [(field, msgspec.Raw | msgspec.UnsetType, UNSET) for field in self._members]
@@ -73,20 +70,43 @@ class EventFilter:
         self._check_result()
 
     def matches(self, event: bytes) -> bool:
-        """Whether the event is wanted. PERF: 4 µs for one member, 15 µs with the metadata.
+        """Whether the event is wanted. PERF: 4 µs for one member, 15 µs with the metadata; 5 ms at most.
 
         What can't be evaluated does not match, as where the event lacks a member: `has(event.member)` asks for that. An
         event of which too much would have to be looked at is wanted: nothing is dropped unseen.
 
         Args:
             event: its JSON.
+
+        Raises:
+            FilterTooSlow: it took longer than an accepted filter may, twice.
         """
+        if len(event) > self.cost.event_bytes_max:
+            return True
         asked = self._decoder.decode(event)
         raw = {name: value for field, name in self._members.items() if (value := getattr(asked, field)) is not UNSET}
-        if sum(map(len, raw.values())) > self._bytes_max:
+        size = sum(map(len, raw.values()))
+        values_max = self.cost.values_max(len(event), size)
+        if values_max <= 0:
             return True
+        members = {name: msgspec.json.decode(value) for name, value in raw.items()}
+        # PERF: the values of small events need not be counted: each takes a byte, and another one behind it.
+        if size <= values_max:
+            return self._result(members)
+        return has_more_values(members, values_max) or self._timed_result(members)
+
+    def _timed_result(self, members: dict[str, Any]) -> bool:
+        """The same, measured: CEL can't be interrupted, so what goes on for longer than predicted is not repeated."""
+        for _ in range(2):
+            begin_ns = time.thread_time_ns()
+            result = self._result(members)
+            if time.thread_time_ns() - begin_ns <= EVALUATION_NS_MAX:
+                return result
+        raise FilterTooSlow
+
+    def _result(self, members: dict[str, Any]) -> bool:
         try:
-            return self._evaluate({name: msgspec.json.decode(value) for name, value in raw.items()}) is True
+            return self._evaluate(members) is True
         except _FAILURES:
             return False
 
@@ -159,29 +179,40 @@ class _Reading:
         self._literal = evaluate
         self._scopes: list[str | None] = []
         """For each open bracket the variable of its macro, None where it is not a macro's."""
-        self._macros = 0
-        self._programs_bytes = 0
+        self._programs_bytes = self._steps = self._references = self._lists = 0
+        self._grows = False
+        """Whether values can be built that hold members of the event more than once."""
         self._pattern_options = options_for(sum(token.text == "matches" for token in self._tokens))
         for index in range(2, len(self._tokens) - 3):
             self._read(index)
         self.source = " ".join(token.text for token in self._tokens if token is not _END)
 
     @property
-    def bytes_max(self) -> int:
-        """How much of an event may be looked at."""
-        steps = len(self._tokens) + PATTERN_TOKENS * len(self.functions)
-        by_macros = MACRO_STEPS_MAX // steps if self._macros else EVENT_BYTES_MAX
-        by_patterns = round(PATTERNS_NS_MAX / (self._programs_bytes * STATE_NS)) if self.functions else EVENT_BYTES_MAX
-        return min(by_macros, by_patterns)
+    def cost(self) -> FilterCost:
+        """What the expression may take."""
+        return FilterCost(
+            tokens=sum(token is not _END for token in self._tokens),
+            steps=self._steps,
+            growth=self._references if self._grows else 1,
+            patterns=len(self.functions),
+            programs_bytes=self._programs_bytes,
+        )
 
     def _read(self, index: int) -> None:
         kind, text = self._tokens[index]
         before, behind = self._tokens[index - 1], self._tokens[index + 1]
+        # Constants, and what separates or ends, look at nothing of the event; in macros they happen for each value.
+        if any(self._scopes) or kind == "name" or (kind == "mark" and text not in ",)]}"):
+            self._steps += 1
         if kind == "mark" and text in "([{":
             is_macro = text == "(" and before.text in MACROS
+            is_index = text == "[" and (before.text in (")", "]") or (before.kind == "name" and before.text != "in"))
+            self._lists += not is_macro and not is_index and text != "("
             self._scopes.append(behind.text if is_macro else None)
         elif kind == "mark" and text in ")]}":
             self._scopes.pop()
+        elif text == "+":
+            self._grows = True
         elif kind == "name" and behind.text == "(":
             self._read_call(index)
         elif kind == "name" and before.text != "." and text not in _LITERALS:
@@ -195,7 +226,6 @@ class _Reading:
             # Of what stands in the event every part is looked at once; lists of the expression would multiply.
             if self._tokens[index - 2].kind != "name":
                 raise _invalid(f"{name} needs the name of a list in front: event.items.{name}(item, ...)")
-            self._macros += 1
         elif name not in FUNCTIONS:
             raise _invalid(f"there is no function {name}")
 
@@ -220,6 +250,8 @@ class _Reading:
         self._tokens[index + 2] = _END
 
     def _read_variable(self, index: int) -> None:
+        self._references += 1
+        self._grows = self._grows or self._lists > 0
         name, behind, member, after = (token.text for token in self._tokens[index : index + 4])
         variable = next((scope for scope in reversed(self._scopes) if scope), None)
         if variable is not None:

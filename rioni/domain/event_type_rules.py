@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from rioni.domain import idempotency
 from rioni.domain.authorization import check_duplicates
+from rioni.domain.definition_limits import PATH_CHARACTERS_MAX, authorization_violations, path_violations
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_type import (
     EventOwnerSelector,
@@ -43,6 +44,7 @@ NAME_CHARACTERS_MAX = 255
 VIOLATIONS_MAX = 100
 """So many are named."""
 
+_LISTS = ("admins", "readers", "writers")
 _NAME = re.compile(r"[a-zA-Z][-0-9a-zA-Z_]*(\.[0-9a-zA-Z][-0-9a-zA-Z_]*)*")
 
 
@@ -68,10 +70,7 @@ def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
         yield from schema_violations(spec.schema, "schema.")
     if spec.default_statistic is not None:
         yield from _statistic_violations(spec.default_statistic)
-    if spec.authorization is not None:
-        for name in ("admins", "readers", "writers"):
-            if not getattr(spec.authorization, name):
-                yield f"authorization.{name}", "must contain at least one attribute"
+    yield from _list_violations(spec)
     if spec.event_owner_selector is not None and not spec.event_owner_selector.name:
         yield "event_owner_selector.name", "the length of the name must be >= 1"
     yield from annotation_violations(spec.annotations or {})
@@ -79,8 +78,20 @@ def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
     yield from label_violations(spec.labels or {})
 
 
+def _list_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
+    if spec.authorization is not None:
+        for name in _LISTS:
+            if not getattr(spec.authorization, name):
+                yield f"authorization.{name}", "must contain at least one attribute"
+        yield from authorization_violations({name: getattr(spec.authorization, name) for name in _LISTS})
+    for field in ("partition_key_fields", "ordering_key_fields", "ordering_instance_ids"):
+        yield from path_violations(field, getattr(spec, field))
+    if spec.event_owner_selector is not None and len(spec.event_owner_selector.value) > PATH_CHARACTERS_MAX:
+        yield "event_owner_selector.value", f"must not have more than {PATH_CHARACTERS_MAX} characters"
+
+
 def _name_violations(name: str) -> Iterator[tuple[str, str]]:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name[: NAME_CHARACTERS_MAX + 1]):
         yield "name", "format not allowed"
     if not 1 <= len(name) <= NAME_CHARACTERS_MAX:
         yield "name", f"the length of the name must be >= 1 and <= {NAME_CHARACTERS_MAX}"

@@ -27,7 +27,7 @@ class Trail(Protocol):
         """The last position of the log. Cheap."""
 
     def changes(self, after: int, limit: int) -> Sequence[RecordedChange]:
-        """The entries behind a position, in order: whole commands, about `limit` entries of them."""
+        """The entries behind a position, in order and without gaps, about `limit` of them; no transaction is cut."""
 
     def state(self, kind: str, key: str, position: int) -> str | None:
         """The JSON of an aggregate after the entries up to a position; None where it did not exist then."""

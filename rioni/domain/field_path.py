@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from jsonschema_rs import Draft4Validator
 
-from rioni.domain.patterns import options_for
+from rioni.domain.definition_limits import PATH_SEGMENTS_MAX
+from rioni.domain.patterns import STATE_NS, options_for, program_bytes
 from rioni.domain.schema_graph import resolve
 
 
@@ -56,54 +57,116 @@ def parse_path(text: str) -> FieldPath:
     return FieldPath((*segments, segment))
 
 
-def declares(schema: Mapping[str, Any], path: FieldPath) -> bool:
-    """Whether a schema declares the path: each segment is a property of what the one before led to.
+class TooMuchToLookFor(ValueError):
+    """Looking for paths in a schema would take too long."""
 
-    Members of `properties` and matching `patternProperties` count, also behind a `$ref`. Of combined schemas `allOf`
-    has to declare the rest of the path in all members, `anyOf` in at least one, `oneOf` in exactly one. An array ends
-    a path.
 
-    Args:
-        schema: the root of an effective schema, which has passed the checks of `rioni.domain.schema`.
-        path: relative to the event.
+LOOKS_MAX = 200_000
+"""How many schema objects are looked at for all paths of a definition, each for each rest of a path. PERF: 0.7 s."""
+MATCH_NS_MAX = 20_000_000
+"""How long matching one name with one pattern may take: nothing else happens meanwhile in this process."""
+NS_PER_LOOK = 3_500
+
+
+class DeclaredPaths:
+    """Which paths a schema declares; made for the paths of one definition, and bounded for all of them together.
+
+    Schema objects may be used in many places: by references that double fifteen times, thirty of them stand for a
+    million. So what is found out about one, and the rest of a path, is remembered.
     """
-    return _declares(schema, path.segments, schema)
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Look at nothing yet.
+
+        Args:
+            schema: the root of an effective schema, which has passed the checks of `rioni.domain.schema`.
+        """
+        self._root = schema
+        self._looks_left = LOOKS_MAX
+        self._patterns: dict[str, tuple[Draft4Validator, int]] = {}
+        self._matches: dict[tuple[str, str], bool] = {}
+
+    def declares(self, path: FieldPath) -> bool:
+        """Whether the schema declares a path: each segment is a property of what the one before led to.
+
+        Members of `properties` and matching `patternProperties` count, also behind a `$ref`. Of combined schemas
+        `allOf` has to declare the rest of the path in all members, `anyOf` in at least one, `oneOf` in exactly one. An
+        array ends a path.
+
+        Args:
+            path: relative to the event. One that is longer than events may be deep is not declared.
+
+        Raises:
+            TooMuchToLookFor: the limit for all paths is exceeded.
+        """
+        segments = path.segments
+        if len(segments) > PATH_SEGMENTS_MAX:
+            return False
+        found: dict[tuple[int, int], bool] = {}
+        # By the number of segments that have been followed; without recursion, as references make chains of thousands.
+        stack: list[tuple[Any, int]] = [(self._root, 0)]
+        while stack:
+            node, done = stack[-1]
+            key = id(node), done
+            if key in found or done == len(segments) or not isinstance(node, Mapping):
+                found.setdefault(key, done == len(segments))
+                stack.pop()
+                continue
+            parts = self._parts(node, segments, done)
+            if left := [child for _, children in parts for child in children if (id(child[0]), child[1]) not in found]:
+                stack.extend(left)
+            else:
+                found[key] = any(agree([found[id(child), at] for child, at in children]) for agree, children in parts)
+                stack.pop()
+        return found[id(self._root), 0]
+
+    def _parts(self, node: Mapping[str, Any], segments: tuple[str, ...], done: int) -> "_Parts":
+        """What a schema object says about a path: one of these has to be true of the children with the rest of it."""
+        if isinstance(reference := node.get("$ref"), str):
+            parts: _Parts = [(any, [(resolve(self._root, reference), done)])]
+        else:
+            parts = [(any, [(child, done + 1) for child in self._properties(node, segments[done])])]
+            parts += [
+                (agree, [(member, done) for member in node[keyword]])
+                for keyword, agree in _AGREE.items()
+                if isinstance(node.get(keyword), list)
+            ]
+        self._look(1 + sum(len(children) for _, children in parts))
+        return parts
+
+    def _properties(self, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and name in properties:
+            yield properties[name]
+        patterns = schema.get("patternProperties")
+        if isinstance(patterns, Mapping):
+            self._look(len(patterns))
+            yield from (child for pattern, child in patterns.items() if self._is_match(pattern, name))
+
+    def _is_match(self, pattern: str, name: str) -> bool:
+        if (pattern, name) not in self._matches:
+            if pattern not in self._patterns:
+                # Not `re`: the pattern is a stranger's, and has to be matched in linear time.
+                validator = Draft4Validator({"pattern": pattern}, pattern_options=options_for(1))
+                self._patterns[pattern] = validator, program_bytes(pattern)
+            validator, size = self._patterns[pattern]
+            worst_ns = round(len(name.encode(errors="surrogatepass")) * size * STATE_NS)
+            if worst_ns > MATCH_NS_MAX:
+                raise TooMuchToLookFor
+            self._look(worst_ns // NS_PER_LOOK)
+            self._matches[pattern, name] = validator.is_valid(name)
+        return self._matches[pattern, name]
+
+    def _look(self, looks: int) -> None:
+        self._looks_left -= looks
+        if self._looks_left < 0:
+            raise TooMuchToLookFor
 
 
-_AGREE: Mapping[str, Callable[[list[bool]], bool]] = {
+_Agree = Callable[[list[bool]], bool]
+_Parts = list[tuple[_Agree, list[tuple[Any, int]]]]
+_AGREE: Mapping[str, _Agree] = {
     "allOf": all,
     "anyOf": any,
     "oneOf": lambda found: sum(found) == 1,
 }
-
-
-def _declares(schema: Any, segments: tuple[str, ...], root: Mapping[str, Any]) -> bool:
-    if not segments:
-        return True
-    if not isinstance(schema, Mapping):
-        return False
-    if isinstance(reference := schema.get("$ref"), str):
-        return _declares(resolve(root, reference), segments, root)
-    if any(_declares(child, segments[1:], root) for child in _properties(schema, segments[0])):
-        return True
-    return any(
-        agree([_declares(member, segments, root) for member in schema[keyword]])
-        for keyword, agree in _AGREE.items()
-        if isinstance(schema.get(keyword), list)
-    )
-
-
-def _properties(schema: Mapping[str, Any], name: str) -> Iterator[Any]:
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) and name in properties:
-        yield properties[name]
-    patterns = schema.get("patternProperties")
-    if isinstance(patterns, Mapping):
-        for pattern, child in patterns.items():
-            if _matches(pattern, name):
-                yield child
-
-
-def _matches(pattern: str, name: str) -> bool:
-    # Not `re`: the pattern is a stranger's, and has to be matched in linear time.
-    return Draft4Validator({"pattern": pattern}, pattern_options=options_for(1)).is_valid(name)

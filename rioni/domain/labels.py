@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from rioni.domain.definition_limits import LABELS_MAX, size_violations
 
 
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -16,7 +19,8 @@ LABEL_CHARACTERS_MAX = 63
 
 def annotation_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield `(path, message)` for every key or value of annotations that is against the rules."""
-    for key, value in annotations.items():
+    yield from size_violations("annotations", annotations, LABELS_MAX)
+    for key, value in islice(annotations.items(), LABELS_MAX):
         path = f"annotations[{key}]"
         yield from ((path, message) for message in _key_complaints(key))
         if len(value.encode()) > ANNOTATION_BYTES_MAX:
@@ -25,7 +29,8 @@ def annotation_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str,
 
 def label_violations(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield `(path, message)` for every key or value of labels that is against the rules."""
-    for key, value in labels.items():
+    yield from size_violations("labels", labels, LABELS_MAX)
+    for key, value in islice(labels.items(), LABELS_MAX):
         path = f"labels[{key}]"
         yield from ((path, message) for message in _key_complaints(key))
         if len(value) > LABEL_CHARACTERS_MAX:
@@ -37,7 +42,6 @@ def label_violations(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _key_complaints(key: str) -> Iterator[str]:
     if not key:
         yield "Key cannot be empty"
-        return
     prefix, slash, name = key.rpartition("/")
     if slash and (not _PREFIX.fullmatch(prefix)):
         yield "Key name should be an optional lowercase domain name with path"

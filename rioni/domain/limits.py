@@ -17,3 +17,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     event_bytes_max: int = 999_000
     body_bytes_max: int = 50_000_000
     batch_events_max: int = 100_000
+    batch_values_max: int = 2_000_000

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.domain.authorization import EVERYBODY, Attribute, EventTypeAuthorization
+from rioni.domain.authorization import Attribute, EventTypeAuthorization
 from rioni.domain.event_type import EventTypeSpec, Options, Statistic, SubmittedSchema
 from rioni.domain.limits import Limits
 from rioni.domain.subscription import Subscription
@@ -27,7 +27,7 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     """To whom the broker's own event types belong."""
 
     application: str = "stups_nakadi"
-    readers: Attribute = EVERYBODY
+    readers: Attribute
     """Who reads them."""
     admins: Attribute
     """Who changes, deletes and writes them, besides the broker: whoever reads them has to trust this one."""
@@ -135,6 +135,11 @@ _KPI: Mapping[str, tuple[Mapping[str, Any], int, str]] = {
 }
 """For each event type its fields with their Avro types, the expected parallelism, the compatibility mode."""
 
+_KPI_AUDIENCES = dict.fromkeys(
+    ("nakadi.event.type.log", "nakadi.batch.published", "nakadi.data.streamed"), "component-internal"
+)
+"""As in Nakadi; the others have none."""
+
 NAMES = frozenset((AUDIT_LOG, DEAD_LETTER_QUEUE, *_KPI))
 """Of all of them, whether they exist or not."""
 
@@ -153,6 +158,7 @@ def kpis(ownership: Ownership, limits: Limits) -> list[OwnEventType]:
                 partition_strategy="random",
                 default_statistic=_statistic(parallelism),
                 compatibility_mode=compatibility_mode,
+                audience=_KPI_AUDIENCES.get(name),
             ),
             KPI_FEATURE,
         )
@@ -168,6 +174,7 @@ def _spec(
     limits: Limits,
     *,
     retention_ms: int = RETENTION_MS,
+    audience: str | None = "company-internal",
     **members: Any,
 ) -> EventTypeSpec:
     readers, admins = (ownership.readers,), (ownership.admins,)
@@ -182,7 +189,7 @@ def _spec(
         schema=schema,
         options=Options(retention_time=retention_ms),
         authorization=EventTypeAuthorization(admins=admins, readers=readers, writers=admins),
-        audience="company-internal",
+        audience=audience,
         **members,
     )
 

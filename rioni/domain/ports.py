@@ -43,6 +43,39 @@ def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return function(*args, **kwargs)
 
 
+def without_deadline(offload: Offload) -> Offload:
+    """The same offload, which waits for as long as the function takes.
+
+    For what may never be given up, since the next one must not begin before it ends. Those who wait for what it does
+    must have deadlines of their own.
+    """
+    patient: Offload = getattr(offload, "without_deadline", offload)
+    return patient
+
+
+class StoreOffloads(NamedTuple):
+    """Where an event store blocks: apart for each kind of work, so that none of them starves another."""
+
+    append: Offload = direct
+    read: Offload = direct
+    topics: Offload = direct
+    """Administration: creating, closing, deleting topics, asking for their bounds."""
+    keep: Offload = direct
+    """Retention, compaction and verification, which may take minutes."""
+    follow: Offload = direct
+    """What polls for as long as the process lives."""
+
+    @classmethod
+    def all(cls, offload: Offload) -> "StoreOffloads":
+        """One offload for everything."""
+        return cls(offload, offload, offload, offload, offload)
+
+
+def in_place(_storage_id: str) -> StoreOffloads:
+    """The offloads of every storage where blocking stops nobody else."""
+    return StoreOffloads()
+
+
 # --- the internal log ---
 
 
@@ -154,7 +187,7 @@ class EventStore(Protocol):
         """
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
-        """Refuse everything that any process appends from now on; closing it again changes nothing.
+        """Refuse everything that any process appends from now on, for good; closing it again changes nothing.
 
         Returns:
             What the topic holds, for good: whatever was under way is stored, or will be refused.
@@ -163,9 +196,6 @@ class EventStore(Protocol):
             NotFound: topic unknown.
             Unavailable: the store can't write.
         """
-
-    def reopen_topic(self, topic: str) -> None:
-        """Let events be appended again; nothing where the topic is open or unknown."""
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
@@ -214,8 +244,13 @@ class EventStore(Protocol):
     def forget_ids(self, before_ms: int) -> None:
         """Forget under which ids and names events and batches were stored before this time, or raise Unavailable."""
 
-    def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
+    def read(
+        self, topic: str, partition: int, first: int, bytes_max: int, beside: Callable[[], Mapping[int, int]] = dict
+    ) -> Sequence[Chunk]:
         """The chunks from position `first` on, which lies in the first of them; empty at the end.
+
+        A store that has to load them may load at the same time what is `beside` them: by partition the positions that
+        the caller reads next.
 
         Where retention has removed `first`, reading goes on at the oldest event: compare `chunks[0].first`.
         At least one chunk if there is one, further ones while they fit into `bytes_max`. What other processes have
@@ -272,6 +307,9 @@ class EventStores(Protocol):
         Raises:
             Unavailable: there is no such storage, or this installation can't use it.
         """
+
+    def opened(self) -> Mapping[str, EventStore]:
+        """The stores that are open, by storage. Never blocks."""
 
     def close(self) -> None:
         """Close all stores."""

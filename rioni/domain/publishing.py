@@ -114,7 +114,13 @@ def prepare_deletion(body: bytes, rules: PublishRules, publication: Publication,
 
 def _split(body: bytes, rules: PublishRules, depth_max: int = DEPTH_MAX) -> Batch:
     limits = rules.limits
-    return split(body, events_max=limits.batch_events_max, bytes_max=limits.body_bytes_max, depth_max=depth_max)
+    return split(
+        body,
+        events_max=limits.batch_events_max,
+        bytes_max=limits.body_bytes_max,
+        values_max=limits.batch_values_max,
+        depth_max=depth_max,
+    )
 
 
 def prepared(

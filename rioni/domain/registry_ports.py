@@ -9,6 +9,7 @@ from rioni.domain.settings import Settings
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import Timelines
+from rioni.domain.topic_creation import TopicCreation
 
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class Registry(Protocol):
 
     def abandoned_topics(self) -> Sequence[AbandonedTopic]:
         """All topics that are to be deleted."""
+
+    def topic_creations(self) -> Sequence[TopicCreation]:
+        """All topics that are being created for new event types."""
 
     def publish_rules(self, name: str) -> "PublishRules":
         """What publishing to an event type needs, compiled once per version of it."""

@@ -12,7 +12,7 @@ import jsonschema_rs
 
 from rioni.domain import strict_json
 from rioni.domain.errors import Invalid
-from rioni.domain.field_path import FieldPath, declares, parse_path
+from rioni.domain.field_path import DeclaredPaths, FieldPath, TooMuchToLookFor, parse_path
 from rioni.domain.formats import DATE_TIME, PATTERNS, UUID
 from rioni.domain.patterns import PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, PATTERNS_MAX, options_for
 from rioni.domain.schema_graph import Pointer, SchemaCycle, expanded_paths, reachable, resolve, walk
@@ -109,20 +109,26 @@ def check_schema(
     )
 
 
-def check_paths(effective: EffectiveSchema, field: str, paths: Sequence[str], *, within: str = "") -> None:
+def check_paths(declared: DeclaredPaths, field: str, paths: Sequence[str], *, within: str = "") -> None:
     """Check that the schema declares all paths.
 
     Args:
-        effective: what `check_schema` has returned.
+        declared: the paths of the document that `check_schema` has returned; the same for all lists of a definition.
         field: where the paths stand, such as `ordering_key_fields`.
         paths: dotted paths.
         within: `data` where they are relative to that member.
 
     Raises:
-        Invalid: names those that the schema does not declare.
+        Invalid: names those that the schema does not declare, or says that looking for them takes too long.
     """
     prefix = (within,) if within else ()
-    absent = [path for path in paths if not declares(effective.document, FieldPath(prefix + parse_path(path).segments))]
+    try:
+        absent = [path for path in paths if not declared.declares(FieldPath(prefix + parse_path(path).segments))]
+    except TooMuchToLookFor as ex:
+        raise Invalid(
+            f"{field} can't be looked for in the schema, because that would take too long: name fewer or shorter "
+            "paths, or combine fewer schemas and patterns"
+        ) from ex
     if absent:
         raise Invalid(f"{field} [{', '.join(absent)}] absent in schema")
 

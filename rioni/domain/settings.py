@@ -109,6 +109,19 @@ class FeatureSwitched(DomainEvent, frozen=True, kw_only=True):
     enabled: bool
 
 
+class LossAccepted(DomainEvent, frozen=True, kw_only=True):
+    """An operator has decided to go on with stores that do not belong together; no setting changes by it."""
+
+    TOPIC = "settings.loss-accepted"
+    KEY = "setting"
+
+    setting: str = SETTINGS
+    findings: tuple[str, ...]
+    """What was found, a sentence each."""
+    reason: str
+    """The operator's."""
+
+
 def evolve(state: Settings | None, event: DomainEvent) -> Settings | None:
     """The state after an event; total."""
     settings = state or Settings()

@@ -1,13 +1,13 @@
 """The storages that timelines can live in, as `/storages` lists them (registry contract 9)."""
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from rioni.domain.errors import Invalid
 from rioni.domain.events import DomainEvent
+from rioni.domain.storage_configuration import check_configuration, kept_configuration
 
 
 DEFAULT_STORAGE = "default"
@@ -18,9 +18,6 @@ STORAGE_TYPES = (EMBEDDED, KAFKA)
 
 ID_CHARACTERS_MAX = 36
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{ID_CHARACTERS_MAX}}}")
-
-_CREDENTIAL = re.compile("passw|secret|token|credential|jaas|private_?key", re.IGNORECASE)
-MASK = "***"
 
 
 class StorageEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +89,7 @@ def check_storage(storage: StorageEntry) -> None:
     """Check what a client submits.
 
     Raises:
-        Invalid: the id could not name a file, or there is no such type of storage.
+        Invalid: the id could not name a file, there is no such type of storage, or its configuration can't be read.
     """
     if not _ID.fullmatch(storage.id):
         raise Invalid(
@@ -101,15 +98,9 @@ def check_storage(storage: StorageEntry) -> None:
         )
     if storage.storage_type not in STORAGE_TYPES:
         raise Invalid(f"Type '{storage.storage_type}' is not a valid storage type")
+    check_configuration(storage.configuration)
 
 
-def without_credentials(configuration: Any) -> Any:
-    """A configuration with a mask in place of every password and token, at any depth."""
-    if isinstance(configuration, Mapping):
-        return {
-            name: MASK if _CREDENTIAL.search(name) else without_credentials(value)
-            for name, value in configuration.items()
-        }
-    if isinstance(configuration, Sequence) and not isinstance(configuration, str):
-        return [without_credentials(value) for value in configuration]
-    return configuration
+def shown(storage: StorageEntry) -> StorageEntry:
+    """A storage without what must not be shown: logs of older versions have configurations as they were submitted."""
+    return msgspec.structs.replace(storage, configuration=kept_configuration(storage.configuration))

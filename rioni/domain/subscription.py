@@ -1,11 +1,18 @@
 """Subscriptions: what a client submits, what happened to them, what makes two the same (consumption contract 5)."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from rioni.domain.authorization import SubscriptionAuthorization, check_duplicates
+from rioni.domain.definition_limits import (
+    EVENT_TYPES_MAX,
+    INITIAL_CURSORS_MAX,
+    authorization_violations,
+    size_violations,
+)
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_filter import event_filter
 from rioni.domain.events import DomainEvent
@@ -17,6 +24,8 @@ from rioni.domain.unprocessable import DeadLetterFilter, complaint
 
 
 READ_FROM = ("begin", "end", "cursors")
+VIOLATIONS_MAX = 100
+"""So many are named."""
 
 
 class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +202,7 @@ def check_fields(spec: SubscriptionSpec) -> None:
     Raises:
         InvalidFields: names every field that breaks its constraint.
     """
-    violations = list(_field_violations(spec))
+    violations = list(islice(_field_violations(spec), VIOLATIONS_MAX))
     if violations:
         raise InvalidFields(violations)
 
@@ -210,6 +219,8 @@ def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
         yield "event_types", "must not be null"
     elif not spec.event_types:
         yield "event_types", "must contain at least one element"
+    yield from size_violations("event_types", spec.event_types, EVENT_TYPES_MAX)
+    yield from size_violations("initial_cursors", spec.initial_cursors, INITIAL_CURSORS_MAX)
     if spec.read_from is None:
         yield "read_from", "must not be null"
     yield from _cursor_violations(spec)
@@ -217,12 +228,14 @@ def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
         for name in ("admins", "readers"):
             if not getattr(spec.authorization, name):
                 yield f"authorization.{name}", "must contain at least one attribute"
+        lists = {"admins": spec.authorization.admins, "readers": spec.authorization.readers}
+        yield from authorization_violations(lists)
     yield from annotation_violations(spec.annotations or {})
     yield from label_violations(spec.labels or {})
 
 
 def _cursor_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
-    for index, named in enumerate(spec.initial_cursors or ()):
+    for index, named in enumerate((spec.initial_cursors or ())[:INITIAL_CURSORS_MAX]):
         path = f"initial_cursors[{index}]"
         violations = list(place_violations(named, path))
         yield from violations

@@ -29,13 +29,15 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """For each partition the last position; None while the timeline is active."""
 
 
-class Switch(msgspec.Struct, frozen=True, kw_only=True):
+class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change of the active timeline that is under way."""
 
     timeline: Timeline
     """The next one."""
     worker: str
-    """The process that carries it out; if it dies, nothing has happened."""
+    """The process that carries it out; if it dies, others abort the switch, or complete it if it is closing."""
+    closing: bool = False
+    """The topic of the active timeline may be closed already: the switch is completed by whatever process."""
 
 
 class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,6 +84,28 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return sum(lengths) + final.position - initial.position
 
+    def is_beyond_end(self, place: Place, newest: Place) -> bool:
+        """Whether a committed place lies behind the last event, so that nothing would come before others overtake it.
+
+        Args:
+            place: the last place read.
+            newest: the place of the partition's last event, as `newest` returns it.
+        """
+        return place > self._end(newest)
+
+    def unconsumed(self, number: int, committed: Place, newest: Place) -> int:
+        """How many events of a partition follow a committed place, those that are gone included; 0 beyond the end."""
+        for timeline in self.timelines:
+            if timeline.order == committed.order and timeline.latest_position is not None:
+                # Clients may have committed more than the timeline held when it was closed.
+                committed = Place(committed.order, min(committed.position, timeline.latest_position[number]))
+        return max(0, self.distance(number, committed, self._end(newest)))
+
+    def _end(self, newest: Place) -> Place:
+        """The place behind which events come that are not written yet: always in the active timeline."""
+        order = self.active.order
+        return newest if newest.order == order else Place(order, BEFORE_FIRST)
+
     def newest(self, number: int, position: int) -> Place:
         """The place of the last event of a partition, given the last position in the active timeline."""
         if position > BEFORE_FIRST:
@@ -113,6 +137,17 @@ class TimelineSwitchStarted(DomainEvent, frozen=True, kw_only=True):
     timeline: Timeline
     """The next one, as it will be if all goes well."""
     worker: str
+
+
+class TimelineCloseStarted(DomainEvent, frozen=True, kw_only=True):
+    """The next timeline is ready and the topic of the active one is about to be closed: there is no way back."""
+
+    TOPIC = "timeline.close-started"
+    KEY = "event_type"
+
+    event_type: str
+    timeline_id: str
+    """Of the next timeline."""
 
 
 class TimelineSwitched(DomainEvent, frozen=True, kw_only=True):
@@ -182,13 +217,11 @@ def evolve(state: Timelines | None, event: DomainEvent) -> Timelines | None:
 def _changed(state: Timelines, event: DomainEvent) -> Timelines:
     change = msgspec.structs.replace
     match event:
-        case TimelineSwitchStarted(timeline=timeline, worker=worker):
-            return change(state, switch=Switch(timeline=timeline, worker=worker))
+        case TimelineSwitchStarted() | TimelineCloseStarted() | TimelineSwitchAborted():
+            return change(state, switch=_switch(state.switch, event))
         case TimelineSwitched(timeline=timeline, latest_position=latest):
             closed = change(state.active, latest_position=latest)
             return change(state, timelines=(*state.timelines[:-1], closed, timeline), switch=None)
-        case TimelineSwitchAborted():
-            return change(state, switch=None)
         case TimelineCleanedUp(order=order, cleaned_up_at=at):
             timelines = (change(each, cleaned_up_at=at) if each.order == order else each for each in state.timelines)
             return change(state, timelines=tuple(timelines))
@@ -196,6 +229,16 @@ def _changed(state: Timelines, event: DomainEvent) -> Timelines:
             return change(state, timelines=tuple(_repartitioned(each, partitions) for each in state.timelines))
         case _:
             return state
+
+
+def _switch(switch: Switch | None, event: DomainEvent) -> Switch | None:
+    match event:
+        case TimelineSwitchStarted(timeline=timeline, worker=worker):
+            return Switch(timeline=timeline, worker=worker)
+        case TimelineCloseStarted() if switch is not None:
+            return msgspec.structs.replace(switch, closing=True)
+        case _:
+            return None
 
 
 def _repartitioned(timeline: Timeline, partitions: int) -> Timeline:

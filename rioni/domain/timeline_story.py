@@ -17,6 +17,8 @@ def told(topic: str, before: Timelines | None, after: Timelines | None) -> str:
             text = f"begins in {_place(active)}, partitions: {active.partitions}"
         case "timeline.switch-started", _, Timelines(active=active, switch=switch) if switch:
             text = f"is to go on from {_place(active)} to {_place(switch.timeline)}"
+        case "timeline.close-started", _, Timelines(active=active):
+            text = f"is about to end in {_place(active)}"
         case "timeline.switched", Timelines(active=old), Timelines(timelines=timelines, active=active):
             ends = ", ".join(map(str, timelines[-2].latest_position or ()))
             text = f"goes on in {_place(active)}; {_place(old)} ends at {ends}"

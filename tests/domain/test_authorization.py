@@ -4,12 +4,18 @@ from rioni.domain.authorization import (
     EVERYBODY,
     UNAUTHENTICATED,
     Attribute,
+    EventTypeAuthorization,
     Subject,
+    SubscriptionAuthorization,
     check,
     check_duplicates,
     permits,
 )
-from rioni.domain.errors import Denied, Invalid
+from rioni.domain.definition_limits import ATTRIBUTES_MAX
+from rioni.domain.errors import Denied, Invalid, InvalidFields
+from rioni.domain.event_type_rules import check_fields as check_event_type
+from rioni.domain.subscription import check_fields as check_subscription
+from tests.support.builders import event_type_spec, subscription_spec
 
 
 ALICE = Attribute("user", "alice")
@@ -46,3 +52,33 @@ def test_duplicates_are_named_for_every_list():
         "authorization property 'ADMIN' contains duplicated attribute(s): user:alice; "
         "authorization property 'WRITE' contains duplicated attribute(s): user:bob"
     )
+
+
+def test_looking_for_duplicates_takes_as_many_steps_as_there_are_attributes():
+    compared = 0
+
+    class Counted(Attribute, frozen=True, order=True):
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return (self.data_type, self.value) == (other.data_type, other.value)
+
+        def __hash__(self):
+            return hash(self.value)
+
+    readers = [Counted("user", str(number)) for number in range(2_000)]
+    with pytest.raises(Invalid, match=r"duplicated attribute\(s\): user:0$"):
+        check_duplicates([("READ", (*readers, Counted("user", "0")))])
+    assert compared < 10 * len(readers)
+
+
+@pytest.mark.parametrize(
+    ("check_fields", "spec"), [(check_event_type, event_type_spec), (check_subscription, subscription_spec)]
+)
+def test_lists_of_attributes_have_a_limit(check_fields, spec):
+    section = EventTypeAuthorization if spec is event_type_spec else SubscriptionAuthorization
+    lists = dict.fromkeys(section.__struct_fields__, (ALICE,) * ATTRIBUTES_MAX)
+    check_fields(spec(authorization=section(**lists)))
+    for name in lists:
+        with pytest.raises(InvalidFields, match=f"authorization.{name}. must not contain more than {ATTRIBUTES_MAX}"):
+            check_fields(spec(authorization=section(**{**lists, name: (ALICE,) * (ATTRIBUTES_MAX + 1)})))

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from unittest import mock
 
 import pytest
@@ -158,3 +159,21 @@ def test_any_bytes_are_either_read_or_refused(body):
     except RioniError:
         return
     assert batch.values == [json.loads(event) for event in batch.raw]
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b'{"":[]}', b"1"])
+def test_a_batch_of_too_many_values_is_refused_before_they_are_built(value):
+    """Millions of empty lists take a hundred times the memory of their brackets."""
+    body = b'[{"a":[%b]}]' % b",".join([value] * 20_000)
+    assert len(split(body).values) == 1
+    with pytest.raises(TooLarge, match="more than 10000 values"):
+        split(body, values_max=10_000)
+    large = b'[{"a":[%b]}]' % b",".join([b"[]"] * 2_000_001)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge, match="more than 2000000 values"):
+            split(large)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 10_000_000

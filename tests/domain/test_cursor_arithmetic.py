@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.cursor import Place
-from rioni.domain.cursor_arithmetic import Extent, distance, readable_place, shifted
+from rioni.domain.cursor_arithmetic import Extent, begin, distance, extents_of, readable_place, shifted
 from rioni.domain.errors import Invalid, InvalidCursor
+from rioni.domain.ports import Bounds
+from tests.support.builders import timeline
 from tests.support.tables import rows
 
 
@@ -73,6 +75,19 @@ RETAINED = [[Extent(2, 5, 9), Extent(3, 0, -1), Extent(4, 0, 3)]]
 
 
 @pytest.mark.parametrize(
+    ("extents", "place"),
+    rows(
+        ("2.1 nothing was ever written", [Extent(1, 0, -1), Extent(2, 0, -1)], Place(1, -1)),
+        ("2.1 what was written has expired", [Extent(1, 5, 4), Extent(2, 0, -1)], Place(2, -1)),
+        ("2.1 an empty timeline comes first", [Extent(1, 0, -1), Extent(2, 0, 3)], Place(2, -1)),
+    ),
+)
+def test_where_begin_is(extents, place):
+    assert begin(extents) == place
+    assert readable_place("a", "0", place.offset, [extents]) == place
+
+
+@pytest.mark.parametrize(
     ("offset", "place"),
     rows(
         ("2.3 the newest position", "001-0004-000000000000000003", Place(4, 3)),
@@ -130,3 +145,10 @@ def test_they_agree_with_a_plain_list_of_all_events(lengths, data):
     final = everything[end - 1] if end else Place(1, -1)
     assert distance(initial, final, extents) == end - start
     assert distance(shifted(initial, end - start, extents), final, extents) == 0
+
+
+def test_partitions_that_a_server_has_not_heard_of_yet_are_empty():
+    """Another server has added them: those of a closed timeline never had events, those of the active one have none."""
+    closed = timeline(1, "old", partitions=2, latest_position=(4, -1))
+    found = extents_of([closed, timeline(2, "new", partitions=2)], lambda _: [Bounds(0, 4)])
+    assert found == [[Extent(1, 0, 4), Extent(2, 0, 4)], [Extent(1, 0, -1), Extent(2, 0, -1)]]

@@ -1,11 +1,13 @@
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.errors import Invalid
-from rioni.domain.event_filter import CHARACTERS_MAX, EVENT_BYTES_MAX, EventFilter
+from rioni.domain.errors import FilterTooSlow, Invalid
+from rioni.domain.event_filter import CHARACTERS_MAX, EventFilter
+from rioni.domain.filter_cost import EVALUATION_NS_MAX, EVENT_BYTES_MAX
 
 
 EVENT = {
@@ -114,6 +116,11 @@ def test_what_can_not_be_evaluated_or_is_not_true_does_not_match(expression):
         ("r'a' == 'a'", "without prefix"),
         ("b'a' == b'a'", "without prefix"),
         ("'''a''' == 'a'", "without prefix and without triple quotes"),
+        ("size(" + "+".join(["event.a"] * 240) + ") > 0", "too expensive"),
+        ("size([" + ",".join(["event.a"] * 240) + "]) > 0", "too expensive"),
+        ("size({" + ",".join(f"'{n}':event.a" for n in range(140)) + "}) > 0", "too expensive"),
+        ("event.i.exists(i,size(" + "+".join(["i"] * 900) + ")>0)", "too expensive"),
+        ("event.a.matches('(x{0,200}y){5}')", "more than 5"),
         ("event.a == 1" + " " * CHARACTERS_MAX, "characters, more than"),
     ],
 )
@@ -134,18 +141,60 @@ def test_an_event_too_large_to_be_looked_at_is_not_dropped():
     assert matches("event.missing == 1 || event.items[0] == 'y'", large)
 
 
-def test_the_longer_a_macro_the_smaller_the_events_that_it_looks_at():
-    event = {"items": [0] * 10_000}
+def test_the_more_an_expression_does_the_smaller_the_events_that_it_looks_at():
+    event = {"items": [0] * 600}
     assert not matches("event.items.exists(i, i == 1)", event)
-    assert matches(f"event.items.exists(i, {' || '.join(['i == 1'] * 100)})", event)
+    assert matches(f"event.items.exists(i, {' || '.join(['i == 1'] * 50)})", event)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "event.a == event.b",
+        "size(" + " + ".join(["event.a"] * 8) + ") > 0",
+        "size([[[event.a, event.a], event.a], event.a]) > 0",
+        "event.a.exists(x, x == 'q' || size(string(x)) == 7)",
+        "event.a.exists(x, x.exists(y, y.exists(z, z == 1)))",
+        "(event.a == 1 ? event.a : event.b) == (event.b == 1 ? event.a : event.b)",
+        "event.a in [" + ",".join(["'x'"] * 470) + "]",
+        "timestamp(event.a) > timestamp(event.b) || duration(event.a) > duration('1h')",
+        " || ".join(["size(event.a) == 7"] * 40),
+        "!" * 300 + "(event.a == 1)",
+    ],
+)
+@pytest.mark.parametrize("value", ["[]", "[[]]", '"x"', '{"k":1}', "1", '"\\n"'])
+def test_an_accepted_filter_never_has_to_work_on_more_than_its_bound_allows(expression, value):
+    """Three sizes of the largest events, the smallest as large as what may be looked at: all of them are answered."""
+    wanted = EventFilter(expression)
+    for size in (65_000, 650_000, 6_500_000):
+        event = b'{"a":[%b]}' % b",".join([value.encode()] * (size // len(value)))
+        assert wanted.matches(event), "what is too large to be looked at is delivered"
+    for values in range(0, 1_000, 100):
+        bound_ns = wanted.cost.evaluation_ns(values, 10 * values)
+        allowed = values <= wanted.cost.values_max(10 * values, 10 * values)
+        assert not allowed or bound_ns <= EVALUATION_NS_MAX
+
+
+def test_the_bound_grows_with_every_operator_and_with_what_it_works_on():
+    bounds = [
+        EventFilter(expression).cost.evaluation_ns(100, 1_000)
+        for expression in (
+            "event.a == 1",
+            "event.a == 1 || event.a == 2",
+            "event.a == 1 || event.a == event.b + event.b",
+            "event.a == 1 || event.a == event.b + event.b + event.b",
+        )
+    ]
+    assert bounds == sorted(bounds)
+    assert bounds[3] > 2 * bounds[1]
 
 
 def test_the_larger_a_pattern_the_smaller_the_events_that_it_looks_at():
     """Each character may cost as much as the compiled pattern is long."""
     event = {"name": "ab" * 5_000}
     assert not matches("event.name.matches('^b')", event)
-    assert not matches("event.name.matches('^(a[ab]{1000}c)')", {"name": "ab"})
-    assert matches("event.name.matches('^(a[ab]{1000}c)')", event)
+    assert not matches("event.name.matches('^(a[ab]{200}c)')", {"name": "ab"})
+    assert matches("event.name.matches('^(a[ab]{200}c)')", event)
 
 
 JSON = st.recursive(
@@ -180,3 +229,21 @@ def test_every_text_is_a_filter_or_refused(expression):
         EventFilter(expression).matches(b"{}")
     except Invalid as ex:
         assert str(ex).startswith("The filter can't be used: ")  # noqa: PT017 - both ways are right
+
+
+class Slow:
+    """Stands for an evaluation that takes longer than predicted."""
+
+    def execute(self, _context):
+        begin_ns = time.thread_time_ns()
+        while time.thread_time_ns() - begin_ns <= EVALUATION_NS_MAX:
+            pass
+        return True
+
+
+def test_a_filter_that_takes_longer_than_predicted_is_not_evaluated_any_more():
+    wanted = EventFilter("event.a == 1")
+    wanted._program = Slow()
+    assert wanted.matches(b'{"a":1}')
+    with pytest.raises(FilterTooSlow, match="more than 5 ms"):
+        wanted.matches(b'{"a":[%b]}' % b",".join([b'"long texts, few values"'] * 200))

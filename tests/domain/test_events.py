@@ -3,7 +3,10 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from rioni.domain.events import DomainEvent, stream_id
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.events import DomainEvent, UnknownMembers, stream_id
+from rioni.domain.subscription import SubscriptionCreated
+from tests.support.builders import subscription
 
 
 class ThingNamed(DomainEvent, frozen=True, kw_only=True):
@@ -12,7 +15,7 @@ class ThingNamed(DomainEvent, frozen=True, kw_only=True):
     TOPIC = "thing.named"
     KEY = "id"
     UPCASTERS: ClassVar = {
-        1: lambda fields: fields | {"title": fields["name"]},
+        1: lambda fields: {"id": fields["id"], "title": fields["name"]},
         2: lambda fields: fields | {"length": len(fields["title"])},
     }
 
@@ -51,6 +54,60 @@ def test_a_class_version_from_the_future_or_from_nowhere_is_refused(version):
     """What a newer class wrote may mean more than this one can hold: guessing would lose it silently."""
     with pytest.raises(msgspec.ValidationError, match="the newest known here is 3"):
         ThingNamed.decode(b'{"class_version":%s,"id":"1","title":"a","length":1,"more":true}' % version)
+
+
+class Part(msgspec.Struct, frozen=True):
+    size: int
+
+
+class ThingBuilt(DomainEvent, frozen=True, kw_only=True):
+    TOPIC = "thing.built"
+    KEY = "id"
+    UPCASTERS: ClassVar = {1: lambda fields: fields | {"note": None}}
+    DOWNCASTERS: ClassVar = {
+        2: lambda fields: None if fields["note"] else {name: fields[name] for name in fields if name != "note"}
+    }
+
+    class_version: int = 2
+    id: str
+    parts: tuple[Part, ...] = ()
+    named: dict[str, Part] = msgspec.field(default_factory=dict)
+    best: Part | None = None
+    note: str | None = None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("members", "unknown"),
+    [
+        ('"more":true', "more"),
+        ('"more":null', "more"),
+        ('"parts":[{"size":1},{"size":2,"colour":"red"}]', "parts.1.colour"),
+        ('"named":{"a":{"size":1,"colour":"red"}}', "named.a.colour"),
+        ('"best":{"size":1,"colour":"red"},"more":1', "best.colour, more"),
+    ],
+)
+def test_members_that_the_class_does_not_have_are_refused_wherever_they_are(version, members, unknown):
+    with pytest.raises(UnknownMembers, match=rf"thing\.built at class version {version} has members .*: {unknown}\. A"):
+        ThingBuilt.decode(b'{"class_version":%d,"id":"1",%b}' % (version, members.encode()))
+
+
+def test_members_may_come_in_any_order_and_defaults_may_be_absent():
+    stored = b'{"best":{"size":3},"id":"1","class_version":2,"named":{"a":{"size":1}},"parts":[{"size":2}]}'
+    assert ThingBuilt.decode(stored) == ThingBuilt(id="1", best=Part(3), named={"a": Part(1)}, parts=(Part(2),))
+
+
+def test_nothing_of_a_subscription_is_dropped_silently():
+    data = SubscriptionCreated(id="1", subscription=subscription()).encode()
+    for place, path in ((b'{"class_version":1,', "colour"), (b'"subscription":{', "subscription.colour")):
+        with pytest.raises(UnknownMembers, match=path):
+            TOPICS["subscription.created"].decode(data.replace(place, place + b'"colour":"red",'))
+
+
+def test_an_event_is_written_as_an_older_class_would_if_that_can_hold_it():
+    assert ThingBuilt(id="1").encode_as(1) == b'{"class_version":1,"id":"1","parts":[],"named":{},"best":null}'
+    assert ThingBuilt(id="1", note="x").encode_as(1) is None
+    assert ThingBuilt(id="1", note="x").encode_as(2) == ThingBuilt(id="1", note="x").encode()
 
 
 def test_kind_key_and_stream_follow_from_topic_and_field():

@@ -24,6 +24,14 @@ def test_bad_keys_are_named(key, message):
     assert (f"labels[{key}]", message) in list(label_violations({key: ""}))
 
 
+@pytest.mark.parametrize("violations", [annotation_violations, label_violations])
+def test_an_empty_key_gets_both_messages(violations):
+    assert [message for _, message in violations({"": ""})] == [
+        "Key cannot be empty",
+        "Key name should start and end with a letter or a digit",
+    ]
+
+
 def test_annotations_are_measured_in_bytes():
     assert list(annotation_violations({"a": "ä" * 500})) == []
     assert list(annotation_violations({"a": "ä" * 501})) == [("annotations[a]", "size must be between 0 and 1000")]

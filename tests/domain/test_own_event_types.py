@@ -47,6 +47,18 @@ def test_they_belong_to_whom_they_shall_belong():
         assert spec.authorization == EventTypeAuthorization(admins=(ADMIN,), readers=(AUDITORS,), writers=(ADMIN,))
 
 
+def test_their_audiences_are_those_of_nakadi():
+    assert {name: spec.audience for name, spec, _ in all_of_them(Limits())} == {
+        "nakadi.access.log": None,
+        "nakadi.audit.log": "company-internal",
+        "nakadi.batch.published": "component-internal",
+        "nakadi.data.streamed": "component-internal",
+        "nakadi.dead.letter.queue": "company-internal",
+        "nakadi.event.type.log": "component-internal",
+        "nakadi.subscription.log": None,
+    }
+
+
 @pytest.mark.parametrize(
     ("annotations", "wanted"),
     [

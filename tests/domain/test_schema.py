@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from rioni.domain.errors import Invalid
+from rioni.domain.field_path import DeclaredPaths
 from rioni.domain.patterns import PATTERN_BYTES_MAX
 from rioni.domain.schema import SCHEMA_BYTES_MAX, check_paths, check_schema
 from rioni.domain.validation import EventValidator
@@ -406,15 +407,15 @@ def test_compacted_events_need_a_key(cleanup_policy, key, accepted):
 
 def test_paths_that_the_schema_does_not_declare_are_named():
     effective = check({"properties": {"a": {"properties": {"b": STRING}}}}, category="business")
-    check_paths(effective, "ordering_key_fields", ["a", "a.b", "metadata.occurred_at"])
+    check_paths(DeclaredPaths(effective.document), "ordering_key_fields", ["a", "a.b", "metadata.occurred_at"])
     with pytest.raises(Invalid) as caught:
-        check_paths(effective, "ordering_key_fields", ["a.b", "x", "b.c"])
+        check_paths(DeclaredPaths(effective.document), "ordering_key_fields", ["a.b", "x", "b.c"])
     assert str(caught.value) == "ordering_key_fields [x, b.c] absent in schema"
 
 
 def test_key_fields_of_data_events_are_relative_to_their_data():
     effective = check({"properties": {"a.b": STRING}}, category="data")
-    check_paths(effective, "ordering_key_fields", ["data.'a.b'", "data_op"])
-    check_paths(effective, "partition_key_fields", ["'a.b'"], within="data")
+    check_paths(DeclaredPaths(effective.document), "ordering_key_fields", ["data.'a.b'", "data_op"])
+    check_paths(DeclaredPaths(effective.document), "partition_key_fields", ["'a.b'"], within="data")
     with pytest.raises(Invalid, match=r"^partition_key_fields \[data_op\] absent in schema$"):
-        check_paths(effective, "partition_key_fields", ["data_op"], within="data")
+        check_paths(DeclaredPaths(effective.document), "partition_key_fields", ["data_op"], within="data")

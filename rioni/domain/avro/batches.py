@@ -1,7 +1,7 @@
 """The schemas of binary batches, which clients publish and consume, and the single-object encoding around a batch.
 
-Registry contract 5.6 and 6.9. The contract describes the publishing batch; the consumption batch is its counterpart:
-the cursor of the JSON batch, envelopes like those that are published, and `info` as text.
+Registry contract 5.6 and 6.9; the rulings at the end of the consumption contract. Names, order and types of all fields
+are those of Nakadi: its clients know both schemas by their fingerprints.
 """
 
 from collections.abc import Mapping
@@ -81,17 +81,17 @@ def _publishing(version: int) -> dict[str, Any]:
 def _consumption(version: int) -> dict[str, Any]:
     suffix = "V0" if version == 0 else ""
     cursor = _record(
-        f"Cursor{suffix}",
+        "SubscriptionCursor",
         _field("partition", "string"),
         _field("offset", "string"),
-        _optional("event_type", "string"),
-        _optional("cursor_token", "string"),
+        _field("event_type", "string"),
+        _field("cursor_token", "string"),
     )
     return _record(
         f"ConsumptionBatch{suffix}",
         _field("cursor", cursor),
-        _field("events", _array(_envelope(version))),
         _optional("info", "string"),
+        _field("events", _array(_envelope(version))),
         namespace=_NAMESPACE,
     )
 

@@ -20,7 +20,7 @@ NO_EID = "00000000-0000-0000-0000-000000000000"
 """The id of an event that has none: of an event type of category undefined."""
 
 _BATCH = batch_schema(CONSUMPTION, LATEST)
-_CURSOR, _EVENTS, _INFO = (fastavro.parse_schema(field["type"]) for field in _BATCH.document["fields"])
+_CURSOR, _INFO, _EVENTS = (fastavro.parse_schema(field["type"]) for field in _BATCH.document["fields"])
 _END = b"\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,11 +38,11 @@ def write_batch(cursor: Mapping[str, str], blocks: Sequence[bytes], info: str) -
     """A batch in single-object encoding.
 
     Args:
-        cursor: `partition` and `offset`; in the stream of a subscription also `event_type` and `cursor_token`.
+        cursor: `partition`, `offset`, `event_type` and `cursor_token`.
         blocks: of events, each of them from `write_block`; none for a keep-alive.
         info: for humans; empty for none.
     """
-    return b"".join((_BATCH.header, _written(_CURSOR, cursor), *blocks, _END, _written(_INFO, info or None)))
+    return b"".join((_BATCH.header, _written(_CURSOR, cursor), _written(_INFO, info or None), *blocks, _END))
 
 
 def write_block(events: Sequence[StoredEvent]) -> bytes:

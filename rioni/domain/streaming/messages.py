@@ -20,6 +20,7 @@ class Reason(Enum):
     KEEP_ALIVE_LIMIT = "Keep-alive limit reached"
     COMMIT_TIMEOUT = "Commit timeout reached"
     NO_PARTITION = "No partition was assigned for too long"
+    BEYOND_END = "A committed cursor is beyond the last event"
     RESET = "Resetting subscription cursors"
     BLOCKED = "Consumption is blocked"
     UNAUTHORIZED = "Access denied"
@@ -48,7 +49,7 @@ class Reason(Enum):
 
 
 _WISHED = {Reason.STREAM_TIMEOUT, Reason.STREAM_LIMIT, Reason.KEEP_ALIVE_LIMIT, Reason.CLIENT_GONE}
-_WAITING = _WISHED | {Reason.NO_PARTITION, Reason.RESET, Reason.BLOCKED, Reason.TOKEN_EXPIRED}
+_WAITING = _WISHED | {Reason.NO_PARTITION, Reason.BEYOND_END, Reason.RESET, Reason.BLOCKED, Reason.TOKEN_EXPIRED}
 _DISORDERLY = {Reason.SUBSCRIPTION_DELETED, Reason.SESSION_ENDED, Reason.FAILURE}
 
 

@@ -13,7 +13,12 @@ from tests.support.avro import EID
 
 
 SCHEMA = batch_schema(CONSUMPTION, "1")
-CURSOR = {"partition": "0", "offset": "001-0001-000000000000000001"}
+CURSOR = {
+    "partition": "0",
+    "offset": "001-0001-000000000000000001",
+    "event_type": "order.created",
+    "cursor_token": "x",
+}
 METADATA = {
     "eid": EID,
     "occurred_at": "2026-11-20T10:00:00.123456789Z",
@@ -45,14 +50,21 @@ def only(event, datum=None):
 
 
 def test_a_batch_says_what_the_line_in_json_says():
-    tokens = {"event_type": "order.created", "cursor_token": "x"}
-    batch = read(write_batch(CURSOR | tokens, [], "Stream timeout reached"))
-    assert batch == {"cursor": CURSOR | tokens, "events": [], "info": "Stream timeout reached"}
-    assert read(write_batch(CURSOR, [], "")) == {
-        "cursor": CURSOR | {"event_type": None, "cursor_token": None},
-        "events": [],
-        "info": None,
-    }
+    batch = read(write_batch(CURSOR, [], "Stream timeout reached"))
+    assert batch == {"cursor": CURSOR, "events": [], "info": "Stream timeout reached"}
+    assert read(write_batch(CURSOR, [], "")) == {"cursor": CURSOR, "events": [], "info": None}
+
+
+def test_clients_of_nakadi_know_the_schema():
+    """By its fingerprint, which names, order and types of all fields make up."""
+    assert SCHEMA.header.hex(" ") == "c3 01 45 1a 7f 60 89 e7 f5 7e"
+    for version, names in {"0": ("ConsumptionBatchV0", "EnvelopeV0"), "1": ("ConsumptionBatch", "Envelope")}.items():
+        document = batch_schema(CONSUMPTION, version).document
+        cursor, info, events = document["fields"]
+        assert (document["name"], events["type"]["items"]["name"]) == names
+        assert (document["namespace"], info["name"]) == ("org.zalando.nakadi.generated.avro", "info")
+        assert cursor["type"]["name"] == "SubscriptionCursor"
+        assert {field["name"]: field["type"] for field in cursor["type"]["fields"]} == dict.fromkeys(CURSOR, "string")
 
 
 def test_events_of_several_blocks_come_in_their_order():

@@ -1,0 +1,86 @@
+"""What a release has written, every later one reads, verifies and folds to the same read models.
+
+A failure here means that the logs of installations could not be read any more, or that the fold gives something else.
+In the second case `FOLD_VERSION` has to be raised, and the digest pinned anew; the logs themselves never change once
+their release is out.
+"""
+
+from typing import NamedTuple
+
+import pytest
+
+from rioni import __version__
+from rioni.bootstrap.preparation import catch_up
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.log_format import FORMATS
+from rioni.projections.fold import FOLD_VERSION
+from rioni.storage.event_log import SqlEventLog
+from rioni.storage.migration import upgrade
+from rioni.storage.sql import create_engine
+from rioni.storage.verification import verify
+from tests.support.frozen_log import FOLDER, digest_of_read_models, load, path_of, rows_of
+
+
+ENTRIES_MIN = 200
+
+
+class Pinned(NamedTuple):
+    """What is known of the log of a release."""
+
+    head: str
+    """The hash of the last entry: it vouches for all."""
+    fold_version: int
+    read_models: str
+    """The digest that this version of the fold gives."""
+
+
+FROZEN = {
+    "0.1.0": Pinned(
+        "8dc16633807757e5b5322394245e13c90051a762c8b93b18dd7518cd18d641a9",
+        1,
+        "576c18c8da0c89785518e9dfc61105b016d88583476437075f3c20e2619f0713",
+    ),
+}
+
+
+@pytest.fixture(params=FROZEN)
+def release(request):
+    return request.param
+
+
+@pytest.fixture
+def engine(tmp_path, release):
+    engine = create_engine(f"sqlite:///{tmp_path / 'registry.db'}")
+    upgrade(engine)
+    load(engine, rows_of(release))
+    yield engine
+    engine.dispose()
+
+
+def test_every_log_is_pinned():
+    assert {path_of(release) for release in FROZEN} == set(FOLDER.iterdir())
+    assert {each.release for each in FORMATS.values()} <= FROZEN.keys()
+    assert __version__ in FROZEN
+
+
+def test_the_logs_hold_many_entries_and_every_kind_of_event():
+    topics = set()
+    for release in FROZEN:
+        rows = rows_of(release)
+        assert len(rows) >= ENTRIES_MIN
+        topics |= {row["topic"] for row in rows}
+    assert topics == TOPICS.keys()
+
+
+def test_it_can_be_read_and_is_what_was_written(engine, release):
+    log = SqlEventLog(engine, TOPICS)
+    assert log.head().hash.hex() == FROZEN[release].head
+    assert len(log.entries(0, 1_000_000)) == log.head().position
+    assert list(verify(engine, TOPICS)) == []
+    log.close()
+
+
+def test_it_is_folded_to_the_same_read_models(engine, release):
+    catch_up(engine)
+    pinned = FROZEN[release]
+    assert (FOLD_VERSION, digest_of_read_models(engine)) == (pinned.fold_version, pinned.read_models)

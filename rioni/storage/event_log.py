@@ -7,16 +7,18 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Select, func, select
+import structlog
+from sqlalchemy import Connection, Engine, Select, func, select, update
 
 from rioni.domain.errors import CommitUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
+from rioni.domain.log_format import FORMATS, Formats, newest
 from rioni.domain.ports import LogEntry, LogHead
 from rioni.storage.log_end import PostgresqlEnd, SqliteEnd
-from rioni.storage.log_tables import LOG
+from rioni.storage.log_tables import HEAD, LOG
 from rioni.storage.mapper import LogMapper
-from rioni.storage.recorder import append, lock_head, stored_entry
-from rioni.storage.sql import reading, translated, turn, writing
+from rioni.storage.recorder import append, lock_head, lock_log, stored_entry
+from rioni.storage.sql import exclusive, reading, writing
 
 
 ENTRIES_PER_READ = 1_000
@@ -24,6 +26,8 @@ ENTRIES_PER_READ = 1_000
 RETURN_WAIT_S = 10.0
 """How long a server that went away in the middle of a commit may stay away before the client is told."""
 RETURN_LOOK_EVERY_S = 0.1
+
+_log = structlog.get_logger("rioni.storage")
 
 
 class SqlEventLog:
@@ -33,15 +37,22 @@ class SqlEventLog:
         engine: from `rioni.storage.sql.create_engine`, migrated.
         topics: for each topic that may stand in the log its class.
         return_wait_s: how long a server that goes away in the middle of a commit may stay away.
+        formats: of the log, those that this release knows.
     """
 
     def __init__(
-        self, engine: Engine, topics: Mapping[str, type[DomainEvent]], *, return_wait_s: float = RETURN_WAIT_S
+        self,
+        engine: Engine,
+        topics: Mapping[str, type[DomainEvent]],
+        *,
+        return_wait_s: float = RETURN_WAIT_S,
+        formats: Formats = FORMATS,
     ) -> None:
         self.engine = engine
         self._return_wait_s = return_wait_s
-        self._mapper = LogMapper(topics)
-        self._end = SqliteEnd(engine) if engine.dialect.name == "sqlite" else PostgresqlEnd(engine)
+        self._mapper, self._newest = LogMapper(topics, formats), newest(formats)
+        end = SqliteEnd if engine.dialect.name == "sqlite" else PostgresqlEnd
+        self._end: SqliteEnd | PostgresqlEnd = end(engine, self._newest)
 
     def head(self) -> LogHead:
         """The end of the log.
@@ -86,10 +97,11 @@ class SqlEventLog:
         Raises:
             NothingWritten: it got in the way of another transaction.
             CommitUnknown: the server went away when it was told to commit; see `recorded`.
-            Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
+            Unavailable: the database can't be reached, is full or stays locked beyond the deadline, or the log is in
+                a format that this release does not know.
         """
         with writing(self.engine) as connection:
-            transaction = SqlLogTransaction(connection, self._mapper)
+            transaction = SqlLogTransaction(connection, self._mapper, self._newest, self._end.format_of_all)
             before = transaction.head
             yield transaction
             grown = transaction.head != before
@@ -109,13 +121,14 @@ class SqlEventLog:
             after: the end of the log when it began.
 
         Raises:
-            CommitUnknown: the server did not come back in time.
+            CommitUnknown: the server did not come back in time, or the disk still fails.
         """
         deadline = time.monotonic() + self._return_wait_s
         query = select(func.max(LOG.c.position)).where(LOG.c.command_id == command_id, LOG.c.position > after)
         while True:
             try:
-                with translated(), turn(self.engine), self.engine.connect() as connection:
+                # NOTE: with SQLite only who can write knows what a COMMIT that failed has left.
+                with exclusive(self.engine) as connection:
                     lock_head(connection)
                     position = connection.scalar(query)
             except Unavailable as ex:
@@ -137,17 +150,41 @@ class SqlEventLog:
 class SqlLogTransaction:
     """Implements the port `LogTransaction`."""
 
-    def __init__(self, connection: Connection, mapper: LogMapper) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        mapper: LogMapper,
+        newest_format: int,
+        format_of_all: Callable[[Connection], int],
+    ) -> None:
+        """Lock the end of the log.
+
+        Args:
+            connection: in a transaction that writes.
+            mapper: between events and their stored form.
+            newest_format: the newest format that this release reads.
+            format_of_all: the newest format that every live process reads.
+
+        Raises:
+            Unavailable: the log is in a newer format.
+        """
         self.connection = connection
-        self.head = lock_head(connection)
-        self._mapper = mapper
+        self.head, self._format = lock_log(connection)
+        self._mapper, self._newest_format, self._format_of_all = mapper, newest_format, format_of_all
+        if self._format > newest_format:
+            raise Unavailable(
+                f"The log is written in format {self._format}, and this release of Rioni reads it up to format "
+                f"{newest_format}. Upgrade this node to the release that the other nodes have, or to a newer one."
+            )
 
     def append(self, stream: UUID, version: int, events: Sequence[DomainEvent], origin: Origin) -> Sequence[LogEntry]:
         """Append to a stream.
 
         Raises:
             ConcurrentChange: the stream's version is another one.
+            NotReadByAll: a live node of an older release could not read it.
         """
+        self._raise_format()
         query = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == str(stream))
         found = self.connection.scalar(query)
         if found != version:
@@ -162,9 +199,19 @@ class SqlLogTransaction:
             )
             for number, event in enumerate(events, 1)
         ]
-        stored = [self._mapper.to_stored_event(entry) for entry in entries]
+        stored = [self._mapper.to_stored_event(entry, self._format) for entry in entries]
         self.head = append(self.connection, self.head, stored, origin)
         return entries
+
+    def _raise_format(self) -> None:
+        """Write in the newest format from now on that all live nodes read; the log says so from the same commit on."""
+        if self._format == self._newest_format:
+            return
+        number = min(self._newest_format, self._format_of_all(self.connection))
+        if number > self._format:
+            _log.info("the format of the log is raised", before=self._format, after=number)
+            self.connection.execute(update(HEAD).values(format=number))
+            self._format = number
 
     def entries(self, after: int) -> Iterator[LogEntry]:
         """The entries behind a position, in order, as this transaction sees them; read as they are asked for."""

@@ -1,32 +1,39 @@
 """Which event store stands behind a storage: the port `EventStores`."""
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports import EventStore, Offload
+from rioni.domain.ports import EventStore, StoreOffloads
 from rioni.domain.storage_entry import StorageEntry
 from rioni.storage.places import Places
 
 
 Opener = Callable[[StorageEntry], EventStore]
 
+OPENING_WAIT_S = 15.0
+"""How long a request waits for another one to open the store."""
+
 
 class OpenedEventStores:
     """The stores of one process; a forked process must make its own."""
 
     def __init__(
-        self, find: Callable[[str], StorageEntry | None], openers: Mapping[str, Opener], offload: Offload
+        self,
+        find: Callable[[str], StorageEntry | None],
+        openers: Mapping[str, Opener],
+        offloads: Callable[[str], StoreOffloads],
     ) -> None:
         """Open nothing yet.
 
         Args:
             find: the storage with an id.
             openers: for each type of storage that this installation can use what opens its store.
-            offload: where opening blocks.
+            offloads: of a storage: where opening it blocks. One that hangs keeps nobody from the others.
         """
-        self._find, self._openers, self._offload = find, openers, offload
-        self._lock = Places()
+        self._find, self._openers, self._offloads = find, openers, offloads
+        self._locks: defaultdict[tuple[str, str], Places] = defaultdict(Places)
         self._stores: dict[tuple[str, str], EventStore] = {}
 
     def of(self, storage_id: str) -> EventStore:
@@ -45,14 +52,18 @@ class OpenedEventStores:
                 f"The storage {storage.id} is of type {storage.storage_type}, which this installation can't use. "
                 f"It can use: {', '.join(self._openers)}."
             )
-        with self._lock:
+        with self._locks[key].taken(OPENING_WAIT_S, f"The storage {storage.id} is being opened, which takes too long."):
             if key not in self._stores:
-                self._stores[key] = self._offload(opener, storage)
+                self._stores[key] = self._offloads(storage.id).topics(opener, storage)
             return self._stores[key]
+
+    def opened(self) -> Mapping[str, EventStore]:
+        """The stores that are open, by storage; see the port."""
+        return {storage_id: store for (storage_id, _), store in self._stores.items()}
 
     def close(self) -> None:
         """Close all stores; see the port."""
-        with self._lock, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             for store in self._stores.values():
                 stack.callback(store.close)
             self._stores = {}

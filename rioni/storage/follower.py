@@ -13,13 +13,18 @@ from sqlalchemy import Engine, exc
 CHANNEL = "rioni_log"
 """Of `NOTIFY`; what is sent is the position."""
 NAME = "rioni at"
-"""Followers call themselves so, with their position behind it: `pg_stat_activity` shows them all."""
+"""Followers call themselves so; their position and the newest format of the log that they read come behind it.
+
+`pg_stat_activity` shows them all.
+"""
 
 TRUST_S = 2.0
 """How long a follower relies on a connection that it has not heard from; no node serves anything older than this."""
 HEARTBEAT_S = 0.5
 """After so long without news it asks."""
 RETRY_S = 0.5
+CLOSE_WAIT_S = 5.0
+"""How long closing waits for a server that hangs."""
 
 _log = structlog.get_logger("rioni.storage")
 
@@ -31,14 +36,15 @@ class Follower:
     puts into the name of its session, so that whoever commits can wait until all followers know.
     """
 
-    def __init__(self, engine: Engine, on_news: Callable[[], object]) -> None:
+    def __init__(self, engine: Engine, on_news: Callable[[], object], newest_format: int) -> None:
         """Begin nothing yet.
 
         Args:
             engine: makes the connection, which is not one of the pool.
             on_news: called after each change.
+            newest_format: of the log that this process reads.
         """
-        self._engine, self._on_news = engine, on_news
+        self._engine, self._on_news, self._newest_format = engine, on_news, newest_format
         # The driver is an extra, and can't be imported here.
         self._errors: tuple[type[Exception], ...] = (engine.dialect.loaded_dbapi.Error, exc.SQLAlchemyError, OSError)
         self._position: int | None = None
@@ -64,7 +70,7 @@ class Follower:
         self._closed.set()
         self._trusted_until_s = 0.0
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_WAIT_S)
 
     def _run(self) -> None:
         warned = False
@@ -103,6 +109,6 @@ class Follower:
             for _ in connection.notifies(timeout=HEARTBEAT_S, stop_after=1):
                 pass
 
-    @staticmethod
-    def _tell(connection: Any, position: int) -> None:
-        connection.execute("SELECT set_config('application_name', %s, false)", (f"{NAME} {position}",))
+    def _tell(self, connection: Any, position: int) -> None:
+        name = f"{NAME} {position} format {self._newest_format}"
+        connection.execute("SELECT set_config('application_name', %s, false)", (name,))

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from rioni.domain.errors import OutcomeUnknown, Unavailable
-from rioni.domain.ports import Offload
+from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
+from rioni.domain.ports import Offload, without_deadline
 
 
 GROUP_BYTES_MAX = 8 * 2**20
@@ -14,6 +14,14 @@ GROUP_BYTES_MAX = 8 * 2**20
 
 PENDING_BYTES_MAX = 64 * 2**20
 """What may wait; more than the disk takes must be refused, not piled up."""
+
+CLOSE_WAIT_S = 40.0
+"""How long closing waits for a disk that hangs. Whoever has submitted something is told by then."""
+
+_UNKNOWN = (
+    "The outcome is unknown: the disk or Kafka does not answer, and the data may have been written or not. Look at it, "
+    "then try again."
+)
 
 
 class Job:
@@ -23,6 +31,8 @@ class Job:
         self.size = size
         """In bytes."""
         self.error: Exception | None = None
+        self.under_way = False
+        """Set by whoever writes: it is handed over, but not done, and is to come again with the next group."""
         self.settled = threading.Event()
 
 
@@ -42,12 +52,13 @@ class GroupCommit(Generic[J]):
         Args:
             write: writes a group durably. What it raises is the error of all jobs that have none yet; what it returns
                 is called on this side of the offload before the callers go on, and must not block.
-            offload: where `write` may block.
+            offload: where `write` may block, however long: those who submit have deadlines, and the groups an order.
         """
-        self._write, self._offload = write, offload
+        self._write, self._offload = write, without_deadline(offload)
         self._lock = threading.Lock()
         self._pending: deque[J] = deque()
         self._pending_bytes = 0
+        self._under_way: list[J] = []
         self._writer: threading.Thread | None = None
         self._closed = False
 
@@ -55,7 +66,8 @@ class GroupCommit(Generic[J]):
         """Wait until the job is written.
 
         Raises:
-            Unavailable: too much is waiting, the time is over, or the store is closed; nothing is written.
+            Overloaded: too much is waiting, or the time is over; nothing is written.
+            Unavailable: the store is closed; nothing is written.
             OutcomeUnknown: the time is over in the middle of writing.
             Exception: the job's own error.
         """
@@ -64,8 +76,9 @@ class GroupCommit(Generic[J]):
                 raise Unavailable(
                     "The event store is closed: the broker is stopping. Try again on another node, or later."
                 )
-            if self._pending and self._pending_bytes + job.size > PENDING_BYTES_MAX:
-                raise Unavailable(
+            waiting = self._pending_bytes + sum([each.size for each in self._under_way])
+            if waiting and waiting + job.size > PENDING_BYTES_MAX:
+                raise Overloaded(
                     "More waits to be stored than the disk or Kafka can take. Publish again later, and more slowly."
                 )
             self._pending.append(job)
@@ -79,24 +92,21 @@ class GroupCommit(Generic[J]):
             raise job.error
 
     def close(self) -> None:
-        """Refuse further jobs and wait until the pending ones are written."""
+        """Refuse further jobs and wait until the pending ones are written, for `CLOSE_WAIT_S` at most."""
         with self._lock:
             self._closed = True
             writer = self._writer
         if writer:
-            writer.join()
+            writer.join(CLOSE_WAIT_S)
 
     def _withdraw(self, job: J) -> None:
         with self._lock:
             if job in self._pending:
                 self._pending.remove(job)
                 self._pending_bytes -= job.size
-                raise Unavailable("The disk or Kafka was busy for too long; nothing was written. Publish again later.")
+                raise Overloaded("The disk or Kafka was busy for too long; nothing was written. Publish again later.")
         if not job.settled.is_set():
-            raise OutcomeUnknown(
-                "The disk or Kafka does not answer; the events may have been written or not. Look at it, then publish "
-                "again."
-            )
+            raise OutcomeUnknown(_UNKNOWN)
 
     def _work(self) -> None:
         while group := self._take():
@@ -104,9 +114,13 @@ class GroupCommit(Generic[J]):
                 self._offload(self._write, group)()
             except Exception as ex:  # noqa: BLE001 - it becomes the answer of every caller of the group
                 for job in group:
-                    job.error = job.error or ex
+                    # What was handed over before may be written yet.
+                    job.error = job.error or (OutcomeUnknown(_UNKNOWN) if job.under_way else ex)
+                    job.under_way = False
+            self._under_way = [job for job in group if job.under_way]
             for job in group:
-                job.settled.set()
+                if not job.under_way:
+                    job.settled.set()
 
     def _take(self) -> list[J]:
         with self._lock:
@@ -116,6 +130,7 @@ class GroupCommit(Generic[J]):
                 group.append(self._pending.popleft())
                 size += group[-1].size
             self._pending_bytes -= size
+            group = [*self._under_way, *group]
             if not group:
                 self._writer = None
             return group

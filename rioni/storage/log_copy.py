@@ -32,7 +32,8 @@ def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
         Unavailable: a database can't be used.
     """
     with reading(source) as connection:
-        end = LogHead(*connection.execute(select(HEAD.c.position, HEAD.c.hash)).one())
+        row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format)).one()
+        end = LogHead(row.position, row.hash)
     _check_same(source, target, end)
     while True:
         with writing(target) as connection:
@@ -44,13 +45,14 @@ def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
                 query = select(LOG).where(LOG.c.position > head.position).order_by(LOG.c.position)
                 rows = [dict(row) for row in beginning.execute(query.limit(ROWS_PER_TURN)).mappings()]
             connection.execute(insert(LOG), rows)
-            connection.execute(update(HEAD).values(position=rows[-1]["position"], hash=rows[-1]["hash"]))
+            last = rows[-1]
+            connection.execute(update(HEAD).values(position=last["position"], hash=last["hash"], format=row.format))
 
 
 def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
     """Let those who follow the log go on where they are, apart from the one named `but`; blocks."""
     with reading(source) as connection:
-        rows = connection.execute(select(TRACKING).where(TRACKING.c.name != but)).all()
+        rows = connection.execute(select(TRACKING.c.name, TRACKING.c.position).where(TRACKING.c.name != but)).all()
     with writing(target) as connection:
         for name, position in rows:
             known = TRACKING.c.name == name

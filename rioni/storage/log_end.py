@@ -22,9 +22,15 @@ _BEHIND = text(
     f"""
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database()
-      AND substring(application_name FROM '^{NAME} (\\d+)$')::bigint < :position
+      AND substring(application_name FROM '^{NAME} (\\d+)')::bigint < :position
       AND coalesce(state_change > clock_timestamp() - make_interval(secs => {TRUST_S}), true)
     """  # noqa: S608 - constants
+)
+_FORMAT_OF_ALL = text(
+    f"""
+    SELECT min(substring(application_name FROM '^{NAME} \\d+ format (\\d+)')::int) FROM pg_stat_activity
+    WHERE datname = current_database()
+    """  # noqa: S608 - a constant
 )
 _LOOK_MIN_S = 0.001
 _LOOK_MAX_S = 0.02
@@ -36,8 +42,9 @@ class SqliteEnd:
     PERF: every request asks, on the hub; 6 µs instead of 120.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, newest_format: int) -> None:
         self._path = engine.url.database or ""
+        self._newest_format = newest_format
         # As many as there are threads that ask at once: in a shared one, a thread would see the state of the database
         # that another one has begun to read.
         self._free: deque[sqlite3.Connection] = deque()
@@ -68,6 +75,10 @@ class SqliteEnd:
     def follow(self, on_news: Callable[[], object]) -> None:
         """SQLite tells nobody of anything."""
 
+    def format_of_all(self, _connection: Connection) -> int:
+        """The newest format that every live process reads: all of them are of one release, on one machine."""
+        return self._newest_format
+
     def announce(self, connection: Connection, position: int) -> None:
         """Nobody has to be told: everybody asks."""
 
@@ -87,7 +98,8 @@ class SqliteEnd:
 class PostgresqlEnd:
     """Is told of new positions, and asks only where it can't rely on that."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, newest_format: int) -> None:
+        self._newest_format = newest_format
         # A statement of its own each time: no round trip to begin and none to end a transaction.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._follower: Follower | None = None
@@ -113,8 +125,16 @@ class PostgresqlEnd:
     def follow(self, on_news: Callable[[], object]) -> None:
         """Begin to follow."""
         assert self._follower is None
-        self._follower = Follower(self._engine, on_news)
+        self._follower = Follower(self._engine, on_news, self._newest_format)
         self._follower.start()
+
+    def format_of_all(self, connection: Connection) -> int:
+        """The newest format of the log that every live process reads, as their followers say.
+
+        A process whose connection is just broken is not seen. It stops at the first entry that it can't read.
+        """
+        number: int | None = connection.scalar(_FORMAT_OF_ALL)
+        return self._newest_format if number is None else number
 
     def announce(self, connection: Connection, position: int) -> None:
         """Tell everybody of a position, as soon as the transaction is committed."""

@@ -1,4 +1,4 @@
-"""The tables of the internal log: entries, their end, and how far each follower has come."""
+"""The tables of the internal log: entries, their end, how far each follower has come, and marks of the stores."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
@@ -33,6 +33,7 @@ HEAD = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("position", BigInteger, nullable=False),
     Column("hash", LargeBinary, nullable=False),
+    Column("format", Integer, nullable=False, server_default="1"),
 )
 """One row: the end of the log. Whoever appends holds its lock, so positions have no gaps and follow the commits."""
 
@@ -41,5 +42,14 @@ TRACKING = Table(
     LOG_TABLES,
     Column("name", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
+    Column("fold", Integer, nullable=False, server_default="0"),
 )
-"""How far each follower of the log has come."""
+"""How far each follower of the log has come; `fold` is the version of the fold that wrote the read models."""
+
+MARKS = Table(
+    "marks",
+    LOG_TABLES,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""The id of the installation, and how far each store had got when it was last looked at."""

@@ -1,6 +1,7 @@
 """Brings a database to the schema of this version of the broker."""
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, func, inspect, select, text
 
@@ -8,7 +9,7 @@ from rioni.domain.errors import Unavailable
 from rioni.storage.sql import reading, writing
 
 
-LATEST = "0004"
+LATEST = "0006"
 """The revision that this version of the broker works with; a test compares it with the scripts."""
 
 WAIT_S = 600
@@ -39,11 +40,28 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
             # SQLite's transaction excludes others by itself. The number is ours, and means nothing.
             connection.execute(text(f"SET LOCAL lock_timeout = '{WAIT_S}s'"))
             connection.execute(text("SET LOCAL statement_timeout = 0"))
+            driver: Any = connection.connection.driver_connection
+            driver.deadline_s = None
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         # Another node may have come before, of a newer version even.
         _refuse_newer(_revision(connection))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
+
+
+def check_current(engine: Engine) -> None:
+    """Make sure that a database has the schema of this version of the broker, and change nothing.
+
+    Raises:
+        Unavailable: it has another one, or can't be read.
+    """
+    found = current(engine)
+    _refuse_newer(found)
+    if found != LATEST:
+        raise Unavailable(
+            f"The database was written by an older version of Rioni (schema {found}, needed here: {LATEST}). Use that "
+            "version, or let `rioni serve` of this one bring it up to date."
+        )
 
 
 def current(engine: Engine) -> str | None:

@@ -5,18 +5,24 @@ wait for ever, and so may greenlets that wait for a native thread: what is offlo
 the ends of a deque are atomic, and who waits looks again now and then.
 """
 
-import math
+import contextlib
 import time
 from collections import deque
+from collections.abc import Iterator
+
+from rioni.domain.errors import Overloaded, Unavailable
 
 
 PAUSE_MIN_S = 0.0005
 """Who waits looks again after this time, and then ever more rarely."""
 PAUSE_MAX_S = 0.01
 
+WAIT_S = 60.0
+"""How long `with` waits. What is done under such a lock has deadlines of its own, and they are shorter."""
+
 
 class Places:
-    """A number of places to take and to give back; one place is a lock: `with` takes it, however long that takes."""
+    """A number of places to take and to give back; one place is a lock, which `with` takes."""
 
     def __init__(self, number: int = 1) -> None:
         self._free = deque(range(number))
@@ -39,8 +45,32 @@ class Places:
         """Free a place that was taken."""
         self._free.append(0)
 
+    @contextlib.contextmanager
+    def taken(self, wait_s: float, otherwise: str) -> Iterator[None]:
+        """Have a place in a block.
+
+        Args:
+            wait_s: how long to wait for it.
+            otherwise: what is said where none becomes free in time.
+
+        Raises:
+            Unavailable: none becomes free in time.
+        """
+        if not self.take(wait_s):
+            raise Unavailable(f"{otherwise} Try again later.")
+        try:
+            yield
+        finally:
+            self.give_back()
+
     def __enter__(self) -> None:
-        self.take(math.inf)
+        """Take a place.
+
+        Raises:
+            Unavailable: none becomes free within `WAIT_S`.
+        """
+        if not self.take(WAIT_S):
+            raise Overloaded("This process is too busy. Try again later.")
 
     def __exit__(self, *_: object) -> None:
         self.give_back()

@@ -160,8 +160,13 @@ class _PollingSubscription(Subscription[SqlRecorder]):
 
 def lock_head(connection: Connection) -> LogHead:
     """The end of the log, locked until the transaction ends."""
-    row = connection.execute(select(HEAD.c.position, HEAD.c.hash).with_for_update()).one()
-    return LogHead(row.position, bytes(row.hash))
+    return lock_log(connection)[0]
+
+
+def lock_log(connection: Connection) -> tuple[LogHead, int]:
+    """The end of the log and the number of its format, locked until the transaction ends."""
+    row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format).with_for_update()).one()
+    return LogHead(row.position, bytes(row.hash)), row.format
 
 
 def append(connection: Connection, head: LogHead, events: Sequence[StoredEvent], origin: Origin) -> LogHead:

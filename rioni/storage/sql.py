@@ -11,14 +11,17 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from sqlalchemy import Connection, Engine, event, exc, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitUnknown, NothingWritten, RioniError, Unavailable
+from rioni.storage import answers
 from rioni.storage.places import PAUSE_MAX_S, PAUSE_MIN_S, Places
 from rioni.storage.pool import FreeConnections
+from rioni.storage.write_ahead_log import discard_failed_commit
 
 
 LOCK_WAIT_S = 30.0
@@ -35,6 +38,7 @@ STATEMENT_S = 60
 WRITES = "rioni_writes"
 _WAIT = "rioni_lock_wait_s"
 _TURN = "rioni_turn"
+_FAILED = "rioni_failed"
 
 SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """After how many seconds of silence the other side is asked for a sign of life, how often, and when it counts as gone.
@@ -105,7 +109,7 @@ def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:
         url,
         poolclass=FreeConnections,
         connect_args={"check_same_thread": False},
-        execution_options={_WAIT: lock_wait_s},
+        execution_options={_WAIT: lock_wait_s, _FAILED: []},
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -121,7 +125,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
     }
     options = [*(f"-c {name}={value}" for name, value in settings.items()), *url.normalized_query.get("options", ())]
     try:
-        return sqlalchemy_engine(
+        engine = sqlalchemy_engine(
             url.set(drivername="postgresql+psycopg"),
             poolclass=FreeConnections,
             pool_size=connections_max,
@@ -138,6 +142,12 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
         )
     except ImportError as ex:
         raise DriverMissing("PostgreSQL needs a driver: pip install 'rioni[cluster]'") from ex
+    event.listen(engine, "do_connect", _connect_postgresql)
+    return engine
+
+
+def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any], parameters: dict[str, Any]) -> Any:
+    return answers.connect(arguments, parameters)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
@@ -176,22 +186,82 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
     Raises:
         NothingWritten: it got in the way of another transaction.
-        CommitUnknown: the server went away when it was told to commit.
-        Unavailable: the database can't be reached, is full, or stays locked.
+        CommitUnknown: the server went away when it was told to commit, or the disk failed and still does.
+        Unavailable: the database can't be reached, is full, or stays locked; nothing was written.
     """
-    with (
-        translated(),
-        turn(engine),
-        engine.connect().execution_options(**{WRITES: True}) as connection,
-        connection.begin() as transaction,
-    ):
+    with exclusive(engine) as connection, connection.begin() as transaction:
         yield connection
         try:
             transaction.commit()
         except exc.DBAPIError as ex:
             if ex.connection_invalidated:
                 raise CommitUnknown from ex
+            if engine.dialect.name == "sqlite":
+                # It must not be closed before another one is open: see `write_ahead_log`.
+                with contextlib.suppress(sqlite3.Error):
+                    connection.connection.rollback()
+                try:
+                    _discard_failed(engine, ex)
+                finally:
+                    connection.invalidate()
             raise
+
+
+@contextlib.contextmanager
+def exclusive(engine: Engine) -> Iterator[Connection]:
+    """A connection for a transaction beside which, on SQLite, nobody writes; rolled back at the end of the block.
+
+    Raises:
+        CommitUnknown: SQLite's disk failed in an earlier COMMIT, and still does.
+        Unavailable: the database can't be reached, or stays locked.
+    """
+    with (
+        translated(),
+        turn(engine),
+        _settled(engine),
+        engine.connect().execution_options(**{WRITES: True}) as connection,
+    ):
+        yield connection
+
+
+@contextlib.contextmanager
+def _settled(engine: Engine) -> Iterator[None]:
+    """Make sure first that a COMMIT that failed has left nothing in SQLite's log; see `write_ahead_log`."""
+    if engine.get_execution_options().get(_FAILED):
+        _discard_failed(engine)
+    yield
+
+
+def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> None:
+    """Open the file anew and discard what failed; none of the connections that were open then is used again.
+
+    Args:
+        engine: of an SQLite file, whose lock is held.
+        failure: of the COMMIT; None where it failed before, and its outcome has been unknown since.
+
+    Raises:
+        CommitUnknown: the disk still fails, after this failure.
+        sqlite3.Error: the disk still fails; what comes next has not been tried.
+    """
+    failed: list[exc.DBAPIError] = engine.get_execution_options()[_FAILED]
+    if failure is not None:
+        failed.append(failure)
+    # NOTE: the old connections are closed last. When the only one that is open goes, and the disk still fails, the next
+    # one to open the file recovers the log, and takes the failed transaction for committed.
+    old = engine.pool
+    engine.dispose(close=False)
+    try:
+        with contextlib.closing(engine.raw_connection()) as connection:
+            driver = connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            discard_failed_commit(driver, int(LOCK_WAIT_S * 1000))
+    except (exc.DBAPIError, sqlite3.Error):
+        if failure is None:
+            raise
+        raise CommitUnknown from failure
+    finally:
+        old.dispose()
+    failed.clear()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, Row, and_, column, func, select, tabl
 from rioni.domain.chain import GENESIS, Fields, link
 from rioni.domain.events import DomainEvent
 from rioni.domain.ports import LogHead
-from rioni.storage.log_tables import HEAD, LOG
+from rioni.storage.log_tables import LOG
 from rioni.storage.mapper import LogMapper, UnreadableEntry
 from rioni.storage.recorder import stored_entry
 from rioni.storage.sql import reading
@@ -25,7 +25,7 @@ UPGRADE = "use the version of Rioni that wrote it, or a newer one"
 _TYPES = (int, str, int, str, str, str, str, str, str, bytes, bytes)
 # Without types, so that whatever stands there is read as it is.
 _ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
-_HEAD = table("head", *(column(name) for name in HEAD.c.keys()))  # noqa: SIM118 - as above
+_HEAD = table("head", column("position"), column("hash"))
 _PREDECESSORS = _ROWS.alias("predecessors")
 _PREDECESSOR = and_(
     _PREDECESSORS.c.stream == _ROWS.c.stream,

@@ -152,7 +152,7 @@ def test_a_node_that_no_message_reaches_any_more_answers_nothing_from_memory_onc
 def test_followers_are_named_by_what_they_know_and_leave_nothing_behind(url, node):
     one = node(url)
     note(one.log, "a", "1", "2")
-    assert asked(url, f"SELECT application_name {FOLLOWERS}") == [(f"{NAME} 2",)]
+    assert asked(url, f"SELECT application_name {FOLLOWERS}") == [(f"{NAME} 2 format 1",)]
     one.log.close()
     wait_until(lambda: not asked(url, f"SELECT 1 {FOLLOWERS}"))
 

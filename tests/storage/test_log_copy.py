@@ -94,5 +94,5 @@ def test_followers_go_on_where_they_are(source, target):
         connection.execute(insert(TRACKING), [{"name": name, "position": 3} for name in ("feed", "models")])
     copy_followers(source.engine, target.engine, but="models")
     with reading(target.engine) as connection:
-        rows = connection.execute(select(TRACKING).order_by(TRACKING.c.name)).all()
+        rows = connection.execute(select(TRACKING.c.name, TRACKING.c.position).order_by(TRACKING.c.name)).all()
     assert [tuple(row) for row in rows] == [("feed", 5), ("models", 3), ("new", 5)]

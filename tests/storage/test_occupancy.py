@@ -5,9 +5,10 @@ import threading
 
 import psycopg
 import pytest
-from sqlalchemy import event, make_url
+from sqlalchemy import make_url
 
 from rioni.domain.errors import Unavailable
+from rioni.storage import answers
 from rioni.storage.occupancy import Occupancy, Party
 from rioni.storage.sql import create_engine
 from tests.support.proxy import proxy_to
@@ -139,10 +140,16 @@ def test_who_was_overtaken_names_the_other_and_is_back_when_that_one_has_gone(ur
     held.check()
 
 
-def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url):
+def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url, monkeypatch):
     told = []
+    connect = answers.connect
+
+    def noting(arguments, parameters):
+        told.append(parameters["options"])
+        return connect(arguments, parameters)
+
+    monkeypatch.setattr(answers, "connect", noting)
     engine = create_engine(url)
-    event.listen(engine, "do_connect", lambda _dialect, _record, _args, options: told.append(options["options"]))
     with engine.connect():
         for setting in ("tcp_keepalives_idle=10", "tcp_keepalives_interval=5", "tcp_keepalives_count=3"):
             assert f"-c {setting}" in told[0]

@@ -5,16 +5,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, exc, insert, select, text
 
 from rioni.domain.errors import Unavailable
+from rioni.storage import answers
 from rioni.storage.log_tables import HEAD, TRACKING
 from rioni.storage.migration import upgrade
 from rioni.storage.recorder import lock_head
-from rioni.storage.sql import DriverMissing, create_engine, reading, writing
+from rioni.storage.sql import STATEMENT_S, DriverMissing, create_engine, reading, writing
 
 
 ROOT = Path(__file__).parents[2]
@@ -309,4 +311,17 @@ def test_the_options_of_the_url_stay(postgres_url):
         assert connection.scalar(text("SHOW statement_timeout")) == "12345ms"
         assert connection.scalar(text("SHOW lock_timeout")) == "30s"
         assert connection.scalar(text("SHOW idle_in_transaction_session_timeout")) == "1min"
+    engine.dispose()
+
+
+@pytest.mark.postgres
+def test_a_server_that_does_not_answer_is_given_up(postgres_url, monkeypatch):
+    monkeypatch.setattr(answers, "GRACE_S", 1 - STATEMENT_S)
+    engine = create_engine(postgres_url())
+    begun_s = time.monotonic()
+    with pytest.raises(Unavailable, match="The database can't be reached now"), reading(engine) as connection:
+        connection.execute(text("SELECT pg_sleep(60)"))
+    assert time.monotonic() - begun_s < 40
+    with reading(engine) as connection:
+        assert connection.scalar(text("SELECT 1")) == 1
     engine.dispose()

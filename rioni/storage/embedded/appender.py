@@ -1,11 +1,21 @@
 """Appending to the event store: what waits is written in one transaction, with as few calls of SQLite as possible."""
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from rioni.domain.errors import KeyReused, NotFound, OutcomeUnknown, PartlyStored, TopicClosed, Unavailable
+from rioni.domain.clock_jumps import not_before
+from rioni.domain.errors import (
+    CommitUnknown,
+    KeyReused,
+    NotFound,
+    OutcomeUnknown,
+    PartlyStored,
+    TopicClosed,
+    Unavailable,
+)
 from rioni.domain.ports import Appended, Chunk, Claim, Clock, Offload
 from rioni.storage.embedded import claims
 from rioni.storage.embedded.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
@@ -21,6 +31,9 @@ from rioni.storage.group_commit import GroupCommit, Job
 # prepared.
 _ROWS_PER_INSERT = (32, 8, 1)
 _INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
+
+OUTCOME_UNKNOWN = "outcome unknown"
+"""Why an event may not have been stored: the disk failed while the transaction was committed."""
 
 # One row, and so one call, for all partitions of a group.
 _SELECT_TARGETS = """
@@ -87,6 +100,8 @@ class Appender:
         batch = _Batch(topic, batches, headers, ids, claim)
         try:
             self._commits.submit(batch, self._timeout_s)
+        except CommitUnknown as ex:
+            raise PartlyStored(dict.fromkeys(batches, OUTCOME_UNKNOWN)) from ex
         except OutcomeUnknown as ex:
             raise PartlyStored(dict.fromkeys(batches, "timed out")) from ex
         return batch.appended
@@ -117,8 +132,9 @@ class Appender:
 
     def _write_together(self, group: Sequence[_Batch]) -> Callable[[], None]:
         written: list[tuple[int, Chunk]] = []
-        with self._database.writing() as connection:
-            targets = self._targets(connection, group)
+        targets: dict[tuple[str, int], _Target] = {}
+        with self._noting(targets), self._database.writing() as connection:
+            targets |= self._targets(connection, group)
             now_ms = self._clock.now_ms()
             ids = Ids(connection, now_ms, [batch.identified for batch in group if batch.identified])
             for batch in _without_repeated(connection, group, now_ms):
@@ -130,8 +146,7 @@ class Appender:
             for (topic, number), target in targets.items():
                 if not target.pieces:
                     continue
-                # Never before the chunks in front of it, though the clock may be set back: the order is searched in.
-                recorded_at_ms = max(now_ms, target.before.recorded_at_ms)
+                recorded_at_ms = not_before(target.before.recorded_at_ms, now_ms)
                 after = target.before._replace(next=target.next, recorded_at_ms=recorded_at_ms)
                 changes.append((after.id, after.next, recorded_at_ms, after.checksum(topic, number)))
                 written += ((after.id, chunk) for chunk in join(target.pieces, target.before.next, recorded_at_ms))
@@ -139,6 +154,15 @@ class Appender:
             _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
             connection.execute(_UPDATE_TARGETS, (json.dumps(changes),))
         return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
+
+    @contextlib.contextmanager
+    def _noting(self, targets: Mapping[tuple[str, int], _Target]) -> Iterator[None]:
+        """Note what tells at the next start whether a write was stored whose outcome is unknown."""
+        try:
+            yield
+        except CommitUnknown:
+            self._database.note_unknown([(*place, target.next) for place, target in targets.items() if target.pieces])
+            raise
 
     def _targets(self, connection: sqlite3.Connection, group: Iterable[_Batch]) -> dict[tuple[str, int], _Target]:
         wanted = list({(batch.topic, number) for batch in group for number in batch.pieces})

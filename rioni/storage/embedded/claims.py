@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rioni.domain.ports import Claim
 from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.embedded.steps import Steps
 
 
 FORGOTTEN = 1_000
@@ -35,12 +36,13 @@ def add(connection: sqlite3.Connection, claims: Sequence[Claim], recorded_at_ms:
     connection.execute(_INSERT, (recorded_at_ms, json.dumps(claims)))
 
 
-def forget(database: EventsDatabase, before_ms: int) -> None:
+def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
     """Forget the names of batches that were stored before a time; blocks on the disk."""
     removed = FORGOTTEN
     while removed == FORGOTTEN:
         with database.writing() as connection:
             removed = connection.execute(_DELETE, (before_ms,)).rowcount
+        yield
 
 
 def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[str, str, int]]]:

@@ -21,17 +21,16 @@ def close(database: EventsDatabase, topic: str) -> list[Partition]:
     with database.writing() as connection:
         connection.execute("INSERT OR IGNORE INTO closed_topics VALUES (?)", (topic,))
     if not (partitions := find_all(database, topic)):
-        reopen(database, topic)
+        _unmark(database, topic)
         raise NotFound(f"topic {topic} does not exist")
     return partitions
-
-
-def reopen(database: EventsDatabase, topic: str) -> None:
-    """Let events be appended again; blocks on the disk."""
-    with database.writing() as connection:
-        connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))
 
 
 def is_closed(connection: sqlite3.Connection, topic: str) -> bool:
     """Whether a topic is closed, as the connection's transaction sees it."""
     return connection.execute("SELECT 1 FROM closed_topics WHERE topic = ?", (topic,)).fetchone() is not None
+
+
+def _unmark(database: EventsDatabase, topic: str) -> None:
+    with database.writing() as connection:
+        connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))

@@ -20,7 +20,8 @@ from rioni.storage.embedded.chunks import (
     encode,
 )
 from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.partitions import find_all
+from rioni.storage.embedded.partitions import Partition, find_all
+from rioni.storage.embedded.steps import Steps
 from rioni.storage.hashes import short_hash
 
 
@@ -43,10 +44,16 @@ _SELECT_SUPERSEDED = f"""
 _DELETE_SUPERSEDED = "DELETE FROM superseded WHERE partition_id = ? AND recorded_at_ms = ? AND position = ?"
 _SELECT_COVERING = f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"  # noqa: S608 - constants
 _UPDATE_CHUNK = "UPDATE chunks SET checksum = ?, ends = ?, data = ?, headers = ? WHERE key = ?"
+_UPDATE_COMPACTED = "UPDATE partitions SET compacted = compacted + 1 WHERE id = ?"
 _DELETE_KEY = "DELETE FROM keys WHERE partition_id = ? AND hash = ? AND position = ?"
 _DELETE_EXPIRED_KEYS = f"""
     DELETE FROM keys WHERE (partition_id, hash) IN (
         SELECT partition_id, hash FROM keys WHERE partition_id = ? AND position < ? LIMIT {FORGOTTEN_KEYS}
+    )
+"""  # noqa: S608 - constants
+_DELETE_ALL_SUPERSEDED = f"""
+    DELETE FROM superseded WHERE (partition_id, recorded_at_ms, position) IN (
+        SELECT partition_id, recorded_at_ms, position FROM superseded WHERE partition_id = ? LIMIT {FORGOTTEN_KEYS}
     )
 """  # noqa: S608 - constants
 
@@ -71,7 +78,7 @@ def note_keys(connection: sqlite3.Connection, written: Iterable[tuple[int, Chunk
         connection.executemany(_INSERT_SUPERSEDED, deletions)
 
 
-def compact(database: EventsDatabase, topic: str, before_ms: int) -> dict[int, int]:
+def compact(database: EventsDatabase, topic: str, before_ms: int) -> Steps[dict[int, int]]:
     """Remove the events of a topic that were superseded, or are deletions, before a time; blocks on the disk.
 
     Returns:
@@ -82,7 +89,7 @@ def compact(database: EventsDatabase, topic: str, before_ms: int) -> dict[int, i
     """
     removed: dict[int, int] = {}
     for number, partition in enumerate(find_all(database, topic)):
-        _forget_expired(database, partition.id, partition.oldest)
+        yield from _forget_keys(database, partition.id, partition.oldest)
         # Asked without the lock first: mostly there is nothing to do.
         while found := database.fetch(_SELECT_SUPERSEDED, (partition.id, before_ms)):
             try:
@@ -90,6 +97,7 @@ def compact(database: EventsDatabase, topic: str, before_ms: int) -> dict[int, i
                     removed[partition.id] = removed.get(partition.id, 0) + _compact(connection, partition.id, found)
             except ValueError as ex:
                 raise DamagedEvents(Damage(topic, number, found[0][1], str(ex))) from ex
+            yield
     return {partition_id: count for partition_id, count in removed.items() if count}
 
 
@@ -112,6 +120,8 @@ def _compact(connection: sqlite3.Connection, partition_id: int, found: Sequence[
         gone = [position for position in positions if position < chunk.next]
         positions = positions[len(gone) :]
         removed += _rewrite(connection, partition_id, chunk, gone)
+    if removed:
+        connection.execute(_UPDATE_COMPACTED, (partition_id,))
     # Another process may have done the same: then these are gone already.
     connection.executemany(_DELETE_SUPERSEDED, [(partition_id, at_ms, position) for at_ms, position in found])
     return removed
@@ -147,7 +157,16 @@ def _ends(events: Iterable[bytes]) -> Iterator[int]:
         yield end
 
 
-def _forget_expired(database: EventsDatabase, partition_id: int, oldest: int) -> None:
+def forget_all(database: EventsDatabase, partition: Partition) -> Steps[None]:
+    """Forget everything about a partition whose events are all removed, little by little; blocks on the disk."""
+    yield from _forget_keys(database, partition.id, partition.next)
+    while database.fetch("SELECT 1 FROM superseded WHERE partition_id = ? LIMIT 1", (partition.id,)):
+        with database.writing() as connection:
+            connection.execute(_DELETE_ALL_SUPERSEDED, (partition.id,))
+        yield
+
+
+def _forget_keys(database: EventsDatabase, partition_id: int, oldest: int) -> Steps[None]:
     forgotten = FORGOTTEN_KEYS
     while forgotten == FORGOTTEN_KEYS:
         asked = (partition_id, oldest)
@@ -155,3 +174,4 @@ def _forget_expired(database: EventsDatabase, partition_id: int, oldest: int) ->
             return
         with database.writing() as connection:
             forgotten = connection.execute(_DELETE_EXPIRED_KEYS, asked).rowcount
+        yield

@@ -8,9 +8,11 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.coordination_ports import EventTypePartition, Session, Topology, Trouble
 from rioni.domain.errors import Conflict, RioniError, Unavailable
+from rioni.domain.installation import Anchor, Marks
 from rioni.domain.ports import Clock, Offload, Signals, direct
 from rioni.storage.draining import await_end
 from rioni.storage.embedded import coordination_database as tables
+from rioni.storage.embedded.anchoring import CoordinationAnchors
 from rioni.storage.embedded.coordination_changes import Advance, Changes
 from rioni.storage.embedded.coordination_database import CoordinationDatabase
 from rioni.storage.embedded.workers import Workers
@@ -80,6 +82,7 @@ class EmbeddedCoordinator:
         """
         self._clock, self._signals, self._offload = clock, signals, offload
         self._database = CoordinationDatabase(path)
+        self._anchors = CoordinationAnchors(self._database)
         self._changes: GroupCommit[_Change[Any]] = GroupCommit(self._write_changes, offload)
         self._topologies: dict[str, Topology] = {}
         self._standings: dict[str, _Standing] = {}
@@ -232,6 +235,10 @@ class EmbeddedCoordinator:
         """End the sessions of dead processes; see the port."""
         if self._clock.monotonic() - self._reaped_at_s >= REAP_EVERY_S:
             self._reap()
+
+    def anchor(self, anchor: Anchor, *, everything: bool) -> Marks:  # noqa: ARG002 - there is one mark only
+        """Store an anchor and return the mark; see the port `Anchored`."""
+        return self._offload(self._anchors.note, anchor)
 
     def close(self) -> None:
         """End all sessions of this process and let go of all files; see the port."""

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from rioni.domain.coordination_ports import Assignment, EventTypePartition, Session, Topology, Trouble
 from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.streaming.rebalance import rebalance
+from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
 from rioni.storage.embedded.events_database import EventsDatabase
 
 
 class CoordinationDatabase(EventsDatabase):
     """One process's connections to the file; who writes when is decided as for the published events."""
 
-    schema_version = 3
+    schema_version = 4
     upgrades: Mapping[int, str] = {
         1: """
         ALTER TABLE partitions ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
@@ -22,8 +23,9 @@ class CoordinationDatabase(EventsDatabase):
         ALTER TABLE partitions ADD COLUMN search_until TEXT NOT NULL DEFAULT '';
         """,
         2: "ALTER TABLE partitions ADD COLUMN heartbeats INTEGER NOT NULL DEFAULT 0;",
+        3: ANCHOR_SCHEMA,
     }
-    schema = """
+    schema = f"""
     CREATE TABLE subscriptions (
         id TEXT PRIMARY KEY,
         epoch INTEGER NOT NULL,                 -- grows with every change of sessions and assignments
@@ -56,6 +58,7 @@ class CoordinationDatabase(EventsDatabase):
         subscription TEXT PRIMARY KEY,
         worker TEXT NOT NULL
     ) WITHOUT ROWID;
+    {ANCHOR_SCHEMA}
     """
 
 

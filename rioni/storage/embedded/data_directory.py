@@ -72,7 +72,7 @@ class DataDirectory:
 
     def events_in(self, storage_id: str) -> Path:
         """The database of the events that are published to a storage."""
-        return self.path / ("events.db" if storage_id == DEFAULT_STORAGE else f"events-{storage_id}.db")
+        return events_path(self.path, storage_id)
 
     @property
     def registry(self) -> Path:
@@ -179,6 +179,11 @@ class DataDirectory:
             os.close(fd)
         unfinished.rename(self._marker)
         fsync_directory(self.path)
+
+
+def events_path(data: Path, storage_id: str) -> Path:
+    """The database of the events of an embedded storage, in a data directory."""
+    return data / ("events.db" if storage_id == DEFAULT_STORAGE else f"events-{storage_id}.db")
 
 
 def fsync_directory(path: Path) -> None:

@@ -4,25 +4,31 @@ A topic is the set of its partitions; a partition is a contiguous range of the t
 may have the store open at once.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from rioni.domain.errors import NotFound
 from rioni.domain.headers import Headers
-from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Offload, Signals, direct
+from rioni.domain.installation import Anchor, Marks
+from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Signals, StoreOffloads
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.embedded import claims
 from rioni.storage.embedded import ids as known_ids
+from rioni.storage.embedded.anchoring import EventAnchors
 from rioni.storage.embedded.appender import Appender
 from rioni.storage.embedded.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode
-from rioni.storage.embedded.closed_topics import close, reopen
+from rioni.storage.embedded.closed_topics import close
 from rioni.storage.embedded.compaction import compact
 from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.partitions import Partition, create, extend, find, find_all, names
+from rioni.storage.embedded.partitions import Partition, create, extend, find, find_all, find_compacted, names
 from rioni.storage.embedded.retention import delete, expire, first_since, recorded_at_ms
+from rioni.storage.embedded.steps import in_steps
 from rioni.storage.embedded.verification import verify
 
+
+COMPACTED_MAX = 100_000
+"""Of so many partitions it is remembered which compaction their cached chunks are from; then all are read again."""
 
 # From the chunk that holds a position on, if it is there: the last one that does not begin behind it.
 _SELECT_CHUNKS = f"""
@@ -40,7 +46,7 @@ class EmbeddedEventStore:
         *,
         clock: Clock,
         signals: Signals,
-        offload: Offload = direct,
+        offloads: StoreOffloads = StoreOffloads(),  # noqa: B008 - immutable
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
     ) -> None:
@@ -50,17 +56,20 @@ class EmbeddedEventStore:
             path: of the database; further files lie beside it.
             clock: says when events are recorded.
             signals: told `topic:<topic>` after every append.
-            offload: where the disk is waited for.
+            offloads: where the disk is waited for.
             cache_bytes_max: of chunks kept in memory.
             append_timeout_s: how long an append waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
         """
-        self._signals, self._offload = signals, offload
+        self._signals, self._offloads, self._clock = signals, offloads, clock
         self._database = EventsDatabase(path)
+        self._anchors = EventAnchors(self._database)
         self._cache = ChunkCache(cache_bytes_max)
-        self._appender = Appender(self._database, clock, offload, self._publish, append_timeout_s)
+        self._compacted: dict[int, int] = {}
+        """For each partition that was compacted the state of its chunks in the cache."""
+        self._appender = Appender(self._database, clock, offloads.append, self._publish, append_timeout_s)
 
     # --- topics ---
 
@@ -71,30 +80,26 @@ class EmbeddedEventStore:
             Conflict: it exists with another number of partitions.
             Unavailable: the store can't write.
         """
-        self._offload(create, self._database, topic, partitions)
+        self._offloads.topics(create, self._database, topic, partitions)
 
     def extend_topic(self, topic: str, partitions: int) -> None:
         """Add partitions up to a number; see the port."""
-        self._offload(extend, self._database, topic, partitions)
+        self._offloads.topics(extend, self._database, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
         """Refuse all further appends; see the port."""
-        partitions = self._offload(close, self._database, topic)
+        partitions = self._offloads.topics(close, self._database, topic)
         return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
-
-    def reopen_topic(self, topic: str) -> None:
-        """Let events be appended again; see the port."""
-        self._offload(reopen, self._database, topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
-        for partition_id in self._offload(delete, self._database, topic):
+        for partition_id in in_steps(self._offloads.topics, delete(self._database, topic)):
             self._cache.drop(partition_id)
         self._signals.notify(f"topic:{topic}")
 
     def topics(self) -> Collection[str]:
         """The names of all topics; see the port `TopicNames`."""
-        return self._offload(names, self._database)
+        return self._offloads.topics(names, self._database)
 
     # --- appending ---
 
@@ -116,16 +121,23 @@ class EmbeddedEventStore:
 
     def known_ids(self, ids: Collection[str]) -> Collection[str]:
         """Those of some ids that an event is stored under; see the port."""
-        return self._offload(known_ids.known, self._database, ids)
+        return self._offloads.read(known_ids.known, self._database, ids)
 
     def forget_ids(self, before_ms: int) -> None:
         """Forget the ids and names of what was stored before this time; see the port."""
-        self._offload(claims.forget, self._database, before_ms)
-        self._offload(known_ids.forget, self._database, before_ms)
+        in_steps(self._offloads.keep, claims.forget(self._database, before_ms))
+        in_steps(self._offloads.keep, known_ids.forget(self._database, before_ms))
 
     # --- reading ---
 
-    def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        first: int,
+        bytes_max: int,
+        beside: Callable[[], Mapping[int, int]] = dict,  # noqa: ARG002 - of the port
+    ) -> Sequence[Chunk]:
         """The chunks from a position on; see the port. From memory without waiting, or else offloaded.
 
         Raises:
@@ -133,18 +145,21 @@ class EmbeddedEventStore:
             DamagedEvents: the next events are damaged.
         """
         while True:
-            found = find(self._database, topic, partition)
+            found, compacted = find_compacted(self._database, topic, partition)
+            if self._compacted.get(found.id, 0) != compacted:
+                self._note_compaction(found.id, compacted)
             position = max(first, found.oldest)
             if position >= found.next:
                 return []
             if chunks := self._cache.run(found.id, position, found.next, bytes_max):
                 return chunks
-            chunks, damage = self._offload(self._load, found, position, bytes_max)
-            for chunk in chunks:
-                self._cache.add(found.id, chunk)
+            chunks, damage = self._offloads.read(self._load, found, position, bytes_max)
+            again, compacted_since = find_compacted(self._database, topic, partition)
+            if compacted_since == compacted:
+                for chunk in chunks:
+                    self._cache.add(found.id, chunk)
             if chunks:
                 return chunks
-            again = find(self._database, topic, partition)
             if again.id == found.id and again.oldest <= position:
                 raise DamagedEvents(Damage(topic, partition, position, damage or "they are missing"))
             # In the meantime retention has removed the position, or the topic was created anew.
@@ -165,33 +180,45 @@ class EmbeddedEventStore:
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """The position of the first chunk stored at this time or later; behind the newest where there is none."""
-        return self._offload(first_since, self._database, find(self._database, topic, partition), recorded_at_ms)
+        found = find(self._database, topic, partition)
+        return self._offloads.read(first_since, self._database, found, recorded_at_ms, self._clock.now_ms())
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
         """When the event at a position was stored, or the next one that is left; None behind the newest."""
-        return self._offload(recorded_at_ms, self._database, find(self._database, topic, partition), first)
+        return self._offloads.read(recorded_at_ms, self._database, find(self._database, topic, partition), first)
 
     # --- retention ---
 
     def expire(self, topic: str, before_ms: int) -> int:
         """Remove the chunks stored before this time and return the number of events removed."""
-        return self._offload(expire, self._database, topic, before_ms)
+        return in_steps(self._offloads.keep, expire(self._database, topic, before_ms, self._clock.now_ms()))
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:  # noqa: ARG002 - of the port
         """Remove what was superseded before this time and return the number of events; see the port."""
-        removed = self._offload(compact, self._database, topic, before_ms)
+        removed = in_steps(self._offloads.keep, compact(self._database, topic, before_ms))
         for partition_id in removed:
             self._cache.drop(partition_id)
         return sum(removed.values())
 
+    def anchor(self, anchor: Anchor, *, everything: bool) -> Marks:
+        """Store an anchor and return the ends of topics as marks; see the port `Anchored`."""
+        return self._offloads.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
+
     def verify(self) -> Sequence[Damage]:
         """Read everything and name all damage; takes as long as the disk needs, others go on meanwhile."""
-        return self._offload(verify, self._database)
+        return self._offloads.keep(verify, self._database)
 
     def close(self) -> None:
         """Let go of all files, after what is being appended is written."""
         self._appender.close()
-        self._offload(self._database.close)
+        self._offloads.topics(self._database.close)
+
+    def _note_compaction(self, partition_id: int, compacted: int) -> None:
+        """Forget the chunks of a partition that a compaction, of whatever process, has changed."""
+        self._cache.drop(partition_id)
+        if len(self._compacted) >= COMPACTED_MAX:
+            self._compacted.clear()
+        self._compacted[partition_id] = compacted
 
     def _publish(self, written: Iterable[tuple[int, Chunk]], topics: Iterable[str]) -> None:
         for partition_id, chunk in written:

@@ -7,19 +7,24 @@ for writing, and nobody in this process may open it by other means: to close it 
 """
 
 import contextlib
-import fcntl
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rioni.domain.errors import RioniError, Unavailable
+import structlog
+
+from rioni.domain.errors import CommitUnknown, RioniError, Unavailable
+from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
 from rioni.storage.embedded.chunks import Damage, DamagedEvents
 from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
+from rioni.storage.embedded.file_lock import FileLock
+from rioni.storage.write_ahead_log import discard_failed_commit, empty_log
 
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 6
 
 SCHEMA = """
 CREATE TABLE partitions (
@@ -29,7 +34,8 @@ CREATE TABLE partitions (
     oldest INTEGER NOT NULL,               -- the first position that can be read
     next INTEGER NOT NULL,                 -- the position of the next event
     recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
-    checksum INTEGER NOT NULL,             -- CRC-32 of everything else
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything before
+    compacted INTEGER NOT NULL DEFAULT 0,  -- grows with each transaction of a compaction: caches are out of date then
     UNIQUE (topic, number)
 );
 CREATE TABLE chunks (
@@ -81,7 +87,7 @@ CREATE TRIGGER superseding AFTER UPDATE ON keys WHEN old.position < new.position
 END;
 """
 
-SCHEMA += COMPACTION
+SCHEMA += COMPACTION + ANCHOR_SCHEMA
 
 UPGRADES = {
     1: """
@@ -95,6 +101,8 @@ UPGRADES = {
     """,
     2: "CREATE TABLE closed_topics (topic TEXT PRIMARY KEY) WITHOUT ROWID;",
     3: COMPACTION,
+    4: ANCHOR_SCHEMA,
+    5: "ALTER TABLE partitions ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;",
 }
 """What makes of each older version the next one; no row is touched, so that it is a matter of milliseconds."""
 
@@ -111,8 +119,7 @@ WAL_BYTES_MAX = 64 * 2**20
 BUSY_TIMEOUT_S = 5.0
 """For another connection that recovers the file after a crash; in normal operation nothing is ever busy."""
 
-READERS_TIMEOUT_MS = 200
-"""How long a checkpoint that empties the log waits for readers, while nobody can append."""
+_log = structlog.get_logger("rioni.storage")
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -134,6 +141,8 @@ class EventsDatabase:
         """
         self._path = path
         self._wal = Path(f"{path}-wal")
+        self._lock = FileLock(Path(f"{path}-lock"))
+        self._unknown = Path(f"{path}-unknown")
         self._pid = os.getpid()
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
@@ -154,6 +163,7 @@ class EventsDatabase:
         """A transaction, durable when the block has been left; blocks natively for its turn, and on the disk.
 
         Raises:
+            CommitUnknown: the disk failed in COMMIT, and still does; nothing is written here before that is cleared up.
             Unavailable: the disk is full or fails; nothing was written.
         """
         with translated(), self._turn():
@@ -161,7 +171,7 @@ class EventsDatabase:
                 connection = self._writer = self._writer or self._reopen()
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
-                connection.execute("COMMIT")
+                self._commit(connection)
                 self._bound_wal(connection)
             except sqlite3.Error:
                 self._fail()
@@ -219,16 +229,9 @@ class EventsDatabase:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        # A file description of its own each time, so that the lock excludes threads of this process too.
         self._check_usable()
-        fd = os.open(f"{self._path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        with self._lock.held():
             yield
-        finally:
-            # A process forked meanwhile has a copy of the descriptor: closing alone would leave the lock with it.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -256,12 +259,55 @@ class EventsDatabase:
         elif steps := [self.upgrades[older] for older in range(version, self.schema_version)]:
             connection.executescript(f"BEGIN; {''.join(steps)} PRAGMA user_version = {self.schema_version}; COMMIT;")
 
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as ex:
+            self._fail()
+            try:
+                self._writer = self._reopen()
+            except sqlite3.Error:
+                _log.error("the outcome of a write is unknown", file=self._path.name, error=str(ex))
+                raise CommitUnknown from ex
+            # It is gone for good: nothing was written.
+            raise _translation(ex) from ex
+        # Whoever writes next writes over what failed, in whatever process that was. A disk that fails only now changes
+        # nothing about what is committed.
+        with contextlib.suppress(OSError):
+            if not self._unknown.exists():
+                return
+            self._unknown.unlink(missing_ok=True)
+            _log.warning("a write whose outcome was unknown was not stored", file=self._path.name)
+
+    def note_unknown(self, ends: Sequence[tuple[str, int, int]]) -> None:
+        """Note, if the disk lets us, what would tell at the next start whether a write was stored.
+
+        Args:
+            ends: topic, partition, and the position of the next event if the write was stored.
+        """
+        with contextlib.suppress(OSError):
+            self._unknown.write_text(json.dumps(ends))
+
+    def settle_unknown(self) -> None:
+        """Find out whether the write whose outcome was unknown when the last broker ended was stored, and log it.
+
+        To be called before anybody writes: SQLite itself has recovered the file when it was opened.
+        """
+        try:
+            ends = json.loads(self._unknown.read_text())
+        except (OSError, ValueError):
+            return
+        for topic, number, end in ends:
+            rows = self.fetch("SELECT next FROM partitions WHERE topic = ? AND number = ?", (topic, number))
+            outcome = "stored" if rows and rows[0][0] >= end else "not stored"
+            where = {"file": self._path.name, "topic": topic, "partition": number, "last_position": end - 1}
+            _log.warning("the outcome of a write was unknown, and is known now", outcome=outcome, **where)
+        self._unknown.unlink(missing_ok=True)
+
     def _fail(self) -> None:
         """Give up the connection that writes.
 
-        After a failed fsync the kernel may call the lost pages clean, and the next fsync of the same file handle would
-        succeed. Yet the connection must not be closed before there is another one: whoever opens the file first reads
-        the write-ahead log, and the failed transaction may lie in it as a whole, though never acknowledged.
+        It must not be closed before there is another one: see `rioni.storage.write_ahead_log`.
         """
         if self._writer:
             self._failed, self._writer = self._writer, None
@@ -270,10 +316,10 @@ class EventsDatabase:
                     self._failed.execute("ROLLBACK")
 
     def _reopen(self) -> sqlite3.Connection:
-        """Open the file after a failure, and empty the write-ahead log: nothing of what failed may come back."""
+        """Open the file after a failure; nothing of what failed may come back."""
         connection = self._open()
         try:
-            _truncate_wal(connection)
+            discard_failed_commit(connection, int(BUSY_TIMEOUT_S * 1000))
         except sqlite3.Error:
             connection.close()
             raise
@@ -286,15 +332,9 @@ class EventsDatabase:
         # Nothing that fails here concerns the transaction, which is durable.
         with contextlib.suppress(sqlite3.Error, OSError):
             if self._wal.stat().st_size > self._wal_bytes_max:
-                _truncate_wal(connection)
+                empty_log(connection, int(BUSY_TIMEOUT_S * 1000))
                 # Where a reader holds it up, don't wait for that reader at every append.
                 self._wal_bytes_max = self._wal.stat().st_size + WAL_BYTES_MAX
-
-
-def _truncate_wal(connection: sqlite3.Connection) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {READERS_TIMEOUT_MS}")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
 
 
 @contextlib.contextmanager
@@ -304,6 +344,9 @@ def translated() -> Iterator[None]:
         yield
     except sqlite3.Error as ex:
         raise _translation(ex) from ex
+    except UnicodeDecodeError as ex:
+        # SQLite quotes the damaged schema in its message, which the driver can't read.
+        raise DamagedEvents(Damage("", -1, -1, "its schema is damaged")) from ex
     except OSError as ex:
         raise Unavailable(
             f"The event store can't use its files: {ex}. Look at the disk and the permissions of the data directory."

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from rioni.domain.headers import Headers
 from rioni.storage.embedded.chunks import Piece, split
 from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.embedded.steps import Steps
 from rioni.storage.hashes import HASH_BYTES, short_hash
 
 
@@ -103,12 +104,13 @@ def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
     return frozenset([names[found] for (found,) in rows])
 
 
-def forget(database: EventsDatabase, before_ms: int) -> None:
+def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
     """Forget the ids stored before a time; blocks on the disk, appends go on in between."""
     removed = FORGOTTEN_IDS
     while removed == FORGOTTEN_IDS:
         with database.writing() as connection:
             removed = connection.execute(_DELETE, (before_ms,)).rowcount
+        yield
 
 
 def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[bytes, int]]]:

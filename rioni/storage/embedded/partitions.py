@@ -14,6 +14,7 @@ from rioni.storage.embedded.events_database import EventsDatabase
 _CHECKED = struct.Struct("<qqqqq")
 _COLUMNS = "id, oldest, next, recorded_at_ms, checksum"
 SELECT_PARTITION = f"SELECT {_COLUMNS} FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
+_SELECT_COMPACTED = f"SELECT {_COLUMNS}, compacted FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
 _SELECT_TOPIC = f"SELECT {_COLUMNS} FROM partitions WHERE topic = ? ORDER BY number"  # noqa: S608 - constants
 _INSERT = f"INSERT INTO partitions (topic, number, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 
@@ -62,6 +63,18 @@ def find(database: EventsDatabase, topic: str, number: int) -> Partition:
     raise not_found(topic, number)
 
 
+def find_compacted(database: EventsDatabase, topic: str, number: int) -> tuple[Partition, int]:
+    """The state of one partition, and a number that has grown whenever a compaction has changed its chunks.
+
+    Raises:
+        NotFound: topic or partition unknown.
+        DamagedEvents: the row is not what was written.
+    """
+    for *row, compacted in database.fetch(_SELECT_COMPACTED, (topic, number)):
+        return check(topic, number, row), compacted
+    raise not_found(topic, number)
+
+
 def find_all(database: EventsDatabase, topic: str) -> list[Partition]:
     """The states of a topic's partitions by number; empty where there is no such topic.
 
@@ -89,7 +102,7 @@ def create(database: EventsDatabase, topic: str, partitions: int) -> None:
         (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
         if existing not in {0, partitions}:
             raise Conflict(f"topic {topic} exists with {existing} partitions")
-        _insert(connection, topic, range(existing, partitions))
+        insert_partitions(connection, topic, range(existing, partitions))
 
 
 def extend(database: EventsDatabase, topic: str, partitions: int) -> None:
@@ -103,10 +116,15 @@ def extend(database: EventsDatabase, topic: str, partitions: int) -> None:
         (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
         if not existing:
             raise NotFound(f"topic {topic} does not exist")
-        _insert(connection, topic, range(existing, partitions))
+        insert_partitions(connection, topic, range(existing, partitions))
 
 
-def _insert(connection: sqlite3.Connection, topic: str, numbers: Iterable[int]) -> None:
+def insert_partitions(connection: sqlite3.Connection, topic: str, numbers: Iterable[int]) -> None:
+    """Add empty partitions; needs a transaction.
+
+    Raises:
+        Unavailable: the store has had too many partitions.
+    """
     for number in numbers:
         (last_id,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
         partition = Partition((last_id or 0) + 1, 0, 0, 0)

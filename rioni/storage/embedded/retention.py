@@ -2,15 +2,24 @@
 
 import contextlib
 
+from rioni.domain.clock_jumps import CLOCK_JUMP_MAX_MS
 from rioni.storage.embedded.chunks import POSITION_MAX, DamagedEvents, chunk_key
-from rioni.storage.embedded.compaction import forget
+from rioni.storage.embedded.compaction import forget, forget_all
 from rioni.storage.embedded.events_database import EventsDatabase
 from rioni.storage.embedded.partitions import SELECT_PARTITION, Partition, check, find_all
+from rioni.storage.embedded.steps import Steps
 
 
 REMOVED_CHUNKS = 64
 """How many chunks one transaction removes: about 4 MiB at most, some milliseconds."""
 
+# Of the first chunk behind a wrong time, which was not stored before it.
+_SELECT_NEXT_TIME = """
+    SELECT recorded_at_ms FROM chunks WHERE key > ? AND key < ? AND recorded_at_ms <= ? ORDER BY key LIMIT 1
+"""
+_SELECT_YOUNGER = """
+    SELECT key FROM chunks WHERE key >= ? AND key < ? AND recorded_at_ms BETWEEN ? AND ? ORDER BY key LIMIT 1
+"""
 _SELECT_COVERING = "SELECT key, recorded_at_ms, count FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
 # As events are read: from the chunk that holds a position on, or where that is gone from the next one.
 _SELECT_TIME = """
@@ -21,9 +30,19 @@ _SELECT_CUT = "SELECT key FROM chunks WHERE key >= ? AND key < ? ORDER BY key LI
 _DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
 
 
-def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: int) -> int:
-    """The position of the first chunk stored at a time or later, behind the newest where there is none; blocks."""
-    # Positions are dense and times never go back, so that this is a binary search.
+def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: int, now_ms: int) -> int:
+    """The position of the first chunk stored at a time or later, behind the newest where there is none; blocks.
+
+    Args:
+        database: of the store.
+        partition: to search in.
+        recorded_at_ms: the time.
+        now_ms: by the clock. A chunk with a later time was stored while the clock was wrong, and counts as stored when
+            the next one was.
+    """
+    latest_ms = now_ms + CLOCK_JUMP_MAX_MS
+    end = chunk_key(partition.id, partition.next)
+    # Positions are dense and times do not go back, apart from wrong ones, so that this is a binary search.
     low, high = partition.oldest, partition.next
     while low < high:
         middle = (low + high) // 2
@@ -32,6 +51,8 @@ def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: 
             low = middle + 1  # removed meanwhile
             continue
         key, at_ms, count = row[0]
+        if at_ms > latest_ms and (right := database.fetch(_SELECT_NEXT_TIME, (key, end, latest_ms))):
+            at_ms = right[0][0]
         if at_ms >= recorded_at_ms:
             high = key & POSITION_MAX
         else:
@@ -49,20 +70,32 @@ def recorded_at_ms(database: EventsDatabase, partition: Partition, first: int) -
     return int(rows[0][0]) if rows else None
 
 
-def expire(database: EventsDatabase, topic: str, before_ms: int) -> int:
+def expire(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) -> Steps[int]:
     """Remove the chunks of a topic stored before a time and return the number of events; blocks on the disk."""
-    return sum(
-        _remove(database, topic, number, first_since(database, partition, before_ms))
-        for number, partition in enumerate(find_all(database, topic))
-    )
+    removed = 0
+    for number, partition in enumerate(find_all(database, topic)):
+        stop = _expired_until(database, partition, before_ms, now_ms)
+        removed += yield from _remove(database, topic, number, stop)
+    return removed
 
 
-def delete(database: EventsDatabase, topic: str) -> list[int]:
+def _expired_until(database: EventsDatabase, partition: Partition, before_ms: int, now_ms: int) -> int:
+    """The position up to which all chunks are older than a time."""
+    stop = first_since(database, partition, before_ms, now_ms)
+    # The search may have met a chunk whose time is too early, from a clock that was behind. PERF: looks at no more
+    # chunks than are about to be removed.
+    bounds = chunk_key(partition.id, partition.oldest), chunk_key(partition.id, stop)
+    younger = database.fetch(_SELECT_YOUNGER, (*bounds, before_ms, now_ms + CLOCK_JUMP_MAX_MS))
+    return int(younger[0][0]) & POSITION_MAX if younger else stop
+
+
+def delete(database: EventsDatabase, topic: str) -> Steps[list[int]]:
     """Delete a topic with its events, if it exists, and return the ids of its partitions; blocks on the disk."""
     # What is damaged goes with the rest below, in one transaction that may be long.
     with contextlib.suppress(DamagedEvents):
         for number, partition in enumerate(find_all(database, topic)):
-            _remove(database, topic, number, partition.next)
+            yield from _remove(database, topic, number, partition.next)
+            yield from forget_all(database, partition)
     with database.writing() as connection:
         ids = [
             partition_id
@@ -76,11 +109,12 @@ def delete(database: EventsDatabase, topic: str) -> list[int]:
     return ids
 
 
-def _remove(database: EventsDatabase, topic: str, number: int, stop: int) -> int:
+def _remove(database: EventsDatabase, topic: str, number: int, stop: int) -> Steps[int]:
     """Remove the chunks before a position, the begin of one, and return the number of events."""
     removed = 0
     while count := _remove_some(database, topic, number, stop):
         removed += count
+        yield
     return removed
 
 

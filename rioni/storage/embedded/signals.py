@@ -29,6 +29,9 @@ this time, all keys together, and then ever more rarely: the process may be stop
 
 RETRY_DOUBLINGS_MAX = 6
 
+CLOSE_WAIT_S = 5.0
+"""How long closing waits for the listener, which never blocks."""
+
 
 class EmbeddedWatch:
     """Waits for notifications about some keys; the port `Watch`."""
@@ -242,7 +245,7 @@ class _Process:
         self._closed = True
         if self._receiver and self._listener:
             self._wake_listener()
-            self._listener.join()
+            self._listener.join(CLOSE_WAIT_S)
             self._receiver.close()
             os.unlink(self._name, dir_fd=self._directory_fd)
         self._sender.close()

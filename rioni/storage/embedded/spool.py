@@ -92,7 +92,7 @@ class LockedFile:
         """A new file, which nobody can take over before it is locked."""
         unnamed, path = directory / f".{name}", directory / name
         fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         unnamed.rename(path)
         return cls(path, fd)
 

@@ -19,7 +19,7 @@ class Workers:
         self.own = f"{os.getpid()}-{os.urandom(6).hex()}"
         """The name of this process, never used by another one."""
         self._fd = os.open(directory / self.own, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @property
     def left(self) -> bool:

@@ -1,14 +1,15 @@
 """Takes over the events of another store, at their positions and with their times."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.headers import NO_HEADERS, REMOVED, Headers
 from rioni.domain.ports import Chunk
+from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, asked, unavailable
 from rioni.storage.kafka.records import headers_of, key_of
 from rioni.storage.kafka.topics import Topics
@@ -16,6 +17,8 @@ from rioni.storage.kafka.topics import Topics
 
 LOOK_EVERY_S = 0.1
 HEADERS_BYTES = 10_000
+SETTLE_TIMEOUT_S = 330.0
+"""Longer than the time after which Kafka's producer gives up a record."""
 FLUSH_EVERY = 100_000
 """So many events are under way at most: what has arrived is known at least so often."""
 
@@ -26,7 +29,7 @@ class Adoption:
     def __init__(self, connection: Connection) -> None:
         """Connect to nothing yet."""
         self._connection = connection
-        self._admin = AdminClient(connection.client())
+        self._admin = Admin(connection)
         self._topics = Topics(connection)
         settings = {
             "enable.idempotence": True,
@@ -86,8 +89,7 @@ class Adoption:
             Unavailable: Kafka does not do it.
         """
         place = TopicPartition(self._connection.topic_prefix + topic, partition, position)
-        answers = self._admin.delete_records([place], request_timeout=self._connection.request_timeout_s)
-        asked(lambda: [answer.result() for answer in answers.values()], topic)
+        asked(lambda: self._admin.ask("delete_records", [place]), topic)
 
 
 class _Target:
@@ -124,7 +126,8 @@ class _Target:
 
     def settle(self) -> None:
         """Wait until everything has arrived."""
-        while self._producer.flush(LOOK_EVERY_S):
+        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
+        while self._producer.flush(LOOK_EVERY_S) and time.monotonic() < deadline_s:
             pass
         if self._error is not None:
             raise unavailable(self._error)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from rioni.domain.clock_jumps import not_before
 from rioni.domain.errors import OutcomeUnknown, PartlyStored
 from rioni.domain.headers import Headers
 from rioni.domain.ports import Clock, Offload
@@ -13,8 +14,18 @@ from rioni.storage.kafka.delivery import Batch, Delivery, Part
 from rioni.storage.kafka.records import Record
 
 
+Written = dict[Place, list[Sequence[Record]]]
+"""What is durable now, run by run."""
+
 Publish = Callable[[Mapping[Place, Sequence[Sequence[Record]]], set[str]], None]
 """Told what is durable now, run by run, and of the topics that have grown."""
+
+
+PATIENCE_S = 0.25
+"""How long a group of batches is waited for before the next one is handed over beside what is left of it."""
+
+LOOK_EVERY_S = 0.02
+"""While something is left, and nothing new had come, it is looked so often what has come meanwhile."""
 
 
 class Appender:
@@ -67,22 +78,28 @@ class Appender:
         self._commits.close()
 
     def _write(self, group: Sequence[Batch]) -> Callable[[], None]:
-        # Never before what this process has recorded: the order of times is searched in.
-        now_ms = max(self._clock.now_ms(), self._recorded_at_ms)
-        begun_s = time.monotonic()
-        self._delivery.deliver(group, now_ms)
-        seconds = time.monotonic() - begun_s
-        written: dict[Place, list[Sequence[Record]]] = {}
-        for batch in group:
+        new = [batch for batch in group if not batch.under_way]
+        slow = {place for batch in group if batch.under_way for place in batch.parts}
+        recorded_at_ms = max(self._recorded_at_ms, *[batch.now_ms for batch in group])
+        now_ms = not_before(recorded_at_ms, self._clock.now_ms())
+        self._delivery.begin(new, now_ms)
+        # Those of a partition that does not answer keep no others waiting.
+        awaited = [batch for batch in new if slow.isdisjoint(batch.parts)]
+        self._delivery.advance(group, awaited or group, PATIENCE_S if awaited else LOOK_EVERY_S)
+        done = [batch for batch in group if not batch.under_way]
+        seconds = time.monotonic() - min([batch.begun_s for batch in done], default=0.0)
+        written: Written = {}
+        for batch in done:
             for place, part in batch.parts.items():
                 if part.error is None or (part.closed and part.offsets):
-                    written.setdefault(place, []).append(part.records(now_ms))
+                    written.setdefault(place, []).append(part.records(batch.now_ms))
         if written:
             self._recorded_at_ms = now_ms
 
         def publish() -> None:
-            self._publish(written, {batch.topic for batch in group})
-            measure(self._measurements, group, seconds)
+            self._publish(written, {batch.topic for batch in done})
+            if done:
+                measure(self._measurements, done, seconds)
 
         return publish
 

@@ -1,6 +1,8 @@
 """Hands batches to Kafka through one idempotent producer, and says what has become of them."""
 
 import contextlib
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 
@@ -10,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rioni.domain.errors import NotFound, PartlyStored, RioniError, TooLarge, TopicClosed
 from rioni.domain.headers import NO_HEADERS, Headers
 from rioni.storage.group_commit import Job
+from rioni.storage.kafka.admin import GRACE_S
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, Place, unavailable
 from rioni.storage.kafka.records import Record, headers_of, key_of
 
@@ -44,6 +47,8 @@ class Part:
         ):
             raise TooLarge(f"Kafka stores events of at most {RECORD_BYTES_MAX} bytes.")
         self.events, self.headers = events, headers or [NO_HEADERS] * len(events)
+        self.unanswered = 0
+        """How many events were handed over whose outcome is not known."""
         self.begin()
 
     def begin(self) -> None:
@@ -77,7 +82,13 @@ class Part:
         written = zip(self.offsets, self.events, self.headers, strict=False)
         return [Record(offset, recorded_at_ms, event, headers) for offset, event, headers in written]
 
+    def abandon(self) -> None:
+        """Note that the producer has not told the outcome of all events in time."""
+        self.unanswered = 0
+        self.error = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001 - for everybody
+
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        self.unanswered -= 1
         if error is not None:
             self.error = error
         else:
@@ -90,7 +101,13 @@ class Batch(Job):
 
     def __init__(self, topic: str, parts: Mapping[Place, Part]) -> None:
         self.topic, self.parts = topic, parts
+        self.now_ms, self.begun_s, self.repeated = 0, 0.0, False
         super().__init__(sum([len(event) for part in parts.values() for event in part.events]))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the outcome of some event is not known."""
+        return any(part.unanswered for part in self.parts.values())
 
 
 class Delivery:
@@ -104,7 +121,7 @@ class Delivery:
             timeout_s: how long Kafka may take.
             settings: of the producer, beside those that it has anyway.
         """
-        self._request_timeout_s = connection.request_timeout_s
+        self._timeout_s, self._request_timeout_s = timeout_s, connection.request_timeout_s
         self._settings = connection.client(
             **{
                 "enable.idempotence": True,
@@ -120,34 +137,76 @@ class Delivery:
         self._broken = False
 
     def deliver(self, group: Sequence[Batch], now_ms: int) -> None:
-        """Append batches and note in them what has become of it; blocks until that is known of all.
+        """Append batches and note their outcomes; blocks until all are known.
 
         Args:
             group: the batches, in their order.
             now_ms: when they are recorded.
         """
-        parts = [(place, part) for batch in group for place, part in batch.parts.items()]
+        self.begin(group, now_ms)
+        self.advance(group, group, math.inf)
+
+    def begin(self, group: Sequence[Batch], now_ms: int) -> None:
+        """Hand batches over to the producer; they are under way then."""
         self._renew()
-        self._produce_all(parts, now_ms)
-        if unknown := [(place, part) for place, part in parts if part.unknown]:
+        for batch in group:
+            batch.now_ms, batch.begun_s, batch.under_way, batch.repeated = now_ms, time.monotonic(), True, False
+            self._produce_all(batch, batch.parts)
+
+    def advance(self, group: Sequence[Batch], awaited: Sequence[Batch], wait_s: float) -> None:
+        """Wait until the outcomes of some batches are known, and note those of all that are.
+
+        Args:
+            group: all batches that are under way.
+            awaited: those that are waited for.
+            wait_s: how long to wait at most.
+        """
+        until_s = time.monotonic() + wait_s
+        while any(batch.under_way for batch in awaited):
+            end_s = min(until_s, *[self._deadline_s(batch) for batch in awaited if batch.under_way])
+            # PERF: mostly the first batch that is looked at is the last one, so that this is one look for each poll.
+            while (left_s := end_s - time.monotonic()) > 0 and any(batch.unanswered for batch in awaited):
+                self._poll(min(left_s, LOOK_EVERY_S))
+            for batch in group:
+                if batch.under_way:
+                    self._settle(batch)
+            if time.monotonic() >= until_s:
+                return
+
+    def _deadline_s(self, batch: Batch) -> float:
+        # No message should stay longer than the delivery timeout.
+        return batch.begun_s + self._timeout_s + GRACE_S
+
+    def _settle(self, batch: Batch) -> None:
+        """Note the outcome of a batch, if it is known."""
+        if batch.unanswered:
+            if time.monotonic() < self._deadline_s(batch):
+                return
+            _log.error("the client of Kafka does not answer and is replaced")
+            self._producer = Producer(self._settings)
+            for part in batch.parts.values():
+                if part.unanswered:
+                    part.abandon()
+        if not batch.repeated and (unknown := {place: part for place, part in batch.parts.items() if part.unknown}):
             # Asked before: they exist, so it is only the producer that has not heard of them.
-            for name in {place.topic for place, _ in unknown}:
+            batch.repeated = True
+            for name in {place.topic for place in unknown}:
                 with contextlib.suppress(KafkaException):  # the others are written
                     self._producer.list_topics(name, self._request_timeout_s)
-            self._produce_all(unknown, now_ms)
-        for batch in group:
-            batch.error = _outcome(batch)
+            self._produce_all(batch, unknown)
+            return
+        batch.error, batch.under_way = _outcome(batch), False
 
-    def _produce_all(self, parts: Sequence[tuple[Place, Part]], now_ms: int) -> None:
-        for place, part in parts:
+    def _produce_all(self, batch: Batch, parts: Mapping[Place, Part]) -> None:
+        for place, part in parts.items():
             part.begin()
-            self._produce(place, part, now_ms)
-        # No message stays longer than the delivery timeout.
-        while len(self._producer):
-            self._poll()
+            self._produce(place, part, batch.now_ms)
 
     def _renew(self) -> None:
         self._poll(0)
+        until_s = time.monotonic() + GRACE_S
+        while self._broken and len(self._producer) and time.monotonic() < until_s:
+            self._poll()
         if self._broken:
             self._producer, self._broken = Producer(self._settings), False
 
@@ -183,6 +242,7 @@ class Delivery:
                     part.error = ex.args[0]
                     return
                 else:
+                    part.unanswered += 1
                     break
 
 

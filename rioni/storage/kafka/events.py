@@ -1,16 +1,16 @@
 """The event store on Kafka: what is acknowledged is in as many copies as the topic demands."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.errors import NotFound
 from rioni.domain.headers import Headers
 from rioni.domain.health import Health
-from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Offload, Signals, direct
+from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Signals, StoreOffloads
 from rioni.domain.store_measurements import StoreMeasurements
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.client import Connection, Place
-from rioni.storage.kafka.loader import Loaders, OutOfRange
+from rioni.storage.kafka.loader import Loaders, OutOfRange, Wanted
 from rioni.storage.kafka.named_appender import NamedAppender
 from rioni.storage.kafka.names import Names
 from rioni.storage.kafka.records import Record, fitting
@@ -28,7 +28,7 @@ class KafkaEventStore:
         *,
         clock: Clock,
         signals: Signals,
-        offload: Offload = direct,
+        offloads: StoreOffloads = StoreOffloads(),  # noqa: B008 - immutable
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
         measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
@@ -40,19 +40,23 @@ class KafkaEventStore:
             names: what was stored under them; closed with the store.
             clock: says when events are recorded.
             signals: told `topic:<topic>` after every append here, and when others have appended to what is read here.
-            offload: where Kafka is waited for.
+            offloads: where Kafka is waited for.
             cache_bytes_max: of chunks kept in memory.
             append_timeout_s: how long an append waits for Kafka.
             measurements: told how it fares.
         """
-        self._clock, self._signals, self._offload = clock, signals, offload
+        self._clock, self._signals, self._offloads = clock, signals, offloads
+        self._prefix = connection.topic_prefix
+        self._cluster_id: str | None = None
+        self._reached: dict[Place, int] = {}
+        """The positions behind what was acknowledged here since they were last taken; a partition at a time."""
         self._cache = ChunkCache(cache_bytes_max)
         self._topics = Topics(connection)
-        self._tails = Tails(connection, self._topics, self._cache, self._notify, offload, measurements)
-        self._loaders = Loaders(connection, offload, measurements)
-        self._appender = Appender(connection, clock, offload, self._publish, append_timeout_s, measurements)
+        self._tails = Tails(connection, self._topics, self._cache, self._notify, offloads, measurements)
+        self._loaders = Loaders(connection, offloads.read, measurements)
+        self._appender = Appender(connection, clock, offloads.append, self._publish, append_timeout_s, measurements)
         self._named = NamedAppender(
-            connection, names, self._topics, clock, offload, self._publish, append_timeout_s, measurements
+            connection, names, self._topics, clock, offloads, self._publish, append_timeout_s, measurements
         )
 
     # --- topics ---
@@ -64,32 +68,50 @@ class KafkaEventStore:
             Conflict: it exists with another number of partitions.
             Unavailable: Kafka does not do it.
         """
-        self._offload(self._topics.create, topic, partitions)
+        self._offloads.topics(self._topics.create, topic, partitions)
 
     def extend_topic(self, topic: str, partitions: int) -> None:
         """Add partitions up to a number; see the port."""
-        self._offload(self._topics.extend, topic, partitions)
+        self._offloads.topics(self._topics.extend, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
         """Refuse all further appends; see the port. The brokers themselves do so, whoever appends."""
-        bounds = self._offload(self._topics.close, topic)
+        bounds = self._offloads.topics(self._topics.close, topic)
         self._tails.learn(topic, bounds)
         return bounds
-
-    def reopen_topic(self, topic: str) -> None:
-        """Let events be appended again; see the port."""
-        self._offload(self._topics.reopen, topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
         self._tails.forget(topic)
         self._named.forget_topic(topic)
-        self._offload(self._topics.delete, topic)
+        self._offloads.topics(self._topics.delete, topic)
         self._notify(topic)
+
+    def is_safe(self, topic: str) -> bool:
+        """Whether no broker may ever lead the topic that lacks acknowledged events; raises as `bounds`."""
+        return self._offloads.topics(self._topics.is_safe, topic)
 
     def health(self) -> Health:
         """Whether the brokers answer, and whether they keep what they acknowledge; see the port `Examined`."""
-        return self._offload(self._topics.health)
+        return self._offloads.topics(self._topics.health)
+
+    # --- marks ---
+
+    def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
+        """The id of the cluster, and where appends have got to since the last call; see `domain.installation.Marked`.
+
+        Raises:
+            Unavailable: Kafka does not say its id, which it is asked for once; nothing was taken.
+        """
+        if not self._reached:
+            return None
+        if self._cluster_id is None:
+            self._cluster_id = self._offloads.topics(self._topics.cluster_id)
+        taken, self._reached = self._reached, {}
+        ends: dict[str, dict[int, int]] = {}
+        for place, next_ in taken.items():
+            ends.setdefault(place.topic.removeprefix(self._prefix), {})[place.partition] = next_
+        return self._cluster_id, ends
 
     # --- appending ---
 
@@ -134,11 +156,13 @@ class KafkaEventStore:
 
     def forget_ids(self, before_ms: int) -> None:
         """Forget the ids and claims stored before this time; see the port."""
-        self._offload(self._named.forget, before_ms)
+        self._offloads.keep(self._named.forget, before_ms)
 
     # --- reading ---
 
-    def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
+    def read(
+        self, topic: str, partition: int, first: int, bytes_max: int, beside: Callable[[], Mapping[int, int]] = dict
+    ) -> Sequence[Chunk]:
         """The chunks from a position on; see the port. From memory without waiting, or else offloaded.
 
         Raises:
@@ -154,18 +178,19 @@ class KafkaEventStore:
                 return chunks
             try:
                 place = Place(self._topics.name(topic), partition)
-                chunks = self._loaders.load(place, position, tail.next, bytes_max)
+                others = self._not_in_memory(topic, partition, beside())
+                loaded = self._loaders.load(place, Wanted(position, tail.next), bytes_max, others)
             except OutOfRange:
                 # Retention has removed it, or the topic is another one.
                 self._tails.forget(topic)
                 continue
-            for chunk in chunks:
-                self._cache.add(tail.id, chunk)
-            return fitting(chunks, bytes_max)
+            for each, chunks in loaded.items():
+                self._tails.keep(each, chunks)
+            return fitting(loaded[place], bytes_max)
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
         """The bounds of all partitions, by number; see the port. Kafka is asked."""
-        bounds = self._offload(self._topics.bounds, topic)
+        bounds = self._offloads.topics(self._topics.bounds, topic)
         self._tails.learn(topic, bounds)
         return bounds
 
@@ -175,7 +200,7 @@ class KafkaEventStore:
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """The position of the first event recorded at this time or later; see the port."""
-        return self._offload(self._topics.first_since, topic, partition, recorded_at_ms)
+        return self._offloads.topics(self._topics.first_since, topic, partition, recorded_at_ms)
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
         """When the event at a position was stored, or the next one that is left; None behind the newest."""
@@ -186,7 +211,7 @@ class KafkaEventStore:
 
     def expire(self, topic: str, before_ms: int) -> int:
         """Remove the events recorded before this time and return their number; see the port."""
-        removed = self._offload(self._topics.expire, topic, before_ms)
+        removed = self._offloads.keep(self._topics.expire, topic, before_ms)
         if removed:
             self.bounds(topic)
         return removed
@@ -200,7 +225,7 @@ class KafkaEventStore:
             recorded_at_ms = self.recorded_at_ms(topic, number, bounds.oldest)
             if recorded_at_ms is not None and recorded_at_ms < keyed_since_ms:
                 return 0
-        self._offload(self._topics.compact, topic, self._clock.now_ms() - before_ms)
+        self._offloads.keep(self._topics.compact, topic, self._clock.now_ms() - before_ms)
         return 0
 
     def close(self) -> None:
@@ -216,14 +241,26 @@ class KafkaEventStore:
             raise NotFound(f"topic {topic} has no partition {partition}")
         return tails[partition]
 
+    def _not_in_memory(self, topic: str, partition: int, positions: Mapping[int, int]) -> dict[Place, Wanted]:
+        """What there is in other partitions from some positions on, where it is not in memory."""
+        name, tails, found = self._topics.name(topic), self._tails.of(topic), {}
+        for number, first in positions.items():
+            if number != partition and number < len(tails):
+                tail = tails[number]
+                position = max(first, tail.oldest)
+                if position < tail.next and not self._cache.run(tail.id, position, tail.next, 1):
+                    found[Place(name, number)] = Wanted(position, tail.next)
+        return found
+
     def _find(self, topic: str, partition: int) -> None:
-        if partition >= self._offload(self._topics.count, topic):
+        if partition >= self._offloads.topics(self._topics.count, topic):
             raise NotFound(f"topic {topic} has no partition {partition}")
 
     def _publish(self, written: Mapping[Place, Sequence[Sequence[Record]]], topics: set[str]) -> None:
         for place, runs in written.items():
             for records in runs:
                 self._tails.add(place, records)
+            self._reached[place] = max(self._reached.get(place, 0), runs[-1][-1].offset + 1)
         for topic in topics:
             self._notify(topic)
 

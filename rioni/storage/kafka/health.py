@@ -8,11 +8,13 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.health import Health
+from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import Connection, unavailable
 
 
 ANSWER_TIMEOUT_S = 2.0
 COMPLAINT_TIMEOUT_S = 1.0
+COMPLAINTS_MAX = 1_000
 
 NO_ANSWER = (
     "No broker of Kafka answers. Look at the brokers, and at the settings `kafka` and `kafka_options`; the log of "
@@ -39,17 +41,14 @@ class ClusterHealth:
         self._connection = connection
         self._answers = True
 
-    def look(self, admin: AdminClient) -> Health:
+    def look(self, admin: Admin) -> Health:
         """Ask a broker which others live; blocks for some seconds at most.
 
         Raises:
             Unavailable: none answers, or it refuses.
         """
-        answer = admin.describe_cluster(request_timeout=ANSWER_TIMEOUT_S)
         try:
-            brokers = len(answer.result(ANSWER_TIMEOUT_S).nodes)
-        except TimeoutError as ex:
-            raise self._no_answer() from ex
+            brokers = len(admin.ask("describe_cluster", timeout_s=ANSWER_TIMEOUT_S).nodes)
         except KafkaException as ex:
             raise self._no_answer() if ex.args[0].code() in _SILENCE else unavailable(ex.args[0]) from ex
         self._answers = True
@@ -72,6 +71,7 @@ def _complaint(connection: Connection) -> str:
     admin = AdminClient(connection.client(error_cb=met.append))
     with contextlib.suppress(KafkaException):
         admin.list_topics(timeout=COMPLAINT_TIMEOUT_S)
-    while admin.poll(0):
-        pass
+    for _ in range(COMPLAINTS_MAX):
+        if not admin.poll(0):
+            break
     return next((each.str() for each in met if each.code() != KafkaError._ALL_BROKERS_DOWN), "")  # noqa: SLF001

@@ -13,27 +13,24 @@ and if it does not end, looks in Kafka what has become of it.
 """
 
 import itertools
-import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
-from confluent_kafka import KafkaError, Message
 
-from rioni.domain.errors import KeyReused, OutcomeUnknown, PartlyStored, RioniError, TopicClosed, Unavailable
+from rioni.domain.errors import OutcomeUnknown, PartlyStored, RioniError, TopicClosed, Unavailable
 from rioni.domain.headers import Headers
-from rioni.domain.ports import Appended, Claim, Clock, Offload
+from rioni.domain.ports import Appended, Claim, Clock, StoreOffloads
 from rioni.domain.store_measurements import StoreMeasurements
 from rioni.storage.group_commit import GroupCommit
-from rioni.storage.kafka.appender import Publish, measure
+from rioni.storage.kafka.appender import Publish, Written, measure
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.client import Place as PartitionPlace
-from rioni.storage.kafka.delivery import Batch, Delivered, Delivery, Part, RecordHeaders, refused
-from rioni.storage.kafka.names import ATTEMPT_BYTES, Attempt, Known, Name, Names, Place, Raced
-from rioni.storage.kafka.records import Record, headers_of
-from rioni.storage.kafka.settling import SETTLED_MS, Settling, header_of
+from rioni.storage.kafka.delivery import Delivery
+from rioni.storage.kafka.named_batch import RETRY_AFTER_S, NamedBatch
+from rioni.storage.kafka.names import Attempt, Names, Place, Raced
+from rioni.storage.kafka.settling import SETTLED_MS, Settling
 from rioni.storage.kafka.topics import Topics
 
 
@@ -42,9 +39,8 @@ WAIT_S = 3.0
 
 LOOK_EVERY_S = 0.05
 
-RETRY_AFTER_S = 1.0
-"""So long Kafka's client waits before it hands over anew what was not answered, give or take a fifth. A refusal that
-comes earlier is about the first time; a later one says nothing of it."""
+TRIES_MAX = 10
+"""How many attempts of others one waits for, one after the other, to learn what is stored under some names."""
 
 UNSETTLED = (
     "A process has died, or lost Kafka, while it stored this batch or one with the same events. What has become of it "
@@ -57,153 +53,6 @@ ENDS_KEPT_S = 60.0
 _log = structlog.get_logger("rioni.kafka")
 
 
-class _Part(Part):
-    """What is left of a partition's events, each bearing the attempt's id."""
-
-    attempt_id = b""
-
-    def __init__(self, events: Sequence[bytes], headers: Sequence[Headers] | None, indexes: Sequence[int]) -> None:
-        super().__init__(events, headers)
-        self.indexes = indexes
-
-    def begin(self) -> None:
-        super().begin()
-        self._begun_s = time.monotonic()
-        self.open = False
-        """Whether nobody knows what has become of some of them."""
-        self.stored: set[int] = set()
-
-    def callbacks(self) -> Iterable[Delivered]:
-        return [partial(self._told, index) for index in self.indexes]
-
-    def record_headers(self, index: int) -> RecordHeaders:
-        return [*headers_of(self.headers[index]), header_of(self.attempt_id, self.indexes[index])]
-
-    def _told(self, index: int, error: KafkaError | None, message: Message) -> None:
-        self._delivered(error, message)
-        if error is None:
-            self.stored.add(index)
-        elif not refused(error) or time.monotonic() - self._begun_s > RETRY_AFTER_S / 2:
-            self.open = True
-
-
-class _Named(Batch):
-    """A call that waits, what it is to be stored under, and what it has to wait for."""
-
-    def __init__(
-        self,
-        topic: str,
-        name: str,
-        batches: Mapping[int, Sequence[bytes]],
-        headers: Mapping[int, Sequence[Headers]],
-        hashes: Mapping[int, Sequence[bytes]],
-        claim: tuple[bytes, str] | None,
-    ) -> None:
-        self.name, self.batches, self.headers, self.hashes, self.claim = name, batches, headers, hashes, claim
-        self.whole = {PartitionPlace(name, n): Part(events, headers.get(n)) for n, events in batches.items()}
-        super().__init__(topic, self.whole)
-        self.names = {each for hashes_there in hashes.values() for each in hashes_there}
-        if claim is not None:
-            self.names.add(claim[0])
-        self.count = sum(len(events) for events in batches.values())
-        self.appended = Appended()
-        self.completes: Attempt | None = None
-        self.waits_for: bytes | None = None
-        self.own: list[Name] = []
-        self.done: dict[int, list[int]] = {}
-        self.attempt: Attempt | None = None
-
-    def look_up(self, known: Mapping[bytes, Known], settled: Callable[[bytes], Attempt | None]) -> bool:
-        """Leave out what is stored already; whether something has to be done still.
-
-        Args:
-            known: of the names those that are used.
-            settled: the attempt with an id, if it was left in part.
-        """
-        done: dict[int, set[int]] = {}
-        self.completes, self.own, self.waits_for = None, [], None
-        if self.claim is not None and (found := known.get(self.claim[0])) is not None:
-            if found.digest != self.claim[1]:
-                self.error = KeyReused()
-                return False
-            if found.attempt is None:
-                self.appended.left_out = self.count
-                return False
-            self.completes = settled(found.attempt)
-            if self.completes is None:
-                self.waits_for = found.attempt
-                return False
-            if self.completes.counts != {number: len(events) for number, events in self.batches.items()}:
-                self.error = Unavailable(
-                    "This batch was stored in part, and its events would go to other partitions now. Publish those "
-                    "that are missing under another key."
-                )
-                return False
-            done = {number: set(indexes) for number, indexes in self.completes.done.items()}
-        elif self.claim is not None:
-            self.own.append(Name(*self.claim, (-1, -1)))
-        return self._leave_out(known, done)
-
-    def _leave_out(self, known: Mapping[bytes, Known], done: dict[int, set[int]]) -> bool:
-        seen: set[bytes] = set()
-        for number, hashes in self.hashes.items():
-            already = done.setdefault(number, set())
-            for index, each in enumerate(hashes):
-                if index in already:
-                    continue
-                if each in seen:
-                    already.add(index)
-                elif (found := known.get(each)) is None:
-                    seen.add(each)
-                    self.own.append(Name(each, None, (number, index)))
-                elif found.attempt is not None:
-                    self.waits_for = found.attempt
-                    return False
-                else:
-                    already.add(index)
-        self._choose(done)
-        if not self.parts and self.claim is None:
-            self.appended.left_out = self.count
-            return False
-        return True
-
-    def _choose(self, done: Mapping[int, set[int]]) -> None:
-        parts: dict[PartitionPlace, Part] = {}
-        for number, events in self.batches.items():
-            left = [index for index in range(len(events)) if index not in done.get(number, ())]
-            if left:
-                headers = self.headers.get(number)
-                parts[PartitionPlace(self.name, number)] = _Part(
-                    [events[index] for index in left], headers and [headers[index] for index in left], left
-                )
-        self.parts = parts
-        self.done = {number: sorted(each) for number, each in done.items() if each}
-
-    def begin(self, begun_ms: int, starts: Mapping[PartitionPlace, int]) -> Attempt:
-        """The attempt to store what is left."""
-        self.attempt = attempt = Attempt(
-            id=os.urandom(ATTEMPT_BYTES),
-            begun_ms=begun_ms,
-            topic=self.topic,
-            counts={number: len(events) for number, events in self.batches.items()},
-            starts={place.partition: starts.get(place, 0) for place in self.parts},
-            indexes={place.partition: list(part.indexes) for place, part in self._own_parts()},
-            done=self.done,
-        )
-        for _, part in self._own_parts():
-            part.attempt_id = attempt.id
-        return attempt
-
-    def outcome(self) -> frozenset[Place] | None:
-        """What was stored; None where nobody knows it of all events."""
-        if any(part.open for _, part in self._own_parts()):
-            return None
-        return frozenset((place.partition, index) for place, part in self._own_parts() for index in part.stored)
-
-    def _own_parts(self) -> Iterable[tuple[PartitionPlace, _Part]]:
-        return ((place, part) for place, part in self.parts.items() if isinstance(part, _Part))
-
-
 class NamedAppender:
     """Appends batches that have names, in groups: two transactions and one wait for Kafka for all that wait."""
 
@@ -213,18 +62,18 @@ class NamedAppender:
         names: Names,
         topics: Topics,
         clock: Clock,
-        offload: Offload,
+        offloads: StoreOffloads,
         publish: Publish,
         timeout_s: float,
         measurements: StoreMeasurements,
     ) -> None:
         """Connect to nothing yet; the arguments are those of `Appender`, and where names and topics are known."""
-        self._names, self._topics, self._clock, self._offload = names, topics, clock, offload
+        self._names, self._topics, self._clock, self._offloads = names, topics, clock, offloads
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
         self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
         self._settling = Settling(connection, topics)
         self._ends: dict[PartitionPlace, tuple[int, float]] = {}
-        self._commits = GroupCommit[_Named](self._write, offload)
+        self._commits = GroupCommit[NamedBatch](self._write, offloads.append)
 
     def append(
         self,
@@ -239,7 +88,7 @@ class NamedAppender:
         hashed = None if claim is None else (self._names.batch(claim.id), claim.digest)
         deadline_s = time.monotonic() + self._timeout_s
         while True:
-            batch = _Named(topic, self._topics.name(topic), batches, headers, hashes, hashed)
+            batch = NamedBatch(topic, self._topics.name(topic), batches, headers, hashes, hashed)
             try:
                 self._commits.submit(batch, max(0.0, deadline_s - time.monotonic()))
             except OutcomeUnknown as ex:
@@ -255,15 +104,16 @@ class NamedAppender:
             Unavailable: it can't be told yet whether the batch was stored.
         """
         hashed = self._names.batch(claim_id)
-        while True:
-            known = self._offload(self._names.known, [hashed]).get(hashed)
+        for _ in range(TRIES_MAX):
+            known = self._offloads.read(self._names.known, [hashed]).get(hashed)
             if known is None or known.attempt is None:
                 return None if known is None else known.digest
-            attempt = self._offload(self._names.attempt, known.attempt)
+            attempt = self._offloads.read(self._names.attempt, known.attempt)
             if attempt is not None and attempt.settled:
                 # It was stored in part; who appends it again stores the rest.
                 return None
             self._wait_for(known.attempt)
+        raise Unavailable(UNSETTLED)
 
     def known_ids(self, ids: Collection[str]) -> Collection[str]:
         """Those of some ids that an event is stored under; see the port.
@@ -272,12 +122,13 @@ class NamedAppender:
             Unavailable: it can't be told yet of all of them.
         """
         hashes = {self._names.event(each): each for each in ids}
-        while True:
-            known = self._offload(self._names.known, list(hashes))
+        for _ in range(TRIES_MAX):
+            known = self._offloads.read(self._names.known, list(hashes))
             pending = next((each.attempt for each in known.values() if each.attempt is not None), None)
             if pending is None:
                 return [hashes[each] for each in known]
             self._wait_for(pending)
+        raise Unavailable(UNSETTLED)
 
     def forget(self, before_ms: int) -> None:
         """Forget names; and settle what was left open, before compaction or retention take what it is known by."""
@@ -305,9 +156,9 @@ class NamedAppender:
             Unavailable: it can't be settled yet.
         """
         deadline_s = time.monotonic() + WAIT_S
-        while (attempt := self._offload(self._names.attempt, attempt_id)) is not None and not attempt.settled:
+        while (attempt := self._offloads.read(self._names.attempt, attempt_id)) is not None and not attempt.settled:
             if time.monotonic() >= deadline_s or self._clock.now_ms() - attempt.begun_ms > 1_000 * WAIT_S:
-                if self._offload(self._settle, attempt):
+                if self._offloads.read(self._settle, attempt):
                     self._measurements.settled_batches(1)
                     return
                 raise Unavailable(UNSETTLED)
@@ -322,9 +173,9 @@ class NamedAppender:
 
     # --- in the writer's thread ---
 
-    def _write(self, group: Sequence[_Named]) -> Callable[[], None]:
+    def _write(self, group: Sequence[NamedBatch]) -> Callable[[], None]:
         publish: list[Callable[[], None]] = []
-        left, begun = list(group), list[_Named]()
+        left, begun = list(group), list[NamedBatch]()
         while left:
             try:
                 left, begun = self._begin(left)
@@ -332,7 +183,7 @@ class NamedAppender:
                     publish.append(self._deliver(begun))
             except Exception as ex:  # noqa: BLE001 - it is the answer to those that it has stopped, and to no others
                 for batch in (*begun, *left):
-                    batch.error = batch.error or ex
+                    batch.error, batch.under_way = batch.error or ex, False
                 break
             begun = []
 
@@ -342,7 +193,7 @@ class NamedAppender:
 
         return publish_all
 
-    def _begin(self, group: Sequence[_Named]) -> tuple[list[_Named], list[_Named]]:
+    def _begin(self, group: Sequence[NamedBatch]) -> tuple[list[NamedBatch], list[NamedBatch]]:
         """Look names up and note those that are new.
 
         Returns:
@@ -350,8 +201,8 @@ class NamedAppender:
         """
         while True:
             known = self._names.known(list(set(itertools.chain.from_iterable(batch.names for batch in group))))
-            later: list[_Named] = []
-            now: list[_Named] = []
+            later: list[NamedBatch] = []
+            now: list[NamedBatch] = []
             used: set[bytes] = set()
             for batch in group:
                 if not used.isdisjoint(batch.names):
@@ -375,27 +226,34 @@ class NamedAppender:
         attempt = self._names.attempt(attempt_id)
         return attempt if attempt is not None and attempt.settled else None
 
-    def _startable(self, group: Sequence[_Named]) -> list[_Named]:
+    def _startable(self, group: Sequence[NamedBatch]) -> list[NamedBatch]:
         """The batches all of whose partitions there are; it is known then where these end, or have ended lately."""
         old_s = time.monotonic() - ENDS_KEPT_S
+        self._ends = {place: end for place, end in self._ends.items() if end[1] > old_s}
+        failed: dict[str, RioniError] = {}
         for batch in group:
-            if any(self._ends.get(place, (0, 0.0))[1] <= old_s for place in batch.parts):
+            if all(place in self._ends for place in batch.parts):
+                continue
+            # Kafka is asked once of each topic, and nothing more when it does not answer: all others wait meanwhile.
+            silent = next((ex for ex in failed.values() if isinstance(ex, Unavailable)), failed.get(batch.topic))
+            if silent is None:
                 try:
                     bounds = self._topics.bounds(batch.topic)
                 except RioniError as ex:
-                    batch.error = ex
-                    continue
-                now_s = time.monotonic()
-                for number, each in enumerate(bounds):
-                    self._ends[PartitionPlace(batch.name, number)] = each.newest + 1, now_s
+                    silent = failed[batch.topic] = ex
+                else:
+                    now_s = time.monotonic()
+                    for number, each in enumerate(bounds):
+                        self._ends[PartitionPlace(batch.name, number)] = each.newest + 1, now_s
+            batch.error = silent
         return [batch for batch in group if batch.error is None]
 
-    def _deliver(self, group: Sequence[_Named]) -> Callable[[], None]:
+    def _deliver(self, group: Sequence[NamedBatch]) -> Callable[[], None]:
         now_ms = max(batch.attempt.begun_ms for batch in group if batch.attempt)
         begun_s = time.monotonic()
         self._delivery.deliver([batch for batch in group if batch.parts], now_ms)
         seconds = time.monotonic() - begun_s
-        written: dict[PartitionPlace, list[Sequence[Record]]] = {}
+        written: Written = {}
         outcomes: dict[bytes, tuple[Attempt, frozenset[Place]]] = {}
         for batch in group:
             assert batch.attempt is not None

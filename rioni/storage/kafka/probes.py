@@ -13,14 +13,12 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, unavailable
+from rioni.storage.kafka.admin import GRACE_S, RENEWED_EVERY_S, pause
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, unavailable
 
 
 SETTLED_S = 30.0
 """How long the brokers may take to do what was accepted."""
-
-RENEWED_EVERY_S = 1.0
-"""Who only knows a broker that is cut off from the others believes it for ever; another client may ask another one."""
 
 LOOK_EVERY_S = 0.01
 PROBE_TIMEOUT_MS = 2_000
@@ -40,15 +38,15 @@ class Probes:
 
     def until_open(self, name: str, partitions: Iterable[int]) -> None:
         """Wait until all partitions take appends."""
-        self._until(_OPEN, name, partitions)
+        self._until(_OPEN, name, partitions, time.monotonic() + SETTLED_S)
 
-    def until_closed(self, name: str, partitions: Iterable[int]) -> None:
+    def until_closed(self, name: str, partitions: Iterable[int], deadline_s: float) -> None:
         """Wait until all partitions refuse appends: from then on none is taken."""
-        self._until(_CLOSED, name, partitions)
+        self._until(_CLOSED, name, partitions, deadline_s)
 
     def until_there(self, name: str, partitions: Iterable[int]) -> None:
         """Wait until all partitions have a leader, be they open or closed."""
-        self._until(_OPEN | _CLOSED, name, partitions)
+        self._until(_OPEN | _CLOSED, name, partitions, time.monotonic() + SETTLED_S)
 
     def nothing_behind(self, name: str, ends: Mapping[int, int]) -> bool:
         """Whether partitions hold nothing from an offset on that only has not been copied yet.
@@ -75,26 +73,14 @@ class Probes:
                 waiting.discard(message.partition())
         return not waiting
 
-    def _until(self, codes: frozenset[int], name: str, partitions: Iterable[int]) -> None:
+    def _until(self, codes: frozenset[int], name: str, partitions: Iterable[int], deadline_s: float) -> None:
         waiting = set(partitions)
-        deadline_s = time.monotonic() + SETTLED_S
         settings = self._connection.client(
             **{"acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": PROBE_TIMEOUT_MS}
         )
         producer, renewed_s = Producer(settings), time.monotonic()
         while True:
-            answers: dict[int, int] = {}
-            for number in waiting:
-                answer = partial(answers.__setitem__, number)
-                noted = partial(_note, answer)
-                try:
-                    producer.produce(name, None, b"probe", number, on_delivery=noted, timestamp=FAR_FUTURE_MS)
-                except KafkaException as ex:
-                    # The producer has not heard of a new partition yet, and by itself would not ask soon.
-                    answer(ex.args[0].code())
-                    producer.list_topics(name, PROBE_TIMEOUT_MS / 1_000)
-            producer.flush()
-            waiting = {number for number in waiting if answers.get(number) not in codes}
+            waiting -= {number for number, code in _probe(producer, name, waiting).items() if code in codes}
             if not waiting:
                 return
             if time.monotonic() > deadline_s:
@@ -102,9 +88,26 @@ class Probes:
                     f"Kafka has not made the topic {name} ready in time, in the partitions "
                     f"{', '.join(map(str, sorted(waiting)))}. Try again later."
                 )
-            time.sleep(LOOK_EVERY_S)
+            pause(LOOK_EVERY_S)
             if time.monotonic() - renewed_s > RENEWED_EVERY_S:
                 producer, renewed_s = Producer(settings), time.monotonic()
+
+
+def _probe(producer: Producer, name: str, partitions: Iterable[int]) -> dict[int, int]:
+    """The codes with which partitions answer to a record; those that do not answer in time are left out."""
+    answers: dict[int, int] = {}
+    for number in partitions:
+        answer = partial(answers.__setitem__, number)
+        try:
+            producer.produce(name, None, b"probe", number, on_delivery=partial(_note, answer), timestamp=FAR_FUTURE_MS)
+        except KafkaException as ex:
+            # The producer has not heard of a new partition yet, and by itself would not ask soon.
+            answer(ex.args[0].code())
+    if any(code in UNKNOWN for code in answers.values()):
+        with contextlib.suppress(KafkaException):
+            producer.list_topics(name, PROBE_TIMEOUT_MS / 1_000)
+    producer.flush(PROBE_TIMEOUT_MS / 1_000 + GRACE_S)
+    return answers
 
 
 def _note(answer: Callable[[int], None], error: KafkaError | None, _message: Message) -> None:

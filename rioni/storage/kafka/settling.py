@@ -80,7 +80,7 @@ class Settling:
             consumer.assign([TopicPartition(name, number, starts[number]) for number in scan.left])
             while scan.left:
                 messages = [*_next(consumer), *consumer.consume(MESSAGES_MAX, 0)]
-                if messages:
+                if any(message.error() is None or message.error().code() == END for message in messages):
                     deadline_s = time.monotonic() + timeout_s
                 elif time.monotonic() > deadline_s:
                     raise Unavailable("Kafka does not answer. Try again later.")

@@ -1,5 +1,6 @@
 """Follows the ends of the topics that are being read: one consumer for all streams of a process."""
 
+import contextlib
 import itertools
 import threading
 import time
@@ -11,7 +12,8 @@ from typing import NamedTuple
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from rioni.domain.ports import Bounds, Offload
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import Bounds, Chunk, StoreOffloads, without_deadline
 from rioni.domain.store_measurements import StoreMeasurements
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.client import END, Connection, Place
@@ -20,8 +22,16 @@ from rioni.storage.kafka.topics import Topics
 from rioni.storage.places import Places
 
 
-POLL_S = 0.1
-"""How long the consumer waits for what is new; what is to be followed too, and closing, wait as long."""
+POLL_S, POLLS = 0.01, 10
+"""How long the consumer waits for new records before it looks for topics to follow, and how often in a row."""
+
+FETCH_WAIT_MS = 50
+"""How long a broker holds a fetch that finds nothing. A partition that is added has to wait for the end of the fetch
+under way, so this is how late the first event after the opening of a stream can be; each worker sends each broker one
+fetch in this time while nothing is published."""
+
+METADATA_TIMEOUT_S = 2.0
+"""How long the metadata of all topics that are added together are waited for."""
 
 MESSAGES_MAX = 10_000
 """What is taken over at once."""
@@ -69,7 +79,7 @@ class Tails:
         topics: Topics,
         cache: ChunkCache,
         notify: Callable[[str], None],
-        offload: Offload,
+        offloads: StoreOffloads,
         measurements: StoreMeasurements,
     ) -> None:
         """Follow nothing yet.
@@ -79,13 +89,16 @@ class Tails:
             topics: knows what they hold.
             cache: gets what is new.
             notify: told each topic that has grown, or is gone.
-            offload: where Kafka is waited for.
+            offloads: where Kafka is waited for.
             measurements: told how far behind it is.
         """
         self._connection, self._names, self._cache = connection, topics, cache
-        self._notify, self._offload, self._measurements = notify, offload, measurements
+        self._notify, self._offloads, self._measurements = notify, offloads, measurements
         self._ids = itertools.count(1)
         self._lock = Places()
+        """Held for changes in memory only, never while Kafka is asked."""
+        self._asking: dict[str, Places] = {}
+        """Of each topic whose bounds are being asked: held by the caller that asks, waited for by the others."""
         self._topics: dict[str, _Topic] = {}
         self._places: dict[Place, tuple[str, Tail]] = {}
         self._changes: deque[_Change] = deque()
@@ -125,6 +138,12 @@ class Tails:
                 self._keep(known[1], records, first, end)
             known[1].next = max(known[1].next, end)
 
+    def keep(self, place: Place, chunks: Sequence[Chunk]) -> None:
+        """Put what was loaded of a partition into the cache; nothing where the topic is not followed."""
+        if (known := self._places.get(place)) is not None:
+            for chunk in chunks:
+                self._cache.add(known[1].id, chunk)
+
     def forget(self, topic: str) -> None:
         """Follow a topic no more, and let nobody read what is in the cache."""
         with self._lock:
@@ -134,17 +153,26 @@ class Tails:
         """Follow nothing any more."""
         self._closed = True
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(self._connection.request_timeout_s)
 
     def _follow(self, topic: str, partitions: int) -> _Topic:
-        with self._lock:
+        asking = self._asking.setdefault(topic, Places())
+        if not asking.take(self._connection.request_timeout_s):
+            raise Unavailable(f"Kafka does not say what the topic {topic} holds. Try again later.")
+        try:
             found = self._topics.get(topic)
             if found is not None and len(found.tails) >= partitions:
                 return found
-            bounds = self._offload(self._names.bounds, topic)
+            return self._begin(topic, self._offloads.topics(self._names.bounds, topic))
+        finally:
+            self._asking.pop(topic, None)
+            asking.give_back()
+
+    def _begin(self, topic: str, bounds: Sequence[Bounds]) -> _Topic:
+        found = _Topic([Tail(next(self._ids), each.oldest, each.newest + 1, each.newest + 1) for each in bounds])
+        name = self._names.name(topic)
+        with self._lock:
             self._drop(topic)
-            found = _Topic([Tail(next(self._ids), each.oldest, each.newest + 1, each.newest + 1) for each in bounds])
-            name = self._names.name(topic)
             self._topics[topic] = found
             self._places |= {Place(name, number): (topic, tail) for number, tail in enumerate(found.tails)}
             places = [TopicPartition(name, number, tail.next) for number, tail in enumerate(found.tails)]
@@ -152,7 +180,7 @@ class Tails:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="rioni-kafka-tails")
                 self._thread.start()
-            return found
+        return found
 
     def _drop(self, topic: str) -> None:
         found = self._topics.pop(topic, None)
@@ -168,17 +196,21 @@ class Tails:
     # --- the thread ---
 
     def _work(self) -> None:
-        consumer = Consumer(self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB}))
+        # A poll that was given up would go on, and what it brings would be missing where all begins anew.
+        follow = without_deadline(self._offloads.follow)
+        consumer = Consumer(
+            self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB, "fetch.wait.max.ms": FETCH_WAIT_MS})
+        )
         while not self._closed:
             try:
-                self._take(self._offload(_poll, consumer, self._changes))
+                self._take(follow(_poll, consumer, self._changes))
                 self._drop_idle()
             except Exception:  # noqa: BLE001 - nothing may end this
                 # What was taken over halfway would look like a gap that compaction has left: all begins anew.
                 _log.exception("the ends of topics could not be followed for a moment")
                 for topic in [*self._topics]:
                     self.forget(topic)
-        self._offload(consumer.close)
+        follow(consumer.close)
 
     def _take(self, messages: Sequence[Message]) -> None:
         grown: set[str] = set()
@@ -224,12 +256,26 @@ class Tails:
 
 
 def _poll(consumer: Consumer, changes: deque[_Change]) -> list[Message]:
-    # Here, because a consumer that is asked to follow something while it is polled in another thread stands still.
+    for _ in range(POLLS):
+        # Here, because a consumer that is asked to follow something while it is polled in another thread stands still.
+        _change(consumer, changes)
+        first = consumer.poll(POLL_S)
+        if first is not None:
+            return [first, *consumer.consume(MESSAGES_MAX, 0)]
+    return []
+
+
+def _change(consumer: Consumer, changes: deque[_Change]) -> None:
+    pending = []
     while changes:
-        change = changes.popleft()
+        pending.append(changes.popleft())
+    # What the consumer has not heard of it would ask for once a second only.
+    until_s = time.monotonic() + METADATA_TIMEOUT_S
+    with contextlib.suppress(KafkaException):
+        for name in {place.topic for change in pending if change.follow for place in change.places}:
+            consumer.list_topics(name, max(0.0, until_s - time.monotonic()))
+    for change in pending:
         try:
             (consumer.incremental_assign if change.follow else consumer.incremental_unassign)(change.places)
         except KafkaException as ex:
             _log.warning("what is followed could not be changed", reason=str(ex.args[0]))
-    first = consumer.poll(POLL_S)
-    return [] if first is None else [first, *consumer.consume(MESSAGES_MAX, 0)]

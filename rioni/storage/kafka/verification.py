@@ -1,6 +1,7 @@
 """Reads what Kafka holds of timelines, and says what is not as it must be."""
 
 from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 import orjson
 
@@ -11,6 +12,14 @@ from rioni.domain.timeline import Timeline
 
 
 READ_BYTES = 1_000_000
+
+
+@runtime_checkable
+class ChecksTopics(Protocol):
+    """A store that knows how its topics are configured; a protocol, since the driver of Kafka is an extra."""
+
+    def is_safe(self, topic: str) -> bool:
+        """Whether no broker that lacks acknowledged events may lead the topic; blocks; raises Unavailable, NotFound."""
 
 
 def verify(store: EventStore, timeline: Timeline, *, compacted: bool) -> Iterator[str]:
@@ -30,6 +39,11 @@ def verify(store: EventStore, timeline: Timeline, *, compacted: bool) -> Iterato
     except NotFound:
         yield f"topic {topic}: there is none"
         return
+    if isinstance(store, ChecksTopics) and not store.is_safe(topic):
+        yield (
+            f"topic {topic}: unclean.leader.election.enable is not set to false, so that a broker that lacks "
+            "acknowledged events may lead it; Rioni sets it with the next round of retention or compaction"
+        )
     if len(found) < timeline.partitions:
         yield f"topic {topic}: has {len(found)} partitions, not {timeline.partitions}"
     for number, bounds in enumerate(found):

@@ -18,6 +18,8 @@ ACCEPTED_MAX = 10_000
 REFUSED_MAX = 1_000
 """Apart from the accepted ones, which a flood of bad tokens must not drive out."""
 QUESTIONS_MAX = 16
+WAITING_MAX = 1_000
+"""Requests that wait for their turn to ask; further ones are refused at once."""
 WAIT_S = 5.0
 """How long a request waits for its turn to ask."""
 
@@ -34,6 +36,7 @@ class CachedTokens:
         self._source = source
         self._clock = clock
         self._turn = threading.BoundedSemaphore(QUESTIONS_MAX)
+        self._waiting = 0
         self._lock = threading.Lock()
         self._accepted: OrderedDict[bytes, _Answer] = OrderedDict()
         self._refused: OrderedDict[bytes, _Answer] = OrderedDict()
@@ -43,14 +46,25 @@ class CachedTokens:
         key = hashlib.sha256(token.encode()).digest()
         if (answer := self._remembered(key)) is not None:
             return answer.info
-        if not self._turn.acquire(timeout=WAIT_S):
-            raise TokensUnavailable("Too many tokens wait to be checked")
+        self._take_turn()
         try:
             # Many requests with the same token may have waited for one answer.
             answer = self._remembered(key) or self._ask(key, token)
         finally:
             self._turn.release()
         return answer.info
+
+    def _take_turn(self) -> None:
+        if self._turn.acquire(blocking=False):
+            return
+        if self._waiting >= WAITING_MAX:
+            raise TokensUnavailable("Too many tokens wait to be checked")
+        self._waiting += 1
+        try:
+            if not self._turn.acquire(timeout=WAIT_S):
+                raise TokensUnavailable("Too many tokens wait to be checked")
+        finally:
+            self._waiting -= 1
 
     def _remembered(self, key: bytes) -> _Answer | None:
         answer = self._accepted.get(key) or self._refused.get(key)

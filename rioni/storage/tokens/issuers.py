@@ -1,5 +1,6 @@
 """The file that names the issuers of JSON Web Tokens, and what is expected of their tokens."""
 
+import itertools
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from rioni.domain.authentication import realm_named
+from rioni.domain.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.web import why_unusable
 
@@ -36,6 +39,25 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     realm_claim: Name = "realm"
     realm: str = ""
     """The realm of tokens that do not name one."""
+    realms: tuple[str, ...] = ()
+    """The realms that its tokens may be of; empty for all."""
+    attributes: tuple[Annotated[str, Meta(pattern=r"^(service|user):[^*]*\*?$")], ...] = ()
+    """Whom its tokens may stand for, as `data_type:value`, where `*` at the end stands for anything; empty for all."""
+    uid_prefix: str = ""
+    """What is put before each of its uids."""
+
+    def may_stand_for(self, attribute: Attribute, realm: str) -> bool:
+        """Whether a token of this issuer is accepted for an attribute and a realm."""
+        if self.realms and realm_named(realm) not in map(realm_named, self.realms):
+            return False
+        text = f"{attribute.data_type}:{attribute.value}"
+        return not self.attributes or any(_covers(pattern, text) for pattern in self.attributes)
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Patterns of all attributes that its tokens can stand for; those of an issuer that is not bound are two."""
+        prefixed = tuple(f"{data_type}:{self.uid_prefix}*" for data_type in ("service", "user"))
+        return self.attributes or prefixed
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,3 +85,16 @@ def _check(issuers: tuple[Issuer, ...]) -> None:
             raise ValueError(f"{url} {reason}")
     if len({each.issuer for each in issuers}) < len(issuers):
         raise ValueError("an issuer is named twice")
+    for one, other in itertools.combinations(issuers, 2):
+        for pattern, further in itertools.product(one.bounds, other.bounds):
+            if _covers(pattern, further) or _covers(further, pattern):
+                shared = max(pattern, further, key=len)
+                raise ValueError(
+                    f"{one.issuer} and {other.issuer} could both give out tokens for {shared}. Of several issuers each "
+                    'needs identities of its own: give them attributes, such as ["user:*"], or a uid_prefix'
+                )
+
+
+def _covers(pattern: str, text: str) -> bool:
+    """Whether a pattern, which may end with `*`, covers a text, or all that another pattern does."""
+    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern

@@ -18,6 +18,8 @@ FETCH_AGAIN_S = 30.0
 """However many tokens name keys that nobody knows: the issuer is not asked more often than this."""
 FRESH_S = 600.0
 """A key that the issuer has taken back is refused from then on."""
+FETCH_WAIT_S = 10.0
+"""How long one waits for another one to fetch the first keys, which has deadlines of its own."""
 STALE_S = 86_400.0
 """How long keys are used while the issuer can't be asked for newer ones."""
 KEYS_MAX = 100
@@ -66,7 +68,7 @@ class KeySet:
 
     def _renew(self, now_s: float) -> None:
         # Whoever has keys does not wait for those who fetch new ones.
-        if not self._lock.acquire(blocking=not self._keys):
+        if not self._lock.acquire(timeout=0 if self._keys else FETCH_WAIT_S):
             return
         try:
             if now_s - self._tried_at_s < FETCH_AGAIN_S:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from rioni.config import Config
-from rioni.domain.authentication import Tokens
+from rioni.domain.authentication import Demands, Tokens
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock
+from rioni.domain.ports import Clock, Offload
 from rioni.storage.tokens import web
 from rioni.storage.tokens.cached import CachedTokens
 from rioni.storage.tokens.combined import CombinedTokens
@@ -14,12 +14,16 @@ from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
 from rioni.storage.tokens.tokens_file import TokensFile
 
 
-def sources_of_tokens(config: Config, clock: Clock, *, only_remote: Callable[[], bool]) -> Tokens:
+def sources_of_tokens(
+    config: Config, clock: Clock, demands: Demands, offload: Offload, *, only_remote: Callable[[], bool]
+) -> Tokens:
     """All sources of tokens, those first that cost least; reads their files, but asks no server yet.
 
     Args:
         config: names them.
         clock: of this process.
+        demands: say whom a token stands for.
+        offload: where files are read.
         only_remote: the feature `remote_tokeninfo`.
 
     Raises:
@@ -27,12 +31,13 @@ def sources_of_tokens(config: Config, clock: Clock, *, only_remote: Callable[[],
     """
     sources: list[Tokens] = []
     if config.auth_tokens is not None:
-        sources.append(TokensFile(config.auth_tokens, clock))
+        sources.append(TokensFile(config.auth_tokens, clock, offload))
     if config.auth_issuers is not None:
         # PERF: the import takes 70 ms of every start, for cryptography that most brokers never need.
         from rioni.storage.tokens.web_tokens import WebTokens  # noqa: PLC0415
 
-        sources.append(CachedTokens(WebTokens(read_issuers(config.auth_issuers), web.get, clock), clock))
+        issuers = read_issuers(config.auth_issuers)
+        sources.append(CachedTokens(WebTokens(issuers, web.get, clock, demands.attribute), clock))
     local = _service("auth_tokeninfo_local", config.auth_tokeninfo_local, clock)
     remote = _service("auth_tokeninfo_remote", config.auth_tokeninfo_remote, clock)
     if local is not None and remote is not None:

@@ -13,8 +13,8 @@ import structlog
 from msgspec import Meta
 
 from rioni.domain.authentication import TokenInfo, is_uid
-from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock
+from rioni.domain.errors import TokensUnavailable, Unavailable
+from rioni.domain.ports import Clock, Offload, direct
 
 
 LOOK_EVERY_S = 1.0
@@ -39,17 +39,26 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     token: tuple[_Entry, ...] = ()
 
 
+_Content = tuple[tuple[int, ...], Mapping[bytes, TokenInfo]]
+"""What tells a content of the file from others, and its tokens."""
+
+
 class TokensFile:
     """Reads a file of `[[token]]` tables, again whenever it has changed; what can't be read lets nobody in."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, offload: Offload = direct) -> None:
         """Read the file.
+
+        Args:
+            path: of the file.
+            clock: says when to look at it again.
+            offload: where the disk is waited for.
 
         Raises:
             TokensUnavailable: it can't be read; the text names the file and what is wrong with it.
         """
         self._path = path
-        self._clock = clock
+        self._clock, self._offload = clock, offload
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] = ()
         self._look_at_s = 0.0
@@ -71,19 +80,29 @@ class TokensFile:
         return info
 
     def _look(self) -> None:
-        with self._lock:
+        # Where the disk takes long, others go on with what is known until it has answered or the offload gives up.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
             self._look_at_s = self._clock.monotonic() + LOOK_EVERY_S
-            try:
-                status = self._path.stat()
-                seen = (status.st_mtime_ns, status.st_size, status.st_ino)
-                if seen != self._seen or self._problem is not None:
-                    self._tokens = _read(self._path)
-                    self._seen, self._problem = seen, None
-            except (OSError, ValueError) as ex:  # among them what is wrong with TOML, UTF-8 and members
-                reason = ex.strerror if isinstance(ex, OSError) else str(ex)
-                if self._problem is None:
-                    _log.error("tokens can't be read", file=str(self._path), reason=reason)
-                self._problem = TokensUnavailable(f"The file of tokens {self._path} can't be used: {reason}")
+            found = self._offload(_read_if_changed, self._path, None if self._problem else self._seen)
+            if found is not None:
+                self._seen, self._tokens = found
+            self._problem = None
+        except (OSError, ValueError, Unavailable) as ex:  # among them what is wrong with TOML, UTF-8 and members
+            reason = ex.strerror if isinstance(ex, OSError) else str(ex)
+            if self._problem is None:
+                _log.error("tokens can't be read", file=str(self._path), reason=reason)
+            self._problem = TokensUnavailable(f"The file of tokens {self._path} can't be used: {reason}")
+        finally:
+            self._lock.release()
+
+
+def _read_if_changed(path: Path, seen: tuple[int, ...] | None) -> _Content | None:
+    """What identifies the file's content, and its tokens; None where the content is the one that was seen before."""
+    status = path.stat()
+    now = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return None if now == seen else (now, _read(path))
 
 
 def _read(path: Path) -> Mapping[bytes, TokenInfo]:

@@ -12,11 +12,11 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from rioni.domain.errors import TokensUnavailable
+from rioni.domain.loopback import is_loopback
 
 
 DEADLINE_S = 2.0
@@ -74,18 +74,9 @@ def why_unusable(url: str) -> str | None:
         return "is not a URL that begins with https://"
     if parts.username is not None or parts.fragment:
         return "must have neither a user nor a fragment"
-    if parts.scheme == "http" and not _is_here(host):
+    if parts.scheme == "http" and not is_loopback(host):
         return "must begin with https:// unless it leads to this machine"
     return None
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _connection(parts: SplitResult) -> http.client.HTTPConnection:

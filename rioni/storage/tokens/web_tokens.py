@@ -4,13 +4,14 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jwt
 from jwt.exceptions import PyJWTError
 
 from rioni.domain.authentication import TokenInfo, is_uid, scopes_of
+from rioni.domain.authorization import Attribute
 from rioni.domain.ports import Clock
 from rioni.storage.tokens.issuers import Issuer
 from rioni.storage.tokens.key_set import KeySet
@@ -29,9 +30,20 @@ SECONDS_MAX = 2**40
 class WebTokens:
     """Accepts the tokens of some issuers."""
 
-    def __init__(self, issuers: Sequence[Issuer], get: Get, clock: Clock) -> None:
+    def __init__(
+        self, issuers: Sequence[Issuer], get: Get, clock: Clock, attribute_of: Callable[[TokenInfo], Attribute]
+    ) -> None:
+        """Fetch nothing yet.
+
+        Args:
+            issuers: whose tokens are accepted, and for whom.
+            get: asks the issuers for their keys.
+            clock: of this process.
+            attribute_of: whom a token stands for.
+        """
         self._issuers = {each.issuer: (each, KeySet(each.issuer, each.jwks, get, clock)) for each in issuers}
         self._clock = clock
+        self._attribute_of = attribute_of
 
     def inspect(self, token: str) -> TokenInfo | None:
         """See the port. Costs a check of a signature, and now and then a question to the issuer."""
@@ -47,7 +59,8 @@ class WebTokens:
         key = keys.find(parts.header["kid"], parts.header["alg"])
         if key is None or not _is_signed(token, key, issuer):
             return None
-        return _info(parts.claims, issuer)
+        info = _info(parts.claims, issuer)
+        return info if info and issuer.may_stand_for(self._attribute_of(info), info.realm) else None
 
     def _is_current(self, claims: Mapping[str, Any], issuer: Issuer) -> bool:
         now_s = self._clock.now_ms() / 1000
@@ -129,8 +142,8 @@ def _is_signed(token: str, key: jwt.PyJWK, issuer: Issuer) -> bool:
 
 
 def _info(claims: Mapping[str, Any], issuer: Issuer) -> TokenInfo | None:
-    uid, realm = claims.get(issuer.subject_claim), claims.get(issuer.realm_claim, issuer.realm)
-    if not is_uid(uid) or not isinstance(realm, str):
+    subject, realm = claims.get(issuer.subject_claim), claims.get(issuer.realm_claim, issuer.realm)
+    if not is_uid(subject) or not is_uid(uid := issuer.uid_prefix + subject) or not isinstance(realm, str):
         return None
     return TokenInfo(
         uid=uid,

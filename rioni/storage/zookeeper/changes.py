@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.errors import Overloaded, RioniError
 from rioni.domain.ports import Clock, direct
 from rioni.storage.group_commit import GroupCommit, Job
 from rioni.storage.zookeeper import plan as plans
@@ -68,7 +68,7 @@ class Changes:
             by_subscription = {name: by_subscription[name] for name in conflicts}
         for waiting in by_subscription.values():
             for change in waiting:
-                change.error = Unavailable("ZooKeeper was too busy. Try again later.")
+                change.error = Overloaded("ZooKeeper was too busy. Try again later.")
         return _done
 
     def _drafts(self, subscription_ids: Collection[str]) -> dict[str, Draft]:

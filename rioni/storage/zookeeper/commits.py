@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.coordination_ports import EventTypePartition, Topology
-from rioni.domain.errors import Invalid, Unavailable
+from rioni.domain.errors import Invalid, Overloaded, Unavailable
 from rioni.domain.ports import Clock, direct
 from rioni.domain.streaming.admission import check_commit, compare
 from rioni.storage.group_commit import GroupCommit, Job
@@ -132,7 +132,7 @@ class Commits:
             sure = True
         for group in groups.values():
             for write in group:
-                write.error = Unavailable("ZooKeeper was too busy; nothing was committed. Commit again later.")
+                write.error = Overloaded("ZooKeeper was too busy; nothing was committed. Commit again later.")
         return _nothing
 
     def _try(self, groups: Mapping[str, Sequence[_Write]], *, sure: bool) -> dict[str, Sequence[_Write]]:

@@ -18,11 +18,11 @@ from rioni.domain.health import Health
 from rioni.domain.ports import Clock, Watch
 from rioni.domain.streaming.admission import session_not_found
 from rioni.storage.draining import await_end
+from rioni.storage.home import Home, at_home
 from rioni.storage.zookeeper import plan as plans
 from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
 from rioni.storage.zookeeper.commits import Commits
 from rioni.storage.zookeeper.driver import REFUSALS, UNREACHABLE, Interrupted
-from rioni.storage.zookeeper.home import Home, at_home
 from rioni.storage.zookeeper.keeper import Keeper
 from rioni.storage.zookeeper.operations import Operation, create, delete, put
 from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path

@@ -22,8 +22,8 @@ from kazoo.protocol.states import Callback, KazooState, KeeperState
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports import Clock, direct
 from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.home import Home
 from rioni.storage.zookeeper.driver import UNREACHABLE, Interrupted, judged, new_client, new_handler, outcome
-from rioni.storage.zookeeper.home import Home
 from rioni.storage.zookeeper.operations import Operation, send
 from rioni.storage.zookeeper.paths import ROOTS, WORKERS
 
@@ -196,6 +196,16 @@ class Keeper:
         """Whether a server listens, and others find this session in the registry of workers, as far as is known."""
         return self.connected and self._registered
 
+    @property
+    def path(self) -> str:
+        """The path under which everything lies."""
+        return str(self._client.chroot or "/")
+
+    @property
+    def last_change(self) -> int:
+        """The number of the last change of ZooKeeper, by anybody, that this process has heard of."""
+        return int(self._client.last_zxid)
+
     def holds(self) -> bool:
         """Whether it is certain that the session lives. Cheap."""
         return self._registered and self.left_s() > 0
@@ -232,7 +242,7 @@ class Keeper:
             return
         self._closed.set()
         self._barriers.close()
-        self._beating.join()
+        self._beating.join(self.timeout_s)
         self._stop()
 
     def _stop(self) -> None:

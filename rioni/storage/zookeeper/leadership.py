@@ -5,7 +5,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from rioni.storage.zookeeper.home import at_home
+from rioni.storage.home import at_home
 from rioni.storage.zookeeper.keeper import Keeper
 from rioni.storage.zookeeper.paths import LEADER
 

@@ -26,6 +26,10 @@ class Shared(NamedTuple):
     signals: Signals
     report: Callable[[int], None] = lambda _position: None
     """Tells operators how far this process has followed the log; to be called now and then, cheap."""
+    claim: Callable[[str, int | None], int] = lambda _installation, _mark: 0
+    """Makes what is shared that of an installation; see `PathMark.claim`. Blocks."""
+    advance: Callable[[str], int | None] = lambda _installation: None
+    """Raises the sequence number of what is shared; see `PathMark.advance`."""
 
 
 def open_shared(
@@ -48,6 +52,7 @@ def open_shared(
         from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.keeper import Keeper  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.leadership import ZooKeeperLeadership  # noqa: PLC0415 - as above
+        from rioni.storage.zookeeper.path_mark import PathMark  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.signals import ZooKeeperSignals  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.slots import ZooKeeperSlots  # noqa: PLC0415 - as above
     except ImportError as ex:
@@ -62,6 +67,14 @@ def open_shared(
         driver |= {"certfile": options.certificate, "keyfile": options.key}
     clock = SystemClock()
     keeper = Keeper(hosts, clock=clock, session_timeout_s=session_timeout_s, **driver)
-    signals = ZooKeeperSignals(keeper, local)
+    signals, mark = ZooKeeperSignals(keeper, local), PathMark(keeper)
     coordinator = ZooKeeperCoordinator(keeper, signals.known, clock=clock, watch=signals.watch)
-    return Shared(coordinator, ZooKeeperSlots(keeper, clock), ZooKeeperLeadership(keeper), signals, keeper.report)
+    return Shared(
+        coordinator,
+        ZooKeeperSlots(keeper, clock),
+        ZooKeeperLeadership(keeper),
+        signals,
+        keeper.report,
+        mark.claim,
+        mark.advance,
+    )

@@ -15,6 +15,9 @@ SLOTS = "/slots"
 LEADER = "/leader"
 """The ephemeral node of the worker that does what one alone need do."""
 
+INSTALLATION = "/installation"
+"""The node that holds the id of the installation that everything here belongs to."""
+
 ROOTS = (WORKERS, SUBSCRIPTIONS, SLOTS)
 """What has to be there before anything else."""
 

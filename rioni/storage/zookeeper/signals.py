@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from rioni.domain.ports import Watch
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
-from rioni.storage.zookeeper.home import at_home
+from rioni.storage.home import at_home
 from rioni.storage.zookeeper.keeper import Keeper
 from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
 

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports import Clock, direct
 from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.home import at_home
 from rioni.storage.zookeeper.driver import REFUSALS
-from rioni.storage.zookeeper.home import at_home
 from rioni.storage.zookeeper.keeper import Keeper
 from rioni.storage.zookeeper.operations import Operation, create, delete, put
 from rioni.storage.zookeeper.paths import SLOTS, WORKERS
@@ -146,7 +146,7 @@ class ZooKeeperSlots:
             if self._keeper.change(*operations) is not None:
                 self._have(granted, names)
                 return _nothing
-        raise Unavailable("ZooKeeper was too busy. Try again later.")
+        raise Overloaded("ZooKeeper was too busy. Try again later.")
 
     def _have(self, granted: Iterable[_Take], written: Collection[str]) -> None:
         with self._lock:

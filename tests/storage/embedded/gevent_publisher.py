@@ -17,6 +17,7 @@ from pathlib import Path
 
 import gevent
 
+from rioni.bootstrap.pools import Pools
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -28,13 +29,12 @@ TICKS = 100
 
 
 def main(path: Path) -> None:
-    pool = gevent.get_hub().threadpool
     signals = EmbeddedSignals(path / "signals")
     store = EmbeddedEventStore(
         path / "events.db",
         clock=SystemClock(),
         signals=signals,
-        offload=lambda function, *args, **kwargs: pool.apply(function, args, kwargs),
+        offloads=Pools().of_storage("storage"),
     )
     store.create_topic("topic", 1)
     watch = signals.watch(["topic:topic"])

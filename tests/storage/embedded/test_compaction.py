@@ -1,3 +1,6 @@
+import contextlib
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -5,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.headers import REMOVED, Headers
+from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.compaction import CompactionContract
-from tests.contracts.event_store import TOPIC, read_all, read_headers
+from tests.contracts.event_store import TOPIC, events, read_all, read_headers
 from tests.support.clock import ManualClock
 
 
@@ -92,3 +96,36 @@ def test_what_is_removed_takes_no_space_but_its_place(tmp_path):
     assert not store.verify()
     store.close()
     signals.close()
+
+
+COMPACT = """
+import sys
+from pathlib import Path
+from rioni.domain.ports import direct
+from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.embedded.compaction import compact
+from rioni.storage.embedded.steps import in_steps
+
+database = EventsDatabase(Path(sys.argv[1]))
+print(sum(in_steps(direct, compact(database, "topic", 2**60)).values()))
+database.close()
+"""
+
+
+def test_what_another_process_has_compacted_is_not_served_from_the_cache(
+    store: EmbeddedEventStore, directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock
+):
+    store.create_topic("topic", 1)
+    store.append("topic", {0: events(1, 2)}, headers={0: [Headers(key="a"), Headers(key="b")]})
+    store.append("topic", {0: events(3)}, headers={0: [Headers(key="a")]})
+    other = EmbeddedEventStore(directory.events, clock=clock, signals=signals)
+    with contextlib.closing(other):
+        # One process has appended them, and the other one read them: both have them in memory.
+        for each in (store, other):
+            assert read_all(each, "topic", 0) == events(1, 2, 3)
+        command = [sys.executable, "-c", COMPACT, str(directory.events)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == "1\n"
+        for each in (store, other):
+            assert read_all(each, "topic", 0) == [b"", *events(2, 3)]
+        assert other.compact("topic", 2**60) == 0

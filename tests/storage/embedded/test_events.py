@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from rioni.domain.ports import Claim
+from rioni.domain.ports import Claim, StoreOffloads
 from rioni.storage.embedded import claims
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import EmbeddedEventStore
@@ -26,7 +26,7 @@ class TestEmbeddedEventStore(EventStoreContract):
             return function(*args, **kwargs)
 
         store = EmbeddedEventStore(
-            directory.events, clock=clock, signals=signals, offload=offload, append_timeout_s=0.01
+            directory.events, clock=clock, signals=signals, offloads=StoreOffloads.all(offload), append_timeout_s=0.01
         )
         yield store
         answers.set()

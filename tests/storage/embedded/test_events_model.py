@@ -11,6 +11,7 @@ from rioni.domain.headers import NO_HEADERS, Headers
 from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import read_all, read_headers
+from tests.support.campaigns import length
 from tests.support.clock import ManualClock
 
 
@@ -177,4 +178,5 @@ class EventStoreMachine(RuleBasedStateMachine):
 
 
 TestEventStoreMachine = EventStoreMachine.TestCase
-TestEventStoreMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestEventStoreMachine.settings = settings(max_examples=length(40, 1_000), stateful_step_count=30, deadline=None)
+TestEventStoreMachine.pytestmark = [pytest.mark.nightly]

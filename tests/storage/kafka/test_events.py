@@ -1,19 +1,20 @@
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Message, Producer, TopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka import OFFSET_INVALID, Message, Producer
+from confluent_kafka.admin import ListOffsetsResultInfo
 
 from rioni.domain.errors import NotFound, PartlyStored, TooLarge, Unavailable
 from rioni.domain.headers import REMOVED, Headers
-from rioni.domain.ports import Bounds, Claim
+from rioni.domain.ports import Bounds, Claim, StoreOffloads
 from rioni.local_cluster.servers import free_ports
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import tails
+from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.names import opened_names
@@ -39,7 +40,7 @@ class TestKafkaEventStore(EventStoreContract):
                 answers.wait()
             return function(*args, **kwargs)
 
-        yield open_store(offload=offload, append_timeout_s=0.5)
+        yield open_store(offloads=StoreOffloads.all(offload), append_timeout_s=0.5)
         answers.set()
 
 
@@ -55,6 +56,30 @@ def test_what_another_process_appends_wakes_whoever_reads(store, other_store, si
             assert watch.wait(ENOUGH_S)
         assert read_all(store, TOPIC, 0) == events(*range(count + 1))
     watch.close()
+
+
+def test_a_topic_that_kafka_says_nothing_of_keeps_no_other_one_waiting(store, monkeypatch):
+    store.create_topic(TOPIC, 1)
+    store.create_topic("silent", 1)
+    bounds, asked, answers = store._topics.bounds, [], threading.Event()
+
+    def ask(topic: str) -> Sequence[Bounds]:
+        if topic == "silent":
+            asked.append(topic)
+            assert answers.wait(ENOUGH_S)
+        return bounds(topic)
+
+    monkeypatch.setattr(store._topics, "bounds", ask)
+    with ThreadPoolExecutor() as pool:
+        silent = [pool.submit(store.newest, "silent") for _ in range(3)]
+        wait_until(lambda: asked)
+        assert pool.submit(store.newest, TOPIC).result(ENOUGH_S) == [-1]
+        store.append(TOPIC, {0: events(1)})
+        assert store.newest(TOPIC) == [0]
+        answers.set()
+        assert [each.result(ENOUGH_S) for each in silent] == [[-1]] * 3
+    # Those that come together ask once.
+    assert asked == ["silent"]
 
 
 def test_what_could_not_be_taken_over_is_read_later_and_not_passed_over(store, other_store, monkeypatch):
@@ -81,18 +106,14 @@ def test_an_offset_that_the_client_does_not_know_is_asked_for_again(store, monke
     store.append(TOPIC, {0: events(1)})
     admin, asked = store._topics._admin, []
 
-    def list_offsets(wanted: Mapping[TopicPartition, OffsetSpec], **options: float) -> Mapping[TopicPartition, Future]:
-        asked.append(wanted)
+    def ask(name: str, *arguments: Any, **options: float) -> Any:
+        asked.append(name)
         if len(asked) > 1:
-            return admin.list_offsets(wanted, **options)
-        (place,) = wanted
-        unknown = Future()
-        unknown.set_result(ListOffsetsResultInfo(OFFSET_INVALID, -1, -1))
-        return {place: unknown}
+            return Admin.ask(admin, name, *arguments, **options)
+        ((place,),) = arguments
+        return {place: ListOffsetsResultInfo(OFFSET_INVALID, -1, -1)}
 
-    monkeypatch.setattr(
-        store._topics, "_admin", SimpleNamespace(list_offsets=list_offsets, list_topics=admin.list_topics)
-    )
+    monkeypatch.setattr(admin, "ask", ask)
     assert store.bounds(TOPIC) == [Bounds(0, 0)]
     assert len(asked) == 3
 

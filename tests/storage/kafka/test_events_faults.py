@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from uuid import uuid4
 
+import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
@@ -117,3 +118,31 @@ def test_a_broker_that_says_nothing_is_left_for_the_one_that_leads_now(
         assert read_all(other_store, TOPIC, 0) == events(1, 2)
     finally:
         cluster.kafkas[leader - 1].resume()
+
+
+def test_a_partition_whose_broker_says_nothing_keeps_no_other_one_waiting(
+    cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
+):
+    # With one copy each partition depends on its own broker alone.
+    single = msgspec.structs.replace(connection, replication_factor=1)
+    store = open_store(connection=single, append_timeout_s=20.0)
+    store.create_topic(TOPIC, 3)
+    name, admin = single.topic_prefix + TOPIC, AdminClient(single.client())
+    store.append(TOPIC, dict.fromkeys(range(3), events(0)))
+    leaders = [
+        each.leader for _, each in sorted(admin.list_topics(name, timeout=ENOUGH_S).topics[name].partitions.items())
+    ]
+    (other,) = [number for number in (1, 2) if leaders[number] != leaders[0]][:1]
+    with ThreadPoolExecutor() as pool:
+        cluster.kafkas[leaders[0] - 1].pause()
+        try:
+            hanging = [pool.submit(store.append, TOPIC, {0: events(number)}) for number in range(1, 4)]
+            both = pool.submit(store.append, TOPIC, {0: events(4), other: events("both")})
+            for number in range(20):
+                store.append(TOPIC, {other: events(number)})
+            assert not any(each.done() for each in (*hanging, both))
+        finally:
+            cluster.kafkas[leaders[0] - 1].resume()
+        assert {each.result()[0] for each in hanging} | {both.result()[0]} == {1, 2, 3, 4}
+    assert sorted(read_all(store, TOPIC, 0)) == sorted(events(0, 1, 2, 3, 4))
+    assert sorted(read_all(store, TOPIC, other)) == sorted(events(0, "both", *range(20)))

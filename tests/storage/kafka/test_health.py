@@ -1,9 +1,9 @@
 import pytest
-from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
 from rioni.domain.errors import Unavailable
 from rioni.local_cluster.servers import free_ports
+from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.health import ClusterHealth
 
@@ -11,7 +11,7 @@ from rioni.storage.kafka.health import ClusterHealth
 def test_why_nobody_answers_is_logged_once_and_not_shown_to_everybody():
     (port,) = free_ports(1)
     connection = Connection(bootstrap_servers=f"127.0.0.1:{port}")
-    admin, health = AdminClient(connection.client()), ClusterHealth(connection)
+    admin, health = Admin(connection), ClusterHealth(connection)
     with capture_logs() as logged:
         for _ in range(2):
             with pytest.raises(Unavailable, match=r"^No broker of Kafka answers") as caught:

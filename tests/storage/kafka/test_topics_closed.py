@@ -9,15 +9,13 @@ pytestmark = pytest.mark.kafka
 
 
 class TestKafkaClosedTopics(ClosedTopicsContract):
-    def test_a_topic_is_closed_and_opened_for_all_processes(self, store, other_store, topic):
+    def test_a_topic_is_closed_for_all_processes(self, store, other_store, topic):
         other_store.append(topic, {0: [b"{}"]})
         bounds = store.close_topic(topic)
         with pytest.raises(TopicClosed):
             other_store.append(topic, {0: [b"{}"]})
         assert other_store.bounds(topic) == bounds
-        store.reopen_topic(topic)
-        assert other_store.append(topic, {0: [b"[]"]}) == {0: 1}
-        assert read_all(store, topic, 0) == [b"{}", b"[]"]
+        assert read_all(store, topic, 0) == [b"{}"]
 
     def test_partitions_that_another_process_has_added_are_seen_by_whoever_expects_them(
         self, store, other_store, topic
@@ -29,3 +27,18 @@ class TestKafkaClosedTopics(ClosedTopicsContract):
         assert store.newest(topic, 5) == [0, -1, -1, -1, 0]
         # Those that it knows and those that it does not know yet, in one batch.
         assert store.append(topic, {0: [b"[]"], 3: [b"[]"], 4: [b"[]"]}) == {0: 1, 3: 0, 4: 1}
+
+    def test_a_topic_that_is_closed_already_is_made_again_and_stays_closed(self, store, other_store, topic):
+        store.close_topic(topic)
+        count = len(store.bounds(topic))
+        for each in (store, other_store):
+            each.create_topic(topic, count)
+        with pytest.raises(TopicClosed):
+            other_store.append(topic, {0: [b"{}"]})
+
+    def test_partitions_that_others_have_added_meanwhile_are_no_error(self, store, other_store, topic, monkeypatch):
+        other_store.extend_topic(topic, 5)
+        # As a broker says that has not heard of it.
+        monkeypatch.setattr(store._topics, "count", lambda _topic: 3)
+        store.extend_topic(topic, 5)
+        assert store.append(topic, {4: [b"{}"]}) == {4: 0}

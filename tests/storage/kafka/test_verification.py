@@ -1,11 +1,13 @@
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from rioni.domain.headers import Headers
 from rioni.domain.timeline import Timeline
+from rioni.storage.kafka.topics import UNCLEAN
 from rioni.storage.kafka.verification import verify
 from tests.contracts.event_store import TOPIC, events
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.kafka
@@ -65,3 +67,40 @@ def test_missing_topics_and_partitions_are_told(found, store):
     assert found(partitions=3) == [f"topic {TOPIC}: has 2 partitions, not 3"]
     store.delete_topic(TOPIC)
     assert found() == [f"topic {TOPIC}: there is none"]
+
+
+def expire(store):
+    store.expire(TOPIC, 1)
+
+
+def compact(store):
+    store.compact(TOPIC, 1)
+
+
+def allow_unclean_leaders(connection):
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        connection.topic_prefix + TOPIC,
+        incremental_configs=[ConfigEntry(UNCLEAN, None, incremental_operation=AlterConfigOpType.DELETE)],
+    )
+    admin = AdminClient(connection.client())
+    (answer,) = admin.incremental_alter_configs([resource]).values()
+    answer.result(20)
+
+
+@pytest.mark.parametrize("make_safe", [expire, compact])
+def test_topics_that_brokers_without_all_events_may_lead_are_told_until_that_is_forbidden(
+    found, store, open_store, connection, make_safe
+):
+    allow_unclean_leaders(connection)
+    (told,) = found()
+    assert told.startswith(f"topic {TOPIC}: {UNCLEAN} is not set to false")
+    make_safe(store)
+    wait_until(lambda: not found(compacted=True))
+    # It is not looked up again, and again only by another process.
+    allow_unclean_leaders(connection)
+    wait_until(found)
+    make_safe(store)
+    assert found()
+    make_safe(open_store())
+    wait_until(lambda: not found(compacted=True))

@@ -2,13 +2,15 @@ import json
 
 import pytest
 
+from rioni.domain.authentication import Demands
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.cached import CachedTokens
-from rioni.storage.tokens.issuers import Issuer
+from rioni.storage.tokens.issuers import Issuer, read_issuers
 from rioni.storage.tokens.key_set import FETCH_AGAIN_S, FRESH_S, STALE_S
 from rioni.storage.tokens.web_tokens import WebTokens
 from tests.contracts.tokens import ALICE, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock
+from tests.support.tables import rows
 from tests.support.web_tokens import (
     AUDIENCE,
     CLAIMS,
@@ -26,6 +28,7 @@ from tests.support.web_tokens import (
 
 HEADER = {"alg": "RS256", "typ": "JWT", "kid": "RS"}
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
+DEMANDS = Demands(service_realms=frozenset({"services"}))
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def web():
 
 def web_tokens(web, clock, **changes):
     members = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": JWKS, "algorithms": ALGORITHMS, "leeway_s": 0}
-    return WebTokens([Issuer(**members | changes)], web.get, clock)
+    return WebTokens([Issuer(**members | changes)], web.get, clock, DEMANDS.attribute)
 
 
 def without(*names, **changes):
@@ -274,3 +277,79 @@ def test_a_configuration_that_can_not_be_trusted_lets_nobody_in(web, clock, conf
 def test_tokens_of_unknown_issuers_ask_nobody(web, clock):
     assert web_tokens(web, clock).inspect(token(without(iss="https://other.example"))) is None
     assert not web.asked
+
+
+@pytest.mark.parametrize(
+    ("bounds", "claims", "uid"),
+    rows(
+        ("no bounds", {}, {}, "alice"),
+        ("its realm", {"realms": ["employees", "other"]}, {}, "alice"),
+        ("its realm with a slash", {"realms": ["/employees"]}, {}, "alice"),
+        ("another realm", {"realms": ["services"]}, {}, None),
+        ("no realm", {"realms": ["services"]}, {"realm": ""}, None),
+        ("an attribute", {"attributes": ["user:alice"]}, {}, "alice"),
+        ("attributes", {"attributes": ["service:*", "user:al*"]}, {}, "alice"),
+        ("of another kind", {"attributes": ["service:alice"]}, {}, None),
+        ("a realm of services", {"attributes": ["user:*"]}, {"realm": "/services"}, None),
+        ("another attribute", {"attributes": ["user:al"]}, {}, None),
+        ("one in the middle", {"attributes": ["user:lice*"]}, {}, None),
+        ("both, one is wrong", {"realms": ["services"], "attributes": ["user:alice"]}, {}, None),
+        ("a prefix", {"uid_prefix": "partner/"}, {}, "partner/alice"),
+        ("a prefix of what it may", {"uid_prefix": "partner/", "attributes": ["user:partner/*"]}, {}, "partner/alice"),
+        ("a prefix of something else", {"uid_prefix": "partner/", "attributes": ["user:alice"]}, {}, None),
+        ("a prefix that makes it too long", {"uid_prefix": "p"}, {"sub": "a" * 255}, None),
+        ("a prefix of nobody", {"uid_prefix": "p"}, {"sub": ""}, None),
+    ),
+)
+def test_an_issuer_stands_for_no_more_than_it_may(web, clock, bounds, claims, uid):
+    info = web_tokens(web, clock, **bounds).inspect(token(CLAIMS | claims))
+    assert (info.uid if info else None) == uid
+
+
+def written(folder, *issuers):
+    """A file of issuers, each with these lines."""
+    tables = [
+        f'[[issuer]]\nissuer = "https://{number}.example"\naudience = "rioni"\n{lines}\n'
+        for number, lines in enumerate(issuers)
+    ]
+    path = folder / "issuers.toml"
+    path.write_text("\n".join(tables))
+    return path
+
+
+@pytest.mark.parametrize(
+    "issuers",
+    rows(
+        ("one alone", [""]),
+        ("users and services", ['attributes = ["user:*"]', 'attributes = ["service:*"]']),
+        ("prefixes", ['uid_prefix = "a/"', 'uid_prefix = "b/"']),
+        ("names", ['attributes = ["user:a", "user:ab"]', 'attributes = ["user:abc", "service:a"]']),
+        ("a prefix beside names", ['uid_prefix = "a/"', 'attributes = ["user:b*"]']),
+        ("many", [f'uid_prefix = "{number:03}/"' for number in range(100)]),
+    ),
+)
+def test_issuers_whose_identities_differ_are_taken(tmp_path, issuers):
+    assert len(read_issuers(written(tmp_path, *issuers))) == len(issuers)
+
+
+@pytest.mark.parametrize(
+    "issuers",
+    rows(
+        ("no bounds", ["", ""]),
+        ("one without bounds", ["", 'attributes = ["user:a"]']),
+        ("realms alone", ['realms = ["employees"]', 'realms = ["services"]']),
+        ("the same", ['attributes = ["user:a*"]', 'attributes = ["user:a*"]']),
+        ("one inside the other", ['attributes = ["user:*"]', 'attributes = ["service:x", "user:alice"]']),
+        ("a name inside a prefix", ['uid_prefix = "a"', 'attributes = ["service:ab"]']),
+        ("the third like the first", ['uid_prefix = "a/"', 'uid_prefix = "b/"', 'uid_prefix = "a/b/"']),
+    ),
+)
+def test_issuers_that_could_stand_for_the_same_are_refused(tmp_path, issuers):
+    with pytest.raises(TokensUnavailable, match="could both give out tokens for"):
+        read_issuers(written(tmp_path, *issuers))
+
+
+@pytest.mark.parametrize("pattern", ["alice", "*:*", "user:*a", "team:a", "*"])
+def test_bounds_are_attributes_that_tokens_can_have(tmp_path, pattern):
+    with pytest.raises(TokensUnavailable, match="attributes"):
+        read_issuers(written(tmp_path, f'attributes = ["{pattern}"]'))

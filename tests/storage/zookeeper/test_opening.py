@@ -70,3 +70,20 @@ def test_workers_tell_who_they_are_and_how_far_they_have_followed_the_log(hosts:
     shared.coordinator.close()
     assert this.keeper.ask(lambda client: client.exists_async(path)) == [None]
     shared.report(9)
+
+
+@pytest.mark.zookeeper
+def test_a_path_belongs_to_one_installation(hosts: str, local: EmbeddedSignals):
+    """Two clusters on one path would share cursors and locks, and delete each other's."""
+    first = open_shared(hosts, local)
+    with closing(first.coordinator):
+        first.claim("one", None)
+        first.claim("one", None)
+        again = open_shared(hosts, local)
+        with closing(again.coordinator):
+            again.claim("one", None)
+            with pytest.raises(Unavailable, match=r"belongs to another installation, one; .* is that of two"):
+                again.claim("two", None)
+    elsewhere = open_shared(f"{hosts}-elsewhere", local)
+    with closing(elsewhere.coordinator):
+        elsewhere.claim("two", None)

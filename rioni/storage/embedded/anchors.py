@@ -1,0 +1,84 @@
+"""The anchor that an SQLite file carries, and the marks of its contents; see `rioni.domain.installation`."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.installation import Anchor
+from rioni.domain.ports import LogHead
+from rioni.storage.read_only import read_only_uri
+
+
+ANCHOR_SCHEMA = """
+CREATE TABLE anchor (                      -- one row at most: what ties the file to its installation
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    installation TEXT NOT NULL,
+    log_position INTEGER NOT NULL,         -- an entry of the internal log that was recorded before
+    log_hash BLOB NOT NULL,
+    sequence INTEGER NOT NULL              -- grows with changes of the file, where it has no other mark
+);
+"""
+
+_SELECT = "SELECT installation, log_position, log_hash, sequence FROM anchor"
+_SELECT_ENDS = "SELECT topic, number, next FROM partitions ORDER BY topic, number"
+_SELECT_CHANGED = """
+    SELECT topic, number, next FROM partitions
+    WHERE topic IN (SELECT topic FROM partitions WHERE recorded_at_ms >= ?) ORDER BY topic, number
+"""
+
+Ends = dict[str, list[int]]
+"""For each topic the position of the next event in every partition, by number."""
+
+
+class Found(NamedTuple):
+    """What a file says about itself."""
+
+    anchor: Anchor | None
+    """None where it has not been anchored yet."""
+    sequence: int = 0
+    ends: Ends = {}  # noqa: RUF012 - never changed
+    """Of an event store."""
+
+
+def read_anchor(connection: sqlite3.Connection) -> tuple[Anchor | None, int]:
+    """The anchor, None where there is none yet, and the sequence number."""
+    row = connection.execute(_SELECT).fetchone()
+    if row is None:
+        return None, 0
+    installation, position, last, sequence = row
+    return Anchor(installation, LogHead(position, last)), sequence
+
+
+def write_anchor(connection: sqlite3.Connection, anchor: Anchor, sequence: int = 0) -> None:
+    """Store an anchor; needs a transaction."""
+    connection.execute("INSERT OR REPLACE INTO anchor VALUES (1, ?, ?, ?, ?)", (anchor[0], *anchor.log, sequence))
+
+
+def read_ends(connection: sqlite3.Connection, since_ms: int | None = None) -> Ends:
+    """Where the topics of an event store end; only of those that have grown since a time, where one is given."""
+    rows = connection.execute(_SELECT_ENDS) if since_ms is None else connection.execute(_SELECT_CHANGED, (since_ms,))
+    ends: Ends = {}
+    for topic, _, position in rows:
+        ends.setdefault(topic, []).append(position)
+    return ends
+
+
+def inspect(path: Path) -> Found:
+    """What an existing file says about itself, of whatever version it is; changes nothing, and blocks on the disk.
+
+    Raises:
+        sqlite3.Error: it can't be read.
+    """
+    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        anchor, sequence = read_anchor(connection) if "anchor" in tables else (None, 0)
+        return Found(anchor, sequence, read_ends(connection) if "chunks" in tables else {})
+
+
+def committed_offsets(path: Path) -> list[tuple[str, EventTypePartition, str]]:
+    """Subscription, partition and offset of every committed cursor of a coordination database; as `inspect`."""
+    with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
+        rows = connection.execute("SELECT subscription, event_type, partition, offset FROM partitions").fetchall()
+    return [(subscription, EventTypePartition(*key), offset) for subscription, *key, offset in rows]

@@ -1,0 +1,167 @@
+"""The lock of a file, which is waited for with a deadline.
+
+`flock` has no deadline, and asking again and again doubles the time of the slowest appends where processes take turns
+many times a second. So a thread that finds the lock taken has another one wait for it, in the kernel, and waits itself
+for that one. Past its deadline it goes on, while the other one waits still: it is used again once it has got the lock
+and given it back, and there are few of them.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gevent import monkey
+
+from rioni.domain.errors import Unavailable
+
+
+WAIT_S = 10.0
+"""How long a lock is waited for. Whoever has it keeps it for one transaction, of some milliseconds."""
+
+AGAIN_S = 0.2
+"""How long where it has been waited for in vain and has not been free since: later callers must not hang as well."""
+
+WAITING_MAX = 8
+"""Threads of this process that wait for one lock: more than there are in the pools of one storage."""
+
+# NOTE: not those of gevent, since native threads wait here, which no greenlet could wake.
+_start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
+_SimpleQueue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
+_Empty: type[Exception] = monkey.get_original("queue", "Empty")
+
+
+class FileLock:
+    """Excludes the threads of this process and of all others that use the same path."""
+
+    def __init__(self, path: Path) -> None:
+        """Open nothing yet.
+
+        Args:
+            path: of the file, created where it doesn't exist.
+        """
+        self._path = path
+        self._idle: deque[_Waiter] = deque()
+        self._waiters = 0
+        self._given_up: set[_Order] = set()
+        """What nobody waits for any more, though a thread still does: the lock has not been free since."""
+
+    @contextlib.contextmanager
+    def held(self, wait_s: float = WAIT_S) -> Iterator[None]:
+        """Hold the lock; blocks the thread natively for `wait_s` at most.
+
+        Raises:
+            Unavailable: another process, or thread, keeps the lock for longer.
+            OSError: the file can't be opened.
+        """
+        # A file description of its own each time, so that the lock excludes threads of this process too.
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait(fd, wait_s)
+        except BaseException:
+            os.close(fd)
+            raise
+        try:
+            yield
+        finally:
+            _let_go(fd)
+
+    def _wait(self, fd: int, wait_s: float) -> None:
+        """Wait for the lock of an open file; where it does not come the file is closed."""
+        if self._given_up:
+            wait_s = min(wait_s, AGAIN_S)
+        try:
+            waiter = self._idle.pop()
+        except IndexError:
+            if self._waiters >= WAITING_MAX:
+                os.close(fd)
+                raise self._taken(wait_s) from None
+            try:
+                waiter = _Waiter(self._idle, self._given_up)
+            except RuntimeError as ex:
+                os.close(fd)
+                raise Unavailable(f"No thread can be started to wait for a lock: {ex}. Try again later.") from ex
+            self._waiters += 1
+        try:
+            waiter.wait(fd, wait_s)
+        except TimeoutError:
+            raise self._taken(wait_s) from None
+
+    def _taken(self, wait_s: float) -> Unavailable:
+        return Unavailable(
+            f"Another process has kept the lock of {self._path} for more than {wait_s:g} s; nothing was written. Try "
+            "again later; if it stays so, look for a process that hangs and has this file open."
+        )
+
+
+class _Waiter:
+    """A native thread that waits for locks, one after the other."""
+
+    def __init__(self, idle: deque["_Waiter"], given_up: set["_Order"]) -> None:
+        self._idle, self._given_up = idle, given_up
+        self._orders = _SimpleQueue()
+        _start_new_thread(self._run, ())
+
+    def wait(self, fd: int, wait_s: float) -> None:
+        """Return when the lock of an open file is held.
+
+        Raises:
+            TimeoutError: it can't be had in time; the file will be closed.
+        """
+        order = _Order(fd)
+        self._orders.put(order)
+        try:
+            order.answers.get(timeout=wait_s)
+        except _Empty:
+            # Before the claim: the other side takes it out again as soon as it has seen that.
+            self._given_up.add(order)
+            if order.claim():
+                raise TimeoutError from None
+            self._given_up.discard(order)
+        if order.error is not None:
+            raise order.error
+
+    def _run(self) -> None:
+        while True:
+            order: _Order = self._orders.get()
+            try:
+                fcntl.flock(order.fd, fcntl.LOCK_EX)
+            except OSError as ex:
+                os.close(order.fd)
+                order.error = ex
+            if order.claim():
+                order.answers.put(True)
+            else:
+                if order.error is None:
+                    _let_go(order.fd)
+                self._given_up.discard(order)
+            del order
+            self._idle.append(self)
+
+
+class _Order:
+    """A lock to be waited for; the first of the two sides that claims it decides whether it came in time."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.answers = _SimpleQueue()
+        self.error: OSError | None = None
+        self._claims = deque((True,))
+
+    def claim(self) -> bool:
+        """Whether this is the first claim."""
+        try:
+            return self._claims.pop()
+        except IndexError:
+            return False
+
+
+def _let_go(fd: int) -> None:
+    # A process forked meanwhile has a copy of the descriptor: closing alone would leave the lock with it.
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)

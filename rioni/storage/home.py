@@ -1,0 +1,89 @@
+"""Brings calls from native threads to the hub on which greenlets live."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import gevent
+from gevent import monkey
+
+from rioni.domain.errors import OutcomeUnknown
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEADLINE_S = 150.0
+"""What is called on the hub has deadlines of its own, which are all shorter; this one holds where they fail."""
+
+
+class Home:
+    """The thread whose hub some greenlets belong to; in a process that is not patched, every thread is at home.
+
+    Code that runs in a pool of native threads must not touch what greenlets wait for: locks, events and sockets of
+    gevent belong to one hub, and a native thread that waits for one of them may never be woken.
+    """
+
+    def __init__(self, hub: Any = None) -> None:
+        """Take the calling thread for home.
+
+        Args:
+            hub: of the calling thread; by default there is one only where the process is patched.
+        """
+        # The patched ones tell greenlets apart, not threads, and wait for a hub.
+        self._get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
+        self._queue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
+        self._empty: type[Exception] = monkey.get_original("queue", "Empty")
+        self._ident = self._get_ident()
+        self._hub = gevent.get_hub() if hub is None and monkey.is_module_patched("threading") else hub
+
+    @property
+    def here(self) -> bool:
+        """Whether the calling thread is at home."""
+        return self._hub is None or self._get_ident() == self._ident
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what the function returns, raise what it raises; blocks the caller alone.
+
+        Raises:
+            OutcomeUnknown: the function has not ended within `DEADLINE_S`; it goes on.
+        """
+        if self._hub is None or self._get_ident() == self._ident:
+            return function(*args, **kwargs)
+        answers = self._queue()
+
+        def run() -> None:
+            try:
+                answers.put((function(*args, **kwargs), None))
+            except BaseException as ex:  # noqa: BLE001 - whoever waits for the result raises it
+                answers.put((None, ex))
+
+        self._hub.loop.run_callback_threadsafe(gevent.spawn, run)
+        try:
+            result, error = answers.get(timeout=DEADLINE_S)
+        except self._empty:
+            raise OutcomeUnknown(
+                f"This process was too busy for {DEADLINE_S:g} s; what was asked for may have been done or not. Look, "
+                "then try again."
+            ) from None
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]  # that of the function
+
+
+class _HasHome(Protocol):
+    @property
+    def home(self) -> Home: ...
+
+
+S = TypeVar("S", bound=_HasHome)
+
+
+def at_home(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Let a method run on the hub that its object's connection belongs to, whoever calls it."""
+
+    @functools.wraps(method)
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.home(method, self, *args, **kwargs)
+
+    return run

@@ -1,0 +1,136 @@
+"""Sends administrative requests to Kafka. Each ends by a deadline, whatever becomes of the client that carries it."""
+
+import time
+from collections.abc import Mapping
+from queue import Empty
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+from gevent import monkey
+
+from rioni.storage.kafka.client import Connection
+
+
+GRACE_S = 2.0
+"""librdkafka ends every request by its time-out; this much later it is taken for broken."""
+
+RENEWED_EVERY_S = 1.0
+"""Clients are renewed at most this often, however many callers ask for it."""
+
+
+class _Answer:
+    """Receives the outcome of a request from a thread of librdkafka, for a native thread that waits.
+
+    It takes the place of the `concurrent.futures.Future` that `AdminClient` makes: under gevent the locks of a future
+    are patched, and neither librdkafka's thread nor a native one may wait on such a lock.
+    """
+
+    def __init__(self) -> None:
+        self._queue: Any = monkey.get_original("queue", "SimpleQueue")()
+
+    def set_result(self, result: Any) -> None:
+        self._queue.put((result, None))
+
+    def set_exception(self, error: BaseException) -> None:
+        self._queue.put((None, error))
+
+    def wait(self, timeout_s: float) -> Any:
+        """The result; raises `Empty` after the time-out."""
+        result, error = self._queue.get(timeout=max(0.0, timeout_s))
+        if error is not None:
+            raise error
+        return result
+
+
+class Request:
+    """A request under way. It keeps its client alive: one that is collected never answers."""
+
+    def __init__(
+        self, admin: "Admin", client: AdminClient, name: str, arguments: tuple[Any, ...], timeout_s: float
+    ) -> None:
+        self._admin, self._client, self._name = admin, client, name
+        self._answer, self._deadline_s = _Answer(), time.monotonic() + timeout_s + GRACE_S
+        # `AdminClient` only wraps these methods, to add a future of its own to the arguments.
+        getattr(super(AdminClient, client), name)(*arguments, self._answer, request_timeout=timeout_s)
+
+    def result(self) -> Any:
+        """Wait for the result. Blocks a native thread, until the deadline at most.
+
+        Returns:
+            What the method of `AdminClient` documents; where that is a future for each item, results by item.
+
+        Raises:
+            KafkaException: Kafka refuses the request or one of its items, or has not answered by the deadline.
+        """
+        result = self.outcomes()
+        if isinstance(result, Mapping):
+            for item, outcome in result.items():
+                error = outcome if isinstance(outcome, KafkaError) else getattr(item, "error", None)
+                if error is not None:
+                    raise KafkaException(error)
+        return result
+
+    def outcomes(self) -> Any:
+        """Wait as `result` does, and return the result, where errors of single items stand in their place.
+
+        Raises:
+            KafkaException: Kafka refuses the request, or has not answered by the deadline.
+        """
+        try:
+            return self._answer.wait(self._deadline_s - time.monotonic())
+        except Empty as ex:
+            self._admin.renew()
+            text = f"Kafka's client has not answered {self._name} in time"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from ex  # noqa: SLF001 - for everybody
+
+
+class Admin:
+    """The administration of one cluster, for any number of native threads. One client at a time carries new requests.
+
+    A client that only knows a broker that is cut off from the others believes it for ever, so clients are renewed.
+    Requests under way keep the client that they began with.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Prepare a client; connects when it is first used."""
+        self._settings, self._timeout_s = connection.client(), connection.request_timeout_s
+        self._client, self._renewed_s = AdminClient(self._settings), time.monotonic()
+
+    def renew(self) -> None:
+        """Let later requests go through a new client, unless the present one is new."""
+        if time.monotonic() - self._renewed_s > RENEWED_EVERY_S:
+            self._renewed_s = time.monotonic()
+            self._client = AdminClient(self._settings)
+
+    def begin(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Request:
+        """Send a request.
+
+        Args:
+            name: the method of `AdminClient`.
+            arguments: its positional arguments; `list_offsets` takes places whose offsets say what is wanted.
+            timeout_s: by default the request time-out of the connection.
+        """
+        return Request(self, self._client, name, arguments, self._timeout_s if timeout_s is None else timeout_s)
+
+    def ask(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
+        """Send a request and wait for its result; see `begin` and `Request.result`."""
+        return self.begin(name, *arguments, timeout_s=timeout_s).result()
+
+    def metadata(self, topic: str | None = None, timeout_s: float | None = None) -> ClusterMetadata:
+        """The brokers, and the partitions of a topic, by its full name, or of all topics; blocks.
+
+        Raises:
+            KafkaException: no broker answers in time.
+        """
+        client = self._client
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        return client.list_topics(timeout=timeout_s) if topic is None else client.list_topics(topic, timeout_s)
+
+
+def pause(seconds: float) -> None:
+    """Sleep in a native thread, without a hub of gevent for that thread."""
+    _sleep(seconds)
+
+
+_sleep = monkey.get_original("time", "sleep")

@@ -1,0 +1,12 @@
+"""The id of the installation, and how far each store had got: what shows that one of them was replaced."""
+
+import sqlalchemy as sa
+from alembic import op
+
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    op.create_table("marks", sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False))

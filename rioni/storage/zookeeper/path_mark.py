@@ -1,0 +1,94 @@
+"""What ties a path of ZooKeeper to an installation, and shows that its data were lost or are older than before."""
+
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.installation import DataMismatch
+from rioni.storage.zookeeper.driver import REFUSALS
+from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.paths import INSTALLATION
+
+
+class PathMark:
+    """The node that holds the id of the installation. Its version is the sequence number of the path."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._advanced_at = 0
+        """The last change of ZooKeeper that the sequence number covers."""
+
+    def claim(self, installation: str, mark: int | None = None) -> int:
+        """Make the path that of an installation, if it is nobody's yet; blocks.
+
+        Args:
+            installation: the id that the registry keeps.
+            mark: the sequence number that the path has at least; None if it may be new.
+
+        Returns:
+            The sequence number.
+
+        Raises:
+            DataMismatch: the path is empty although it has a mark, or is older than that.
+            Unavailable: another installation uses the path, or as `Keeper.ask`.
+        """
+        own, path = installation.encode(), self._keeper.path
+        found = self._read()
+        if isinstance(found, NoNodeError):
+            if mark is not None:
+                lost = (
+                    f"The path {path} of ZooKeeper does not hold what was written there: it was emptied, or is not the "
+                    "one that was used before. Committed cursors are gone."
+                )
+                raise DataMismatch([lost])
+            # Another node may be faster.
+            self._keeper.ask(lambda client: client.create_async(INSTALLATION, own))
+            found = self._read()
+        if isinstance(found, REFUSALS):
+            raise Unavailable(f"The path {path} of ZooKeeper is being emptied. Try again later.")
+        data, stat = found
+        if data != own:
+            raise Unavailable(
+                f"The path {path} of ZooKeeper belongs to another installation, {data.decode(errors='replace')}; "
+                f"the registry of this node is that of {installation}. Name another path in the setting "
+                "`zookeeper`. If the database was replaced on purpose, delete everything under the path first: "
+                "the cursors there belong to the database that is gone."
+            )
+        if mark is not None and stat.version < mark:
+            older = (
+                f"The path {path} of ZooKeeper is older than the registry: its state has the number {stat.version}, "
+                f"and {mark} was recorded. Committed cursors would go back."
+            )
+            raise DataMismatch([older])
+        return int(stat.version)
+
+    def advance(self, installation: str) -> int | None:
+        """Raise the sequence number if ZooKeeper has changed since the last call; may block.
+
+        Args:
+            installation: the id that the registry keeps.
+
+        Returns:
+            The sequence number, None where nothing has changed.
+
+        Raises:
+            Unavailable: ZooKeeper does not answer, or has lost its data.
+        """
+        if not self._keeper.registered or self._keeper.last_change <= self._advanced_at:
+            return None
+        own = installation.encode()
+        found = self._keeper.ask(lambda client: client.set_async(INSTALLATION, own))[0]
+        if isinstance(found, REFUSALS):
+            raise Unavailable(
+                f"The path {self._keeper.path} of ZooKeeper has lost its data. Stop all nodes, restore ZooKeeper or "
+                "run `rioni accept-loss`, and start them again."
+            )
+        self._advanced_at = found.mzxid
+        return int(found.version)
+
+    def _read(self) -> Any:
+        # A server may not have heard of the last changes.
+        return self._keeper.ask(
+            lambda client: client.sync_async(INSTALLATION), lambda client: client.get_async(INSTALLATION)
+        )[1]

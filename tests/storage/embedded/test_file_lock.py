@@ -1,0 +1,116 @@
+"""The lock of a file: who waits for it, for how long, and what becomes of a wait that was given up."""
+
+import contextlib
+import fcntl
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.embedded import file_lock
+from rioni.storage.embedded.file_lock import WAITING_MAX, FileLock
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "lock"
+
+
+@pytest.fixture
+def hold(path):
+    """Holds the lock as another process would: by a file description of its own."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    def hold():
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return lambda: fcntl.flock(fd, fcntl.LOCK_UN)
+
+    yield hold
+    os.close(fd)
+
+
+def test_threads_take_turns(path):
+    lock, inside, most = FileLock(path), [], []
+
+    def work():
+        for _ in range(50):
+            with lock.held():
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(work) for _ in range(8)]:
+            each.result(60)
+    assert most == [1] * 400
+
+
+def test_a_lock_that_others_keep_is_given_up_and_had_again_later(path, hold):
+    lock, release = FileLock(path), hold()
+    for _ in range(10 * WAITING_MAX):
+        with pytest.raises(Unavailable, match=r"has kept the lock of .*/lock for more than 0\.01 s"):
+            lock.held(0.01).__enter__()
+    threads = threading.active_count()
+    release()
+
+    def had():
+        with contextlib.suppress(Unavailable), lock.held(1):
+            return True
+        return False
+
+    wait_until(had)
+    # What was given up has the lock no more, and its files are closed.
+    assert wait_until(lambda: not lock._given_up)
+    assert threading.active_count() == threads
+    for _ in range(100):
+        with lock.held(1):
+            pass
+
+
+def test_who_comes_while_another_has_waited_in_vain_does_not_wait_as_long(path, hold, monkeypatch):
+    lock, release = FileLock(path), hold()
+    with pytest.raises(Unavailable):
+        lock.held(0.01).__enter__()
+    with pytest.raises(Unavailable, match=r"more than 0\.2 s"):
+        lock.held(3_600).__enter__()
+    release()
+    wait_until(lambda: not lock._given_up)
+    release = hold()
+    timer = threading.Timer(0.5, release)
+    timer.start()
+    with lock.held(60):
+        timer.join(60)
+
+
+def test_files_are_not_left_open(path, hold):
+    lock, release = FileLock(path), hold()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(20):
+        with pytest.raises(Unavailable):
+            lock.held(0.01).__enter__()
+    release()
+    wait_until(lambda: not lock._given_up)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_where_no_thread_can_be_started_nothing_is_left_open(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    lock = FileLock(tmp_path / "lock")
+    with lock.held():
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with monkeypatch.context() as patched:
+            patched.setattr(file_lock, "_start_new_thread", refuse)
+            for _ in range(2 * WAITING_MAX):
+                with pytest.raises(Unavailable, match="thread"), lock.held(0.01):
+                    pass
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        # It is the lock that is waited for again, not a place.
+        with pytest.raises(Unavailable, match="Another process"), lock.held(0.01):
+            pass
+        assert lock._waiters == 1

@@ -1,0 +1,88 @@
+"""Writes to a store while strace lets fsync fail, says how each write was answered, and dies without tidying up.
+
+Run with the kind of the store and its path.
+"""
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rioni.bootstrap.foundation import lay_foundation
+from rioni.commands.settings import SwitchFeature
+from rioni.config import Config
+from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.cursor import format_offset
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports import Claim, StoreOffloads
+from rioni.domain.settings import FEATURES
+from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events import EmbeddedEventStore
+from tests.support.clock import ManualClock
+
+
+WRITES = 12
+PARTITION = EventTypePartition("a", "0")
+
+# strace counts the calls of each thread, so that all have to come from one.
+_pool = ThreadPoolExecutor(1)
+
+
+def _offload(function, *args, **kwargs):
+    return _pool.submit(function, *args, **kwargs).result(60)
+
+
+class Silence:
+    """Signals that nobody receives."""
+
+    def notify(self, *keys: str) -> None:
+        pass
+
+
+def _events(path: Path):
+    store = EmbeddedEventStore(path, clock=ManualClock(), signals=Silence(), offloads=StoreOffloads.all(_offload))
+
+    def write(number: int) -> None:
+        store.append("topic", {0: [b"%d" % number]}, claim=Claim(str(number), "digest"))
+
+    return write
+
+
+def _cursors(path: Path):
+    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=Silence(), offload=_offload)
+    coordinator.join("s", "stream")
+
+    def write(number: int) -> None:
+        coordinator.commit("s", "stream", [(PARTITION, format_offset(1, number))])
+
+    return write
+
+
+def _registry(path: Path):
+    directory = DataDirectory(path)
+    base = lay_foundation(Config(data=path, database_wait_s=2), directory)
+
+    def write(number: int) -> None:
+        base.bus.dispatch(SwitchFeature(feature=FEATURES[number], enabled=True), base.own_context())
+
+    return write
+
+
+def main(kind: str, path: Path) -> None:
+    """Write, and say for each number `stored`, `unknown` or `nothing`."""
+    write = {"events": _events, "cursors": _cursors, "registry": _registry}[kind](path)
+    for number in range(WRITES):
+        try:
+            write(number)
+        except Unavailable as ex:
+            answer = "unknown" if "unknown" in str(ex) else "nothing"
+        else:
+            answer = "stored"
+        sys.stdout.write(f"answer {number} {answer}\n")
+        sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,82 @@
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
+from rioni.domain.ports import direct
+from rioni.storage import group_commit
+from rioni.storage.group_commit import GroupCommit, Job
+from tests.support.waiting import wait_until
+
+
+ENOUGH_S = 20.0
+
+
+class Writer:
+    """Writes what it is told to, and leaves the rest under way."""
+
+    def __init__(self) -> None:
+        self.slow: set[Job] = set()
+        self.failing = False
+        self.groups: list[Sequence[Job]] = []
+
+    def write(self, group: Sequence[Job]) -> Callable[[], None]:
+        if self.failing:
+            raise Unavailable("no")
+        self.groups.append(group)
+        for job in group:
+            job.under_way = job in self.slow
+        return lambda: None
+
+
+@pytest.fixture
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture
+def commits(writer: Writer) -> GroupCommit[Job]:
+    return GroupCommit(writer.write, direct)
+
+
+def test_a_job_that_is_under_way_comes_again_and_keeps_no_other_one_waiting(writer, commits):
+    slow = Job(1)
+    writer.slow.add(slow)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(commits.submit, slow, ENOUGH_S)
+        wait_until(lambda: writer.groups)
+        commits.submit(quick := Job(1), ENOUGH_S)
+        assert not waiting.done()
+        assert slow in next(group for group in writer.groups if quick in group)
+        writer.slow.clear()
+        waiting.result(ENOUGH_S)
+    commits.close()
+
+
+def test_what_is_under_way_counts_as_waiting(writer, commits, monkeypatch):
+    monkeypatch.setattr(group_commit, "PENDING_BYTES_MAX", 10)
+    slow = Job(9)
+    writer.slow.add(slow)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(commits.submit, slow, ENOUGH_S)
+        wait_until(lambda: writer.groups)
+        with pytest.raises(Overloaded, match="More waits") as refused:
+            wait_until(lambda: commits.submit(Job(2), ENOUGH_S))
+        assert refused.value.retry_after_s
+        writer.slow.clear()
+        waiting.result(ENOUGH_S)
+    commits.close()
+
+
+def test_an_error_ends_what_is_under_way_too(writer, commits):
+    slow = Job(1)
+    writer.slow.add(slow)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(commits.submit, slow, ENOUGH_S)
+        wait_until(lambda: writer.groups)
+        writer.failing = True
+        # It was handed over, so nothing says that it is not written yet.
+        with pytest.raises(OutcomeUnknown):
+            waiting.result(ENOUGH_S)
+    commits.close()

@@ -14,6 +14,7 @@ from rioni.commands.repository import Repository
 from rioni.domain.abandoned_topic import TopicAbandoned, TopicDeleted
 from rioni.domain.errors import RioniError
 from rioni.domain.timeline import Timeline
+from rioni.domain.topic_creation import TopicCreation
 
 
 _log = structlog.get_logger("rioni.topics")
@@ -26,12 +27,17 @@ class RecordTopicsDeleted:
     topics: Collection[str]
 
 
-def abandon(timeline: Timeline, repository: Repository) -> None:
-    """Record that a timeline's topic is to be deleted, and try to do so after the commit."""
-    repository.record(
-        TopicAbandoned(topic=timeline.topic, storage_id=timeline.storage_id, event_type=timeline.event_type)
-    )
-    repository.after_commit.append(partial(_delete, timeline, repository))
+def abandon(owner: Timeline | TopicCreation, repository: Repository, *, delete: bool = True) -> None:
+    """Record that the topic of a timeline, or of one that never came, is to be deleted.
+
+    Args:
+        owner: whose topic it is.
+        repository: of the command.
+        delete: whether to try so right after the commit.
+    """
+    repository.record(TopicAbandoned(topic=owner.topic, storage_id=owner.storage_id, event_type=owner.event_type))
+    if delete:
+        repository.after_commit.append(partial(_delete, owner, repository))
 
 
 def record_topics_deleted(command: RecordTopicsDeleted, repository: Repository) -> None:
@@ -41,8 +47,8 @@ def record_topics_deleted(command: RecordTopicsDeleted, repository: Repository) 
             repository.record(TopicDeleted(topic=topic))
 
 
-def _delete(timeline: Timeline, repository: Repository) -> None:
+def _delete(owner: Timeline | TopicCreation, repository: Repository) -> None:
     try:
-        repository.stores.of(timeline.storage_id).delete_topic(timeline.topic)
+        repository.stores.of(owner.storage_id).delete_topic(owner.topic)
     except RioniError as ex:
-        _log.warning("a topic could not be deleted; the housekeeper will", topic=timeline.topic, reason=str(ex))
+        _log.warning("a topic could not be deleted; the housekeeper will", topic=owner.topic, reason=str(ex))

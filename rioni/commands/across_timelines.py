@@ -1,6 +1,6 @@
 """Reads an event type's timelines as one: each lies in a topic of some storage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from rioni.domain.cursor import BEFORE_FIRST, Place
@@ -99,7 +99,12 @@ def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int,
 
 
 def read_after(
-    timelines: Timelines, stores: EventStores, number: int, after: Place, bytes_max: int
+    timelines: Timelines,
+    stores: EventStores,
+    number: int,
+    after: Place,
+    bytes_max: int,
+    beside: Callable[[], Mapping[int, Place]] = dict,
 ) -> tuple[int, Sequence[Chunk]]:
     """The next chunks of a partition, all from one timeline, and the order of that; none where nothing follows.
 
@@ -109,19 +114,27 @@ def read_after(
         number: of the partition.
         after: the last place read; what retention has removed behind it is passed over.
         bytes_max: as for `EventStore.read`.
+        beside: the places behind which the caller reads next, by the number of the partition.
 
     Raises:
         NotFound: the event type has been deleted.
         Unavailable: a storage can't be used.
     """
-    found = _first_answer(
-        timelines,
-        stores,
-        number,
-        after,
-        lambda store, topic, first: store.read(topic, number, first, bytes_max) or None,
-    )
-    return found or (after.order, ())
+
+    def read(store: EventStore, topic: str, first: int) -> Sequence[Chunk] | None:
+        return store.read(topic, number, first, bytes_max, lambda: _in_topic(timelines, topic, beside())) or None
+
+    return _first_answer(timelines, stores, number, after, read) or (after.order, ())
+
+
+def _in_topic(timelines: Timelines, topic: str, places: Mapping[int, Place]) -> dict[int, int]:
+    """Of some partitions the first positions behind a place, where these are in a topic."""
+    found = {}
+    for number, after in places.items():
+        timeline, first = next(timelines.following(number, after), (None, 0))
+        if timeline is not None and timeline.topic == topic:
+            found[number] = first
+    return found
 
 
 def _first_answer(

@@ -30,6 +30,8 @@ class ActiveTimeline:
         self._signals = signals
         self._clock = clock
         self._wait_max_s = wait_max_s
+        self.found_closed: dict[str, Timeline] = {}
+        """By event type the active timelines whose topics are closed although no switch is under way."""
 
     def write(self, timeline: Timeline, write: Callable[[EventStore, str], T]) -> T:
         """Append to a timeline, or to the one that is active after it.
@@ -69,9 +71,11 @@ class ActiveTimeline:
         try:
             while True:
                 self._registry.refresh()
+                active = self._after(closed)
                 try:
-                    return self._write(self._after(closed), write)
+                    return self._write(active, write)
                 except TopicClosed as ex:
+                    self._note_closed(active)
                     left_s = deadline_s - self._clock.monotonic()
                     if left_s <= 0:
                         raise Unavailable(
@@ -80,6 +84,16 @@ class ActiveTimeline:
                 watch.wait(min(left_s, LOOK_EVERY_S))
         finally:
             watch.close()
+
+    def _note_closed(self, refused: Timeline) -> None:
+        """Remember a timeline that would stay closed for ever; `Switcher.repair` replaces it.
+
+        No switch leaves that behind, but releases before this one did, and an older log that was restored does. While
+        the store was asked a switch may have been completed: then the timeline that refused is not the active one.
+        """
+        timelines = self._registry.timelines(refused.event_type)
+        if timelines.switch is None and timelines.active.id == refused.id:
+            self.found_closed[refused.event_type] = refused
 
     def _after(self, closed: Timeline) -> Timeline:
         timelines = self._registry.timelines(closed.event_type)

@@ -1,18 +1,31 @@
-"""The one way to change anything: which command needs which right, and which handler runs it, in one transaction."""
+"""The one way to change anything: which command needs which right, and which handler runs it, in transactions."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rioni.commands import abandoned_topics, access, event_types, schemas, settings, storages, subscriptions, timelines
+import structlog
+
+from rioni.commands import (
+    abandoned_topics,
+    access,
+    event_types,
+    schemas,
+    settings,
+    storages,
+    subscriptions,
+    timelines,
+    topic_creation,
+)
 from rioni.commands.context import Context
+from rioni.commands.outside import Outside
 from rioni.commands.repository import Repository
 from rioni.domain.authorization import Attribute
 from rioni.domain.coordination_ports import Coordinator
-from rioni.domain.errors import CommitUnknown, NothingWritten, ReadOnly
+from rioni.domain.errors import CommitUnknown, NothingWritten, ReadOnly, RioniError, Unavailable
 from rioni.domain.limits import Limits
 from rioni.domain.log_ports import EventLog, LogTransaction, ReadModels
-from rioni.domain.ports import EventStores
+from rioni.domain.ports import EventStores, Offload, direct
 
 
 def _nothing(_command: Any, _repository: Repository) -> None:
@@ -55,13 +68,18 @@ ROUTES: dict[type, Route] = {
     settings.AddBlacklistEntry: Route(settings.add_blacklist_entry, access.broker_writer, when_read_only=True),
     settings.RemoveBlacklistEntry: Route(settings.remove_blacklist_entry, access.broker_writer, when_read_only=True),
     settings.SwitchFeature: Route(settings.switch_feature, access.broker_writer, when_read_only=True),
+    settings.AcceptLoss: Route(settings.accept_loss, access.broker_writer, when_read_only=True),
     timelines.StartSwitch: Route(timelines.start_switch, access.event_type_operator),
+    timelines.CloseTimeline: Route(timelines.close_timeline, access.broker_writer, when_read_only=True),
     timelines.CompleteSwitch: Route(timelines.complete_switch, access.broker_writer, when_read_only=True),
     timelines.AbortSwitch: Route(timelines.abort_switch, access.broker_writer, when_read_only=True),
     timelines.CleanUpTimeline: Route(timelines.clean_up_timeline, access.broker_writer),
-    # It changes no fact.
-    timelines.DeleteForsakenTopics: Route(timelines.delete_forsaken_topics, access.broker_writer, when_read_only=True),
+    timelines.FindForsakenTopics: Route(timelines.find_forsaken_topics, access.broker_writer, when_read_only=True),
     timelines.Repartition: Route(timelines.repartition, access.event_type_operator),
+    # It takes back what a command of anyone has recorded.
+    topic_creation.AbandonTopicCreation: Route(
+        topic_creation.abandon_topic_creation, access.anyone, when_read_only=True
+    ),
     abandoned_topics.RecordTopicsDeleted: Route(abandoned_topics.record_topics_deleted, access.broker_writer),
     storages.CreateStorage: Route(storages.create_storage, access.broker_writer),
     storages.SetDefaultStorage: Route(storages.set_default_storage, access.broker_writer),
@@ -72,15 +90,23 @@ ROUTES: dict[type, Route] = {
 
 ATTEMPTS_MAX = 5
 """How often a command is run that gets in the way of others, or whose transaction was lost."""
+STEPS_MAX = 20
+"""How many transactions a command may take. A switch takes eight, with one that was left unfinished before it; the rest
+is for what others change meanwhile."""
+
+_log = structlog.get_logger("rioni.bus")
 
 
 class Bus:
     """Runs commands.
 
-    One command is one transaction: lock the head of the log, load what the command is about, decide, append the events,
+    A command is one transaction: lock the head of the log, load what the command is about, decide, append the events,
     fold them into the read models, commit. A crash leaves all of it or nothing, and whoever was answered finds it in
     the next query. Where the database goes away in the commit, the log tells afterwards whether it stands: by the
     command's id.
+
+    A command that needs a store, or a check that takes long, has several transactions with that work in between (see
+    `Outside`): the head of the log is never locked while something else is waited for.
     """
 
     def __init__(
@@ -92,47 +118,83 @@ class Bus:
         coordinator: Coordinator,
         limits: Limits,
         default_admin: Attribute,
+        offload: Offload = direct,
+        compute: Offload = direct,
     ) -> None:
+        """Take what commands work with: `offload` is where transactions run, `compute` where long checks do."""
         self._log = log
         self._models = models
         self._stores = stores
         self._coordinator = coordinator
         self._limits = limits
         self._default_admin = default_admin
+        self._offload, self._compute = offload, compute
+        self._running: set[str] = set()
+        """The topics that running commands of this process may be creating."""
 
     def dispatch(self, command: Any, context: Context) -> Any:
-        """Run a command and return what its handler returns. Blocks on the database.
+        """Run a command and return what its handler returns. Blocks the caller alone, on the database and on stores.
 
         Raises:
             Denied, AdminOnly: the subject lacks the right.
             ReadOnly: writing is switched off.
             CommitUnknown: the database went away in the commit, and has not come back.
-            RioniError: whatever the handler raises; nothing has changed then.
+            RioniError: whatever the handler raises; nothing has changed then, or it will be taken back.
         """
+        topic = context.topic
+        self._running.add(topic)
+        try:
+            return self._run_to_end(command, context)
+        finally:
+            self._running.discard(topic)
+
+    def is_running(self, worker: str, topic: str) -> bool:
+        """Whether a process lives and, if it is this one, still runs the command that creates a topic."""
+        return topic in self._running if worker == self._coordinator.worker else self._coordinator.lives(worker)
+
+    def transact(self, command: Any, context: Context) -> Any:
+        """Run one transaction of a command; return what its handler returns, `Outside` if there is more to do."""
+        result, after_commit = self._offload(self._attempts, command, context)
+        for effect in after_commit:
+            effect()
+        return result
+
+    def _run_to_end(self, command: Any, context: Context, steps_left: int = STEPS_MAX) -> Any:
+        if not steps_left:
+            raise Unavailable("Others change at the same time what this request is about. Try again later.")
+        result = self.transact(command, context)
+        if not isinstance(result, Outside):
+            return result
+        try:
+            return self._run_to_end(result.work(), context, steps_left - 1)
+        except BaseException as ex:
+            if result.undo is not None:
+                self._take_back(result.undo(ex), context)
+            raise
+
+    def _take_back(self, command: Any, context: Context) -> None:
+        try:
+            self.transact(command, context)
+        except RioniError:
+            _log.exception("what a failed command left can't be taken back now; the housekeeper will")
+
+    def _attempts(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
         for _ in range(ATTEMPTS_MAX - 1):
             with contextlib.suppress(NothingWritten):
                 return self._attempt(command, context)
         return self._attempt(command, context)
 
-    def _attempt(self, command: Any, context: Context) -> Any:
+    def _attempt(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
         before: int | None = None
         try:
             with self._log.transaction() as transaction:
                 before = transaction.head.position
                 repository = self._repository(transaction, context)
-                try:
-                    result = _run(command, repository)
-                except BaseException:
-                    # Not when the commit itself fails: the facts may stand then, and an effect too many harms nobody.
-                    for undo in reversed(repository.undo):
-                        undo()
-                    raise
+                result = _run(command, repository)
         except CommitUnknown:
             if before is None or not self._log.recorded(context.origin.command_id, before):
                 raise NothingWritten from None
-        for effect in repository.after_commit:
-            effect()
-        return result
+        return result, repository.after_commit
 
     def _repository(self, transaction: LogTransaction, context: Context) -> Repository:
         return Repository(
@@ -141,6 +203,7 @@ class Bus:
             context,
             stores=self._stores,
             coordinator=self._coordinator,
+            compute=self._compute,
             limits=self._limits,
             default_admin=self._default_admin,
         )

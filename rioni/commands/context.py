@@ -19,6 +19,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """The time of the command, RFC 3339 with milliseconds."""
         return self.origin.recorded_at
 
+    @property
+    def topic(self) -> str:
+        """The id of the topic that the command creates, if it creates one."""
+        return self.derive_id("topic")
+
     def derive_id(self, purpose: str) -> str:
         """An id for something that the command creates, the same whenever the same command is run again."""
         return str(uuid5(UUID(self.origin.command_id), purpose))

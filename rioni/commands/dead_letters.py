@@ -24,7 +24,7 @@ from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.headers import Headers
 from rioni.domain.own_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.own_events import OwnEvent, derived_eid
-from rioni.domain.ports import Chunk, Claim, Clock, EventStore, EventStores, Offload
+from rioni.domain.ports import Chunk, Claim, Clock, EventStore, EventStores
 from rioni.domain.registry_ports import Registry
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.visibility import Visibility
@@ -117,10 +117,9 @@ class DeadLetters:
         *,
         stores: EventStores,
         timeline: ActiveTimeline,
-        offload: Offload,
     ) -> None:
         self._registry, self._gate, self._bus = registry, gate, bus
-        self._stores, self._timeline, self._offload = stores, timeline, offload
+        self._stores, self._timeline = stores, timeline
 
     def page(
         self, subscription_id: str, wanted: DeadLetterFilter, limit: int, subject: Subject
@@ -173,7 +172,7 @@ class DeadLetters:
                     forced=command.force,
                     redriven=counts["redriven"],
                 )
-                self._offload(self._bus.dispatch, record, context)
+                self._bus.dispatch(record, context)
         return Redriven(**counts)
 
     def _administered(self, subscription_id: str, subject: Subject) -> Subscription:

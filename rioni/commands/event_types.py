@@ -1,13 +1,15 @@
 """Commands that create, change and delete event types (registry contract 3)."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rioni.commands.abandoned_topics import abandon
+from rioni.commands.outside import Outside
 from rioni.commands.repository import Repository
-from rioni.commands.schemas import check_submitted_schema, evolved_schema
+from rioni.commands.schemas import EvolvedSchema, check_submitted_schema
 from rioni.commands.timelines import topics_to_delete
+from rioni.commands.topic_creation import end_topic_creation, start_topic_creation
 from rioni.domain import event_type_rules as rules
 from rioni.domain.authorization import BROKER, permits
 from rioni.domain.data_lake import check_data_lake
@@ -19,6 +21,7 @@ from rioni.domain.event_type import (
     EventTypeDeleted,
     EventTypeSpec,
     SchemaAdded,
+    SubmittedSchema,
 )
 from rioni.domain.subscription import Subscription, SubscriptionDeleted, SubscriptionKeyReleased
 from rioni.domain.timeline import FIRST_ORDER, Timeline, TimelineOpened, TimelinesDeleted
@@ -29,6 +32,10 @@ class CreateEventType:
     """Create an event type, with its topic and first timeline."""
 
     spec: EventTypeSpec
+    is_schema_checked: bool = False
+    """Set by the command itself, as is `timeline`."""
+    timeline: Timeline | None = None
+    """The first one, whose topic exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,8 @@ class ChangeEventType:
     spec: EventTypeSpec
     expected_tags: Collection[str] | None = None
     """If given, the event type must have one of these entity tags: nobody has changed it meanwhile."""
+    evolved: EvolvedSchema | None = None
+    """Set by the command itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,42 +73,48 @@ def check_creation(command: CreateEventType, repository: Repository) -> None:
     rules.check_fields(command.spec)
 
 
-def create_event_type(command: CreateEventType, repository: Repository) -> EventType:
-    """Create an event type.
+def create_event_type(command: CreateEventType, repository: Repository) -> EventType | Outside:
+    """Create an event type, after its schema was checked and its topic created.
 
     Raises:
         Invalid: a rule of registry contract 3.2 is broken.
         Conflict: the name is taken.
+        Unavailable: the storage can't create the topic.
     """
     spec, now = command.spec, repository.context.now
     rules.check_retention(spec.options, repository.limits)
     _check_annotations(spec, repository)
     event_type = rules.new(spec, now=now, limits=repository.limits)
-    check_submitted_schema(event_type)
+    if not command.is_schema_checked:
+        return Outside(partial(_schema_checked, command, event_type, repository))
     rules.check_strategies(event_type)
     _check_authorization(event_type, repository)
     _check_owning_application(event_type, repository)
     if repository.find("event-type", event_type.name) is not None:
         raise Conflict(f"EventType {event_type.name} already exists.")
-    timeline = Timeline(
-        id=repository.context.derive_id("timeline"),
-        event_type=event_type.name,
-        order=FIRST_ORDER,
-        storage_id=repository.default_storage().id,
-        topic=repository.context.derive_id("topic"),
-        partitions=rules.partition_count(event_type.default_statistic, repository.limits),
-        created_at=now,
-        switched_at=now,
-    )
-    # The topic comes first: an event type without one could not be published to, one without an event type is harmless.
-    store = repository.stores.of(timeline.storage_id)
-    repository.undo.append(partial(store.delete_topic, timeline.topic))
-    store.create_topic(timeline.topic, timeline.partitions)
+    if command.timeline is None:
+        timeline = Timeline(
+            id=repository.context.derive_id("timeline"),
+            event_type=event_type.name,
+            order=FIRST_ORDER,
+            storage_id=repository.default_storage().id,
+            topic=repository.context.topic,
+            partitions=rules.partition_count(event_type.default_statistic, repository.limits),
+            created_at=now,
+            switched_at=now,
+        )
+        return start_topic_creation(timeline, repository, partial(replace, command, timeline=timeline))
+    end_topic_creation(command.timeline, repository)
     repository.record(
         EventTypeCreated(name=event_type.name, event_type=event_type),
-        TimelineOpened(event_type=event_type.name, timeline=timeline),
+        TimelineOpened(event_type=event_type.name, timeline=command.timeline),
     )
     return event_type
+
+
+def _schema_checked(command: CreateEventType, event_type: EventType, repository: Repository) -> CreateEventType:
+    repository.compute(check_submitted_schema, event_type)
+    return replace(command, is_schema_checked=True)
 
 
 def check_change(command: ChangeEventType, _repository: Repository) -> None:
@@ -111,7 +126,7 @@ def check_change(command: ChangeEventType, _repository: Repository) -> None:
     rules.check_fields(command.spec)
 
 
-def change_event_type(command: ChangeEventType, repository: Repository) -> EventType:
+def change_event_type(command: ChangeEventType, repository: Repository) -> EventType | Outside:
     """Change an event type; submitting what it is already changes nothing.
 
     Raises:
@@ -136,12 +151,20 @@ def change_event_type(command: ChangeEventType, repository: Repository) -> Event
     if wanted.owning_application != current.owning_application:
         _check_owning_application(wanted, repository)
     assert spec.schema is not None
-    added = evolved_schema(current, spec.schema, wanted, now=now)
+    if command.evolved is None or not command.evolved.is_of(current, wanted):
+        return Outside(partial(_with_schema, command, current, spec.schema, wanted, repository))
     if wanted != current:
         repository.record(EventTypeChanged(name=wanted.name, event_type=wanted))
-    if added is not None:
-        repository.record(SchemaAdded(name=wanted.name, schema=added))
+    if command.evolved.added is not None:
+        repository.record(SchemaAdded(name=wanted.name, schema=command.evolved.added))
     return repository.event_type(command.name)
+
+
+def _with_schema(
+    command: ChangeEventType, current: EventType, submitted: SubmittedSchema, wanted: EventType, repository: Repository
+) -> ChangeEventType:
+    evolved = repository.compute(EvolvedSchema.of, current, submitted, wanted, now=repository.context.now)
+    return replace(command, evolved=evolved)
 
 
 def check_deletion(_command: DeleteEventType, repository: Repository) -> None:

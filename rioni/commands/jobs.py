@@ -55,6 +55,7 @@ class Housekeeper:
             attempt("compaction", self._retention.compact)
             attempt("forgetting ids", self._retention.forget)
             attempt("adding partitions to subscriptions", self._positions.extend)
+            attempt("abandoning unfinished topics", self._abandon_unfinished)
             attempt("deleting abandoned topics", self._delete_abandoned)
         if self._clock.monotonic() >= self._sweep_at_s:
             self._sweep_at_s = self._clock.monotonic() + SWEEP_EVERY_S
@@ -67,9 +68,12 @@ class Housekeeper:
     def _sweep(self) -> None:
         self._sweeper.sweep(self._context())
 
+    def _abandon_unfinished(self) -> None:
+        self._sweeper.abandon_unfinished(self._context())
+
     def _delete_abandoned(self) -> None:
         self._sweeper.delete_abandoned(self._context())
 
     def _repair(self) -> None:
         self._registry.refresh()
-        self._switcher.repair(self._context())
+        self._switcher.repair(self._context)

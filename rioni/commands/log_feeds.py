@@ -125,9 +125,10 @@ class _Follower:
                 was_on, on = on, self._is_on(change, before=on)
                 if was_on or on:
                     wanted.append(change)
-            if events := self._feed.events(wanted):
+            for event in self._feed.events(wanted):
                 self._own_event_types.ensure_one(self._feed.event_type)
-                self._publisher.publish(self._feed.event_type, events, name=str(wanted[0].entry.position))
+                # Each by itself: who goes on after a crash may find more of the command's transactions together.
+                self._publisher.publish(self._feed.event_type, [event], name=event.eid)
                 published = True
         position = changes[-1].entry.position
         if published or position - self._remembered >= REMEMBER_EVERY_ENTRIES:

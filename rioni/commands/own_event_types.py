@@ -11,7 +11,6 @@ from rioni.domain.authorization import BROKER
 from rioni.domain.errors import Conflict, EventTypeNotFound
 from rioni.domain.events import Origin
 from rioni.domain.own_event_types import DEAD_LETTER_QUEUE, OwnEventType, wants_dead_letters
-from rioni.domain.ports import Offload
 from rioni.domain.registry_ports import Registry
 from rioni.domain.subscription import Subscription
 
@@ -19,20 +18,17 @@ from rioni.domain.subscription import Subscription
 class OwnEventTypes:
     """Knows which of them there should be, and creates what is missing."""
 
-    def __init__(
-        self, own: Sequence[OwnEventType], registry: Registry, bus: Bus, offload: Offload, now: Callable[[], str]
-    ) -> None:
+    def __init__(self, own: Sequence[OwnEventType], registry: Registry, bus: Bus, now: Callable[[], str]) -> None:
         """Begin.
 
         Args:
             own: all of them.
             registry: is asked what exists.
             bus: runs the commands.
-            offload: where they run.
             now: tells the time, RFC 3339 with milliseconds.
         """
         self._own = {each.name: each for each in own}
-        self._registry, self._bus, self._offload, self._now = registry, bus, offload, now
+        self._registry, self._bus, self._now = registry, bus, now
 
     def ensure(self) -> None:
         """Create what the features that are on ask for; raises as `ensure_one`. Cheap where nothing is missing."""
@@ -59,7 +55,7 @@ class OwnEventTypes:
         except EventTypeNotFound:
             # Another process may be faster.
             with contextlib.suppress(Conflict):
-                self._offload(self._bus.dispatch, CreateEventType(spec=self._own[name].spec), self._context())
+                self._bus.dispatch(CreateEventType(spec=self._own[name].spec), self._context())
             self._registry.refresh()
 
     def _context(self) -> Context:

@@ -116,6 +116,10 @@ def _unfit(event_type: str, detail: str) -> Invalid:
 def _unlimited(rules: PublishRules) -> PublishRules:
     """What the broker has accepted in a request it must be able to report, twice its size or not."""
     limits = msgspec.structs.replace(
-        rules.limits, event_bytes_max=_UNLIMITED, body_bytes_max=_UNLIMITED, batch_events_max=_UNLIMITED
+        rules.limits,
+        event_bytes_max=_UNLIMITED,
+        body_bytes_max=_UNLIMITED,
+        batch_events_max=_UNLIMITED,
+        batch_values_max=_UNLIMITED,
     )
     return msgspec.structs.replace(rules, limits=limits)

@@ -16,7 +16,7 @@ from rioni.domain.cursor import Place, parse_offset
 from rioni.domain.cursor_arithmetic import Extents, begin
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.named_place import NamedPlace, for_each_partition
-from rioni.domain.ports import EventStores, Offload
+from rioni.domain.ports import EventStores
 from rioni.domain.registry_ports import Registry
 from rioni.domain.subscription import InitialCursor, Subscription
 from rioni.domain.timeline import FIRST_ORDER
@@ -42,7 +42,6 @@ class Positions:
         *,
         stores: EventStores,
         coordinator: Coordinator,
-        offload: Offload,
         reset_timeout_s: float,
     ) -> None:
         self._registry = registry
@@ -50,7 +49,6 @@ class Positions:
         self._bus = bus
         self._stores = stores
         self._coordinator = coordinator
-        self._offload = offload
         self._reset_timeout_s = reset_timeout_s
 
     def initialise(self, subscription: Subscription) -> None:
@@ -131,7 +129,7 @@ class Positions:
         record = RecordCursorsReset(
             subscription_id=subscription.id, cursors=_cursors(offsets), previous=_cursors(previous)
         )
-        self._offload(self._bus.dispatch, record, context)
+        self._bus.dispatch(record, context)
 
     def _extents(self, name: str) -> Sequence[Extents]:
         return extents_of(self._registry.timelines(name), self._stores)

@@ -11,7 +11,7 @@ from rioni.domain.event_type import EventType
 from rioni.domain.events import DomainEvent
 from rioni.domain.limits import Limits
 from rioni.domain.log_ports import LogTransaction, ReadModels
-from rioni.domain.ports import EventStores
+from rioni.domain.ports import EventStores, Offload
 from rioni.domain.settings import SETTINGS, Settings
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
@@ -29,15 +29,18 @@ class Repository:
         *,
         stores: EventStores,
         coordinator: Coordinator,
+        compute: Offload,
         limits: Limits,
         default_admin: Attribute,
     ) -> None:
         self.context = context
         self.stores = stores
+        """For what comes after the transaction: no store is asked within."""
         self.coordinator = coordinator
+        """As `stores`; only the name of this process is known without asking anybody."""
+        self.compute = compute
+        """For checks outside of the transaction that take long."""
         self.limits = limits
-        self.undo: list[Callable[[], None]] = []
-        """What takes back the effects outside, should the transaction fail."""
         self.after_commit: list[Callable[[], None]] = []
         """Effects outside that must not happen unless the facts are recorded."""
         self._transaction = transaction

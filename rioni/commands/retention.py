@@ -7,7 +7,7 @@ from rioni.commands.context import Context
 from rioni.commands.timelines import CleanUpTimeline
 from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, RioniError, Unavailable
 from rioni.domain.event_type import EventType
-from rioni.domain.ports import Clock, EventStores, Offload
+from rioni.domain.ports import Clock, EventStores
 from rioni.domain.registry_ports import Registry
 from rioni.domain.timestamps import milliseconds
 
@@ -28,7 +28,6 @@ class Retention:
         stores: EventStores,
         bus: Bus,
         clock: Clock,
-        offload: Offload,
         *,
         idempotency_window_s: int,
         compaction_lag_s: int,
@@ -38,7 +37,6 @@ class Retention:
         self._stores = stores
         self._bus = bus
         self._clock = clock
-        self._offload = offload
         self.every_s = every_s
         """How often it is to be asked."""
         self._idempotency_window_ms = 1_000 * idempotency_window_s
@@ -101,7 +99,7 @@ class Retention:
                 raise
         if over:
             command = CleanUpTimeline(event_type=name, order=order, now_ms=now_ms)
-            self._offload(self._bus.dispatch, command, context)
+            self._bus.dispatch(command, context)
 
 
 def _keyed_since_ms(event_type: EventType) -> int:

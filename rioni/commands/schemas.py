@@ -1,9 +1,12 @@
 """Commands that add versions to an event type's schema (registry contract 5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, Self
 
 import msgspec
 
+from rioni.commands.outside import Outside
 from rioni.commands.repository import Repository
 from rioni.domain.avro.evolution import evolve_avro_schema
 from rioni.domain.avro.parsing import parse_event_schema
@@ -12,6 +15,7 @@ from rioni.domain.event_owner import OwnerFinder
 from rioni.domain.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
 from rioni.domain.event_type_rules import schema_violations
 from rioni.domain.evolution import evolve_schema, next_schema_version
+from rioni.domain.field_path import DeclaredPaths
 from rioni.domain.schema import check_paths, check_schema
 from rioni.domain.schema_change import Level
 
@@ -22,9 +26,31 @@ class AddSchema:
 
     name: str
     schema: SubmittedSchema
+    evolved: "EvolvedSchema | None" = None
+    """Set by the command itself."""
 
 
-def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool]:
+class EvolvedSchema(NamedTuple):
+    """What a submitted schema becomes, found out without a lock; it holds as long as the event type is the same."""
+
+    current: EventType
+    """The event type that the schema was compared with."""
+    wanted: EventType
+    """The event type as it shall become, its schema aside."""
+    added: Schema | None
+    """The new version, None where the schema is the one that the event type has."""
+
+    @classmethod
+    def of(cls, current: EventType, submitted: SubmittedSchema, wanted: EventType, *, now: str) -> Self:
+        """Check and compare; takes long for large schemas, and raises as `evolved_schema`."""
+        return cls(current, wanted, evolved_schema(current, submitted, wanted, now=now))
+
+    def is_of(self, current: EventType, wanted: EventType) -> bool:
+        """Whether this holds for an event type as it is now."""
+        return self.current == current and self.wanted == wanted
+
+
+def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool] | Outside:
     """Add a version, unless the schema is the one that the event type has.
 
     Returns:
@@ -38,11 +64,18 @@ def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool
     if violations:
         raise InvalidFields(violations)
     current = repository.event_type(command.name)
-    added = evolved_schema(current, command.schema, current, now=repository.context.now)
-    if added is None:
+    evolved = command.evolved
+    if evolved is None or not evolved.is_of(current, current):
+        return Outside(partial(_evolved, command, current, repository))
+    if evolved.added is None:
         return current.schema, False
-    repository.record(SchemaAdded(name=current.name, schema=added))
-    return added, True
+    repository.record(SchemaAdded(name=current.name, schema=evolved.added))
+    return evolved.added, True
+
+
+def _evolved(command: AddSchema, current: EventType, repository: Repository) -> AddSchema:
+    evolve = partial(EvolvedSchema.of, current, command.schema, current, now=repository.context.now)
+    return replace(command, evolved=repository.compute(evolve))
 
 
 def check_submitted_schema(event_type: EventType) -> None:
@@ -64,14 +97,15 @@ def check_submitted_schema(event_type: EventType) -> None:
         compatibility_mode=event_type.compatibility_mode,
         cleanup_policy=event_type.cleanup_policy,
     )
-    check_paths(effective, "ordering_key_fields", event_type.ordering_key_fields)
-    check_paths(effective, "ordering_instance_ids", event_type.ordering_instance_ids)
+    declared = DeclaredPaths(effective.document)
+    check_paths(declared, "ordering_key_fields", event_type.ordering_key_fields)
+    check_paths(declared, "ordering_instance_ids", event_type.ordering_instance_ids)
     selector = event_type.event_owner_selector
     if isinstance(selector, EventOwnerSelector) and not _finds_owner_by_itself(selector, event_type):
-        check_paths(effective, "event_owner_selector.value", [selector.value])
+        check_paths(declared, "event_owner_selector.value", [selector.value])
     if event_type.partition_strategy == "hash":
         within = "data" if event_type.category == "data" else ""
-        check_paths(effective, "partition_key_fields", event_type.partition_key_fields, within=within)
+        check_paths(declared, "partition_key_fields", event_type.partition_key_fields, within=within)
 
 
 def _finds_owner_by_itself(selector: EventOwnerSelector, event_type: EventType) -> bool:

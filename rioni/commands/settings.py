@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rioni.commands.repository import Repository
+from rioni.domain.definition_limits import ATTRIBUTES_MAX, size_violations
 from rioni.domain.errors import InvalidFields, Malformed
 from rioni.domain.settings import (
     BLACKLIST_TYPES,
@@ -11,6 +12,7 @@ from rioni.domain.settings import (
     BlacklistEntryAdded,
     BlacklistEntryRemoved,
     FeatureSwitched,
+    LossAccepted,
     feature_named,
 )
 
@@ -46,15 +48,33 @@ class SwitchFeature:
     enabled: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptLoss:
+    """Record that an operator goes on with stores that do not belong together."""
+
+    findings: tuple[str, ...]
+    reason: str
+
+
+def accept_loss(command: AcceptLoss, repository: Repository) -> None:
+    """Record an operator's decision."""
+    repository.record(LossAccepted(findings=command.findings, reason=command.reason))
+
+
 def set_admins(command: SetAdmins, repository: Repository) -> Admins:
     """Name the administrators; the configured default administrator stays one, and is never stored.
 
     Raises:
-        InvalidFields: a list is empty.
+        InvalidFields: a list is empty, or too long.
     """
-    empty = [name for name in ("admins", "readers", "writers") if not getattr(command.admins, name)]
-    if empty:
-        raise InvalidFields([(name, "must contain at least one attribute") for name in empty])
+    violations: list[tuple[str, str]] = []
+    for name in ("admins", "readers", "writers"):
+        attributes = getattr(command.admins, name)
+        violations += size_violations(name, attributes, ATTRIBUTES_MAX)
+        if not attributes:
+            violations.append((name, "must contain at least one attribute"))
+    if violations:
+        raise InvalidFields(violations)
     default = repository.admins("ADMIN")[-1]
     lists = {
         name: tuple(attribute for attribute in getattr(command.admins, name) if attribute != default)

@@ -13,7 +13,7 @@ from rioni.domain.storage_entry import (
     StorageEntry,
     StorageMoved,
     check_storage,
-    without_credentials,
+    shown,
 )
 
 
@@ -47,17 +47,17 @@ class DeleteStorage:
 
 
 def create_storage(command: CreateStorage, repository: Repository) -> StorageEntry:
-    """Add a storage. Credentials in its configuration are not kept: the log is for ever, and shown to auditors.
+    """Add a storage. Only known members of its configuration are kept, without credentials: the log is for ever.
 
     Raises:
-        Invalid: id or type can't be used.
+        Invalid: id, type or configuration can't be used.
         Conflict: the id is taken.
     """
     submitted = command.storage
     check_storage(submitted)
     if repository.find("storage", submitted.id) is not None:
         raise Conflict(f"A storage with id '{submitted.id}' already exists.")
-    storage = msgspec.structs.replace(submitted, configuration=without_credentials(submitted.configuration))
+    storage = shown(submitted)
     if storage.default:
         _no_default(repository)
     repository.record(StorageCreated(id=storage.id, storage=storage))

@@ -1,14 +1,18 @@
 """Commands that create, change and delete subscriptions (consumption contract 5)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from rioni.commands.event_types import forget_subscription
 from rioni.commands.named_places import NamedPlaces
+from rioni.commands.outside import Outside
 from rioni.commands.repository import Repository
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable
+from rioni.domain.event_filter import event_filter
 from rioni.domain.event_type_rules import check_owning_application
 from rioni.domain.named_place import NamedPlace, for_each_partition
 from rioni.domain.subscription import (
@@ -29,11 +33,20 @@ from rioni.domain.timeline import Timelines
 from rioni.domain.unprocessable import DeadLetterFilter
 
 
+class LookedUp(NamedTuple):
+    """What was asked outside of the transaction for a new subscription; holds as long as the timelines are the same."""
+
+    timelines: Sequence[Timelines]
+    initial_cursors: tuple[InitialCursor, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSubscription:
     """Create a subscription, or find the one that is the same."""
 
     spec: SubscriptionSpec
+    looked_up: LookedUp | None = None
+    """Set by the command itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +55,8 @@ class ChangeSubscription:
 
     subscription_id: str
     spec: SubscriptionSpec
+    is_filter_checked: bool = False
+    """Set by the command itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +85,7 @@ class RecordDeadLettersRedriven:
     redriven: int
 
 
-def create_subscription(command: CreateSubscription, repository: Repository) -> tuple[Subscription, bool]:
+def create_subscription(command: CreateSubscription, repository: Repository) -> tuple[Subscription, bool] | Outside:
     """Create a subscription.
 
     Returns:
@@ -93,7 +108,11 @@ def create_subscription(command: CreateSubscription, repository: Repository) -> 
     _check_partitions(len(names), repository)
     timelines = _timelines_of(names, repository)
     _check_partitions(sum(each.active.partitions for each in timelines), repository)
-    cursors = _initial_cursors(spec, timelines, repository)
+    named = _named_cursors(spec, timelines) if spec.read_from == "cursors" else []
+    known = command.looked_up
+    if (named or spec.filter) and (known is None or known.timelines != timelines):
+        return Outside(partial(_looked_up, command, timelines, named, repository))
+    cursors = known.initial_cursors if named and known else tuple(map(_as_given, spec.initial_cursors or ()))
     subscription = new(
         spec,
         subscription_id=repository.context.derive_id("subscription"),
@@ -109,7 +128,7 @@ def create_subscription(command: CreateSubscription, repository: Repository) -> 
     return subscription, True
 
 
-def change_subscription(command: ChangeSubscription, repository: Repository) -> Subscription:
+def change_subscription(command: ChangeSubscription, repository: Repository) -> Subscription | Outside:
     """Change a subscription; submitting what it is already changes nothing.
 
     Raises:
@@ -117,6 +136,8 @@ def change_subscription(command: ChangeSubscription, repository: Repository) -> 
     """
     check_fields(command.spec)
     current = repository.subscription(command.subscription_id)
+    if command.spec.filter and not command.is_filter_checked:
+        return Outside(partial(_filter_checked, command, command.spec.filter, repository))
     subscription = changed(current, command.spec, now=repository.context.now)
     if subscription != current:
         repository.record(SubscriptionChanged(id=subscription.id, subscription=subscription))
@@ -166,12 +187,10 @@ def _timelines_of(event_types: Sequence[str], repository: Repository) -> list[Ti
     return list(found.values())
 
 
-def _initial_cursors(
-    spec: SubscriptionSpec, timelines: Sequence[Timelines], repository: Repository
-) -> tuple[InitialCursor, ...]:
-    """Where reading begins: offsets as they were given, what other names stand for now (consumption contract 5.2)."""
-    if spec.read_from != "cursors":
-        return tuple(map(_as_given, spec.initial_cursors or ()))
+def _named_cursors(
+    spec: SubscriptionSpec, timelines: Sequence[Timelines]
+) -> Sequence[tuple[tuple[str, str], NamedPlace]]:
+    """For each partition, by event type and number, what the submission says where reading begins."""
     partitions = {each.event_type: each.active.partitions for each in timelines}
     names = list(for_each_partition(spec.initial_cursors or (), partitions))
     wanted = {(name, str(number)) for name, count in partitions.items() for number in range(count)}
@@ -183,12 +202,30 @@ def _initial_cursors(
         raise Invalid("initial_cursors should contain cursors only for partitions of this subscription")
     if len(set(given)) < len(given):
         raise Invalid("there should be no more than 1 cursor for each partition in initial_cursors")
-    places = {each.event_type: NamedPlaces(each, repository.stores) for each in timelines}
-    found = [(named, places[event_type].readable(named)) for (event_type, _), named in names]
-    return tuple(
-        _as_given(named if named.is_offset else msgspec.structs.replace(named, offset=place.offset))
-        for named, place in found
+    return names
+
+
+def _looked_up(
+    command: CreateSubscription,
+    timelines: Sequence[Timelines],
+    named: Sequence[tuple[tuple[str, str], NamedPlace]],
+    repository: Repository,
+) -> CreateSubscription:
+    """Offsets as they were given, what other names stand for now (consumption contract 5.2); stores are asked."""
+    places = {each.event_type: NamedPlaces(each, repository.stores) for each in timelines} if named else {}
+    found = [(name, places[event_type].readable(name)) for (event_type, _), name in named]
+    cursors = tuple(
+        _as_given(name if name.is_offset else msgspec.structs.replace(name, offset=place.offset))
+        for name, place in found
     )
+    if command.spec.filter:
+        repository.compute(event_filter, command.spec.filter)
+    return replace(command, looked_up=LookedUp(timelines, cursors))
+
+
+def _filter_checked(command: ChangeSubscription, expression: str, repository: Repository) -> ChangeSubscription:
+    repository.compute(event_filter, expression)  # compiled once: the transaction finds it
+    return replace(command, is_filter_checked=True)
 
 
 def _as_given(named: NamedPlace) -> InitialCursor:

@@ -1,5 +1,8 @@
 """Deletes what was left: abandoned topics; and by processes that died, topics made for nothing and lost cursors."""
 
+import contextlib
+from collections import Counter
+
 import msgspec
 import structlog
 
@@ -7,14 +10,22 @@ from rioni.commands.abandoned_topics import RecordTopicsDeleted
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
 from rioni.commands.failures import Failures
-from rioni.commands.timelines import DeleteForsakenTopics
+from rioni.commands.timelines import FindForsakenTopics
+from rioni.commands.topic_creation import AbandonTopicCreation
 from rioni.domain.abandoned_topic import AbandonedTopic
 from rioni.domain.coordination_ports import Coordinator
-from rioni.domain.errors import RioniError
-from rioni.domain.ports import EventStores, Offload
+from rioni.domain.cursor import BEFORE_FIRST
+from rioni.domain.errors import NotFound, RioniError
+from rioni.domain.ports import EventStores
 from rioni.domain.registry_ports import Registry
 from rioni.domain.topic_names import TopicNames
 
+
+REFUSALS_MAX = 3
+"""After so many topics that a storage could not delete its others wait for the next round: each may take long."""
+
+RECORDED_AT_ONCE = 20
+"""How many deleted topics one transaction records; nobody else changes the registry meanwhile."""
 
 _log = structlog.get_logger("rioni.sweeping")
 
@@ -27,14 +38,13 @@ class Sweeper:
     event is lost even where the log of another broker was mounted, and what is just being made stays.
     """
 
-    def __init__(
-        self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: Bus, offload: Offload
-    ) -> None:
+    def __init__(self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: Bus) -> None:
         self._registry = registry
         self._stores = stores
         self._coordinator = coordinator
         self._bus = bus
-        self._offload = offload
+        self._refusals: Counter[str] = Counter()
+        """How often an abandoned topic could not be deleted."""
         self._suspects: set[tuple[str, str]] = set()
         self._forgettable: set[str] = set()
 
@@ -50,30 +60,64 @@ class Sweeper:
         remaining = before & self._suspects
         for storage_id in sorted({storage_id for storage_id, _ in remaining}):
             topics = frozenset(topic for each, topic in remaining if each == storage_id)
-            command = DeleteForsakenTopics(storage_id=storage_id, topics=topics)
             with failures.of(f"storage {storage_id}"):
-                if deleted := self._offload(self._bus.dispatch, command, context):
+                forsaken = self._bus.dispatch(FindForsakenTopics(storage_id=storage_id, topics=topics), context)
+                if deleted := [topic for topic in forsaken if self._delete_empty(storage_id, topic)]:
                     _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
         failures.report()
 
+    def abandon_unfinished(self, context: Context) -> None:
+        """Abandon the topics that processes were creating which have died.
+
+        Raises:
+            Unavailable: names the topics for which that is not possible now; the others are.
+        """
+        self._registry.refresh()
+        failures = Failures()
+        for creation in self._registry.topic_creations():
+            with failures.of(f"topic {creation.topic}"):
+                if not self._bus.is_running(creation.worker, creation.topic):
+                    self._bus.dispatch(AbandonTopicCreation(creation=creation, delete=False), context)
+        failures.report()
+
     def delete_abandoned(self, context: Context) -> None:
-        """Delete the topics that the log says are to be deleted; what can't be is logged and left for the next time."""
+        """Delete the topics that the log says are to be deleted; what can't be is logged and left for the next time.
+
+        Those of storages that are gone are left too: a storage may come back.
+        """
         self._registry.refresh()
         if "disable_db_write_operations" in self._registry.settings.features:
             return
-        deleted = [each.topic for each in self._registry.abandoned_topics() if self._delete(each)]
-        if deleted:
-            self._offload(self._bus.dispatch, RecordTopicsDeleted(topics=deleted), context)
+        abandoned = self._registry.abandoned_topics()
+        self._refusals = Counter({each.topic: self._refusals[each.topic] for each in abandoned})
+        deleted, silent = [], Counter[str]()
+        # Those that could be deleted so far have their turn, whatever the others do.
+        for each in sorted(abandoned, key=lambda each: self._refusals[each.topic]):
+            if silent[each.storage_id] < REFUSALS_MAX and self._registry.storage(each.storage_id) is not None:
+                if self._delete(each):
+                    deleted.append(each.topic)
+                else:
+                    silent[each.storage_id] += 1
+                    self._refusals[each.topic] += 1
+        for begin in range(0, len(deleted), RECORDED_AT_ONCE):
+            self._bus.dispatch(RecordTopicsDeleted(topics=deleted[begin : begin + RECORDED_AT_ONCE]), context)
 
     def _delete(self, abandoned: AbandonedTopic) -> bool:
-        if self._registry.storage(abandoned.storage_id) is None:
-            return False  # it may come back
         try:
             self._stores.of(abandoned.storage_id).delete_topic(abandoned.topic)
         except RioniError as ex:
             _log.warning("a topic could not be deleted yet", reason=str(ex), **msgspec.structs.asdict(abandoned))
             return False
         return True
+
+    def _delete_empty(self, storage_id: str, topic: str) -> bool:
+        """Delete a topic that never had an event; say whether this was done."""
+        store = self._stores.of(storage_id)
+        with contextlib.suppress(NotFound):  # another process was faster
+            if all(bounds.newest == BEFORE_FIRST for bounds in store.bounds(topic)):
+                store.delete_topic(topic)
+                return True
+        return False
 
     def _forget(self) -> None:
         initialised = {*self._coordinator.initialised()}
@@ -95,11 +139,12 @@ class Sweeper:
                 store = self._stores.of(storage.id)
                 if isinstance(store, TopicNames):
                     there |= {(storage.id, topic) for topic in store.topics()}
-        # In this order: a switch is recorded before its topic is made.
+        # In this order: switches, and creations of event types, are recorded before their topics are created.
         self._registry.refresh()
         timelines = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
         named = {(each.storage_id, each.topic) for every in timelines for each in every.timelines}
         switched_to = {
             (every.switch.timeline.storage_id, every.switch.timeline.topic) for every in timelines if every.switch
         }
-        return there - named - switched_to
+        created = {(each.storage_id, each.topic) for each in self._registry.topic_creations()}
+        return there - named - switched_to - created

@@ -5,20 +5,23 @@ old topic instead, for all processes at once: an append comes before that, and c
 next topic.
 """
 
-import threading
+import contextlib
+from collections.abc import Callable, MutableMapping
 
 import structlog
 
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
 from rioni.commands.failures import Failures
-from rioni.commands.timelines import INITIATOR_DIED, AbortSwitch, CompleteSwitch, StartSwitch
-from rioni.domain.coordination_ports import Coordinator
-from rioni.domain.errors import RioniError
-from rioni.domain.ports import LOG_KEY, EventStores, Offload, Signals
+from rioni.commands.timelines import INITIATOR_DIED, AbortSwitch, CloseTimeline, StartSwitch
+from rioni.domain.errors import EventTypeNotFound
+from rioni.domain.ports import LOG_KEY, Clock, Signals
 from rioni.domain.registry_ports import Registry
-from rioni.domain.timeline import Timeline
+from rioni.domain.timeline import Switch, Timeline
 
+
+RETRY_S = 10.0
+"""After so long a switch that could not be completed is tried again: its storage may let everybody wait."""
 
 _log = structlog.get_logger("rioni.switching")
 
@@ -30,71 +33,75 @@ class Switcher:
         self,
         registry: Registry,
         bus: Bus,
-        stores: EventStores,
-        *,
-        coordinator: Coordinator,
         signals: Signals,
-        offload: Offload,
+        clock: Clock,
+        found_closed: MutableMapping[str, Timeline] | None = None,
     ) -> None:
+        """Take what is needed; `found_closed` is that of `ActiveTimeline`, and emptied here."""
         self._registry = registry
         self._bus = bus
-        self._stores = stores
-        self._coordinator = coordinator
         self._signals = signals
-        self._offload = offload
-        self._lock = threading.Lock()
-        self._running: set[str] = set()
+        self._clock = clock
+        self._retry_at_s: dict[str, float] = {}
+        """For each timeline that could not be switched to when to try again."""
+        self._found_closed = {} if found_closed is None else found_closed
 
     def switch(self, command: StartSwitch, context: Context) -> None:
-        """Close the active timeline and store events in a new one; if this fails nothing has happened.
+        """Close the active timeline and store events in a new one.
 
         Raises:
             AdminOnly: the subject does not administer the broker.
-            RioniError: as `start_switch` and `complete_switch` say.
+            RioniError: as `start_switch` and what follows it say. Nothing has happened then, unless the old topic could
+                not be closed: the switch is completed as soon as it can.
         """
-        timeline_id = context.derive_id("timeline")
-        with self._lock:
-            self._running.add(timeline_id)
         try:
-            self._offload(self._switch, command, context)
+            self._bus.dispatch(command, context)
         finally:
-            with self._lock:
-                self._running.discard(timeline_id)
             self._signals.notify(LOG_KEY)
 
-    def repair(self, context: Context) -> None:
-        """Abort the switches whose processes have died. Cheap where there are none.
+    def repair(self, context: Callable[[], Context]) -> None:
+        """Complete or abort the switches that no process carries out any more. Cheap where there are none.
+
+        An active timeline that publishers have found closed is replaced by a new one in the same storage: no topic is
+        opened again.
+
+        Args:
+            context: makes the circumstances of a command. Each one needs its own: the ids of the new timeline and its
+                topic are derived from the command's id.
 
         Raises:
-            Unavailable: names the event types whose switches can't be aborted now; the others are.
+            Unavailable: names the event types for which that is not possible now; the others are done.
         """
         failures = Failures()
-        for event_type in self._registry.event_types():
-            switch = self._registry.timelines(event_type.name).switch
-            if switch is not None and not self._is_running(switch.worker, switch.timeline.id):
-                with failures.of(f"event type {event_type.name}"):
-                    self._offload(self._abort, switch.timeline, INITIATOR_DIED, context)
+        every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
+        unfinished = {each.switch.timeline.id: (each.switch, each.active.storage_id) for each in every if each.switch}
+        self._retry_at_s = {key: at_s for key, at_s in self._retry_at_s.items() if key in unfinished}
+        silent = set()
+        for key, (switch, storage_id) in unfinished.items():
+            if storage_id in silent or self._clock.monotonic() < self._retry_at_s.get(key, 0.0):
+                continue
+            with failures.of(f"event type {switch.timeline.event_type}"):
+                if not self._bus.is_running(switch.worker, switch.timeline.topic):
+                    self._retry_at_s[key] = self._clock.monotonic() + RETRY_S
+                    silent.add(storage_id)  # it may take long to say no; the others come in the next rounds
+                    self._repair(switch, context())
+                    silent.discard(storage_id)
+        for name in list(self._found_closed):
+            closed = self._found_closed.pop(name)
+            with failures.of(f"event type {name}"), contextlib.suppress(EventTypeNotFound):
+                timelines = self._registry.timelines(name)
+                # The publisher may have been refused by a switch that it had not heard of.
+                if timelines.switch is None and timelines.active.id == closed.id:
+                    _log.warning("the active timeline is closed, and is replaced", event_type=name, topic=closed.topic)
+                    replace = StartSwitch(event_type=name, storage_id=closed.storage_id, replaces=closed.id)
+                    self.switch(replace, context())
         failures.report()
 
-    def _switch(self, command: StartSwitch, context: Context) -> None:
-        timeline = self._bus.dispatch(command, context)
-        name = timeline.event_type
+    def _repair(self, switch: Switch, context: Context) -> None:
+        name, following = switch.timeline.event_type, switch.timeline
+        complete = CloseTimeline(event_type=name, timeline=following)
+        abort = AbortSwitch(event_type=name, timeline=following, reason=INITIATOR_DIED)
         try:
-            self._stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
-            self._bus.dispatch(CompleteSwitch(event_type=name, timeline=timeline), context)
-        except BaseException as ex:
-            try:
-                self._abort(timeline, str(ex) or type(ex).__name__, context)
-            except RioniError:
-                _log.exception("a switch could not be aborted; the housekeeper will", event_type=name)
-            raise
-
-    def _abort(self, timeline: Timeline, reason: str, context: Context) -> None:
-        self._bus.dispatch(AbortSwitch(event_type=timeline.event_type, timeline=timeline, reason=reason), context)
-        self._signals.notify(LOG_KEY)
-
-    def _is_running(self, worker: str, timeline_id: str) -> bool:
-        if worker != self._coordinator.worker:
-            return self._coordinator.lives(worker)
-        with self._lock:
-            return timeline_id in self._running
+            self._bus.dispatch(complete if switch.closing else abort, context)
+        finally:
+            self._signals.notify(LOG_KEY)

@@ -1,24 +1,30 @@
 """Commands that change where an event type's events are stored (registry contract 7.7 and 8, consumption 11 and 12).
 
-A switch takes several commands, because stores have to be asked in between: `rioni.commands.switching` gives them. Each
-of them leaves the log such that whoever comes next knows what to do.
+Stores, and whether another process lives, are asked between transactions (see `Outside`). A switch has four steps: it
+is recorded, the new topic is created, it is recorded that the old topic is about to be closed, and, when it is, where
+it ends. Up to the third step the switch can be aborted, and nothing has happened. From then on it can only be
+completed, by whatever process: closing a topic can be repeated, and no topic is ever opened again. So it does not
+matter how late someone closes it, and what was noted as its end stays its end.
 """
 
 import contextlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from rioni.commands.abandoned_topics import abandon
+from rioni.commands.outside import Outside
 from rioni.commands.repository import Repository
-from rioni.domain.cursor import BEFORE_FIRST
-from rioni.domain.errors import Conflict, Disabled, Invalid, InvalidFields, NotFound, Unavailable
+from rioni.domain.errors import Conflict, Disabled, Invalid, InvalidFields, NotFound, RioniError, Unavailable
 from rioni.domain.event_type import EventType, EventTypeChanged, Statistic
 from rioni.domain.own_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.timeline import (
     Timeline,
     TimelineCleanedUp,
+    TimelineCloseStarted,
     Timelines,
     TimelinesRepartitioned,
     TimelineSwitchAborted,
@@ -32,29 +38,51 @@ INITIATOR_DIED = "the process that switched has died"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartSwitch:
-    """Prepare that events are stored in a new topic, of a storage that may be another one."""
+    """Store events in a new topic, of a storage that may be another one."""
 
     event_type: str
     storage_id: str | None
+    replaces: str | None = None
+    """The id of the active timeline, if only that one is to be replaced, whatever its event type's cleanup policy."""
+    can_be_used: bool = False
+    """Whether the storage has been opened; set by the command itself."""
+    dead_worker: str | None = None
+    """A process that is known to have died; set by the command itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseTimeline:
+    """Close the old topic, after which the switch can only be completed; repeated to complete a switch."""
+
+    event_type: str
+    timeline: Timeline
+    """The next one, whose topic exists."""
+    then: Any = None
+    """The command that the switch was in the way of, if it is another one's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteSwitch:
-    """Close the old topic, and store events in the new one from now on."""
+    """Store events in the new topic from now on."""
 
     event_type: str
     timeline: Timeline
-    """As `StartSwitch` returned it; its topic must have been made."""
+    latest_position: tuple[int, ...] | None
+    """Where the old topic, which is closed, ends; None where its storage does not know it."""
+    then: Any = None
+    """As of `CloseTimeline`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortSwitch:
-    """Go on as if the switch had never been started."""
+    """Go on as if the switch had never been started, unless it can only be completed."""
 
     event_type: str
     timeline: Timeline
-    """As `StartSwitch` returned it."""
+    """The next one."""
     reason: str
+    delete: bool = True
+    """Whether to delete its topic at once; if not, the housekeeper does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,50 +100,55 @@ class Repartition:
 
     event_type: str
     partition_count: int | None
+    extended: Collection[str] = ()
+    """The topics that have so many partitions already; set by the command itself."""
+    dead_worker: str | None = None
+    """As of `StartSwitch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteForsakenTopics:
-    """Delete those of some topics that are empty and that no timeline names."""
+class FindForsakenTopics:
+    """Find out which of some topics of a storage nothing in the log names."""
 
     storage_id: str
     topics: Collection[str]
-    """No switch that is under way names them: it would have been recorded before they were made."""
+    """They exist. No switch that is under way names them: it would have been recorded before they were created."""
 
 
-def start_switch(command: StartSwitch, repository: Repository) -> Timeline:
-    """Record that a switch has begun; one whose process has died is aborted.
-
-    Returns:
-        The next timeline, whose topic does not exist yet.
+def start_switch(command: StartSwitch, repository: Repository) -> Outside | None:
+    """Record that a switch has begun, after one whose process has died was aborted or completed.
 
     Raises:
         EventTypeNotFound: there is no such event type.
         InvalidFields: no storage is named.
         Invalid: the storage does not exist, or the event type is compacted.
         Conflict: a switch is under way already.
-        Unavailable: the storage can't be used.
+        Unavailable: a storage can't be used.
     """
     event_type, context = repository.event_type(command.event_type), repository.context
     if command.storage_id is None:
         raise InvalidFields([("storage_id", "must not be null")])
     if repository.find("storage", command.storage_id) is None:
         raise Invalid(f"No storage with id: {command.storage_id}")
-    if event_type.cleanup_policy != "delete":
+    if event_type.cleanup_policy != "delete" and command.replaces is None:
         raise Invalid(
             f"It is not possible to create a timeline for event type with '{event_type.cleanup_policy}' cleanup_policy"
         )
     timelines = repository.timelines(event_type.name)
-    if _is_switched(timelines, repository):
-        raise Conflict(f"Timeline is already being created for: {event_type.name}")
+    if command.replaces is not None and (timelines.switch is not None or timelines.active.id != command.replaces):
+        return None  # what was to be replaced is no longer active, or will not be
+    busy = Conflict(f"Timeline is already being created for: {event_type.name}")
+    if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
+        return unfinished
+    if not command.can_be_used:
+        return Outside(partial(_opened, command, repository))
     active = timelines.active
-    repository.stores.of(command.storage_id)  # can it be used?
     timeline = Timeline(
         id=context.derive_id("timeline"),
         event_type=event_type.name,
         order=active.order + 1,
         storage_id=command.storage_id,
-        topic=context.derive_id("topic"),
+        topic=context.topic,
         partitions=active.partitions,
         created_at=context.now,
         switched_at=context.now,
@@ -123,43 +156,75 @@ def start_switch(command: StartSwitch, repository: Repository) -> Timeline:
     repository.record(
         TimelineSwitchStarted(event_type=event_type.name, timeline=timeline, worker=repository.coordinator.worker)
     )
-    return timeline
+
+    def create() -> CloseTimeline:
+        repository.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        return CloseTimeline(event_type=timeline.event_type, timeline=timeline)
+
+    return Outside(create, partial(_aborted, timeline))
 
 
-def complete_switch(command: CompleteSwitch, repository: Repository) -> None:
-    """Close the old topic and record that events are stored in the new one.
+def close_timeline(command: CloseTimeline, repository: Repository) -> Outside | None:
+    """Record that the old topic is about to be closed, and have that done outside of the transaction.
 
     Raises:
         EventTypeNotFound: the event type was deleted meanwhile.
         Conflict: the switch was aborted, or the storage deleted meanwhile.
-        Unavailable: the old topic can't be closed.
+        Unavailable: the old topic can't be closed now; the switch is completed as soon as it can.
+    """
+    timelines, following = repository.timelines(command.event_type), command.timeline
+    switch, active = timelines.switch, timelines.active
+    if _is_recorded(following, timelines):
+        return _go_on(command.then)  # another process has completed it
+    if switch is None or switch.timeline != following:
+        raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
+    if not switch.closing:
+        if repository.find("storage", following.storage_id) is None:
+            raise Conflict(f"The storage {following.storage_id} was deleted meanwhile.")
+        repository.record(TimelineCloseStarted(event_type=command.event_type, timeline_id=following.id))
+
+    def close() -> CompleteSwitch:
+        complete = partial(CompleteSwitch, event_type=command.event_type, timeline=following, then=command.then)
+        try:
+            held = repository.stores.of(active.storage_id).close_topic(active.topic)
+        except NotFound:
+            return complete(latest_position=None)  # the event type was deleted a moment ago
+        return complete(latest_position=tuple(bounds.newest for bounds in held[: active.partitions]))
+
+    return Outside(close)
+
+
+def complete_switch(command: CompleteSwitch, repository: Repository) -> Outside | None:
+    """Record where the old topic ends, and that events are stored in the new one.
+
+    Raises:
+        EventTypeNotFound: the event type was deleted meanwhile.
+        Conflict: it was made again since.
+        Unavailable: the old topic is lost.
     """
     timelines = repository.timelines(command.event_type)
-    switch, active = timelines.switch, timelines.active
-    if switch is None or switch.timeline != command.timeline:
-        raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
-    if repository.find("storage", command.timeline.storage_id) is None:
-        raise Conflict(f"The storage {command.timeline.storage_id} was deleted meanwhile.")
-    # In the transaction that makes it the past, and not before: topics are opened again by transactions alone, so none
-    # does so behind what was looked at; and who was taken for dead, and has lost its switch, closes nothing.
-    held = repository.stores.of(active.storage_id).close_topic(active.topic)
-    latest = tuple(bounds.newest for bounds in held[: active.partitions])
-    repository.record(
-        TimelineSwitched(event_type=command.event_type, timeline=command.timeline, latest_position=latest)
-    )
+    if not _is_recorded(command.timeline, timelines):
+        if timelines.switch is None or timelines.switch.timeline != command.timeline:
+            raise Conflict(f"The event type {command.event_type} is another one by now. Try again.")
+        if command.latest_position is None:
+            raise Unavailable(f"Topic {timelines.active.topic} of event type {command.event_type} is missing.")
+        # Not when the switch began: the old topic may have been written to until now, and is kept for as long from now.
+        timeline = msgspec.structs.replace(command.timeline, switched_at=repository.context.now)
+        repository.record(
+            TimelineSwitched(event_type=command.event_type, timeline=timeline, latest_position=command.latest_position)
+        )
+    return _go_on(command.then)
 
 
 def abort_switch(command: AbortSwitch, repository: Repository) -> None:
-    """Record that a switch has failed and take back its effects; nothing happens if it is over."""
+    """Record that a switch has failed; nothing happens if it is over, or can only be completed."""
     timelines: Timelines | None = repository.find("timeline", command.event_type)
     if timelines and timelines.switch and timelines.switch.timeline == command.timeline:
-        _abort(timelines, command.reason, repository)
-    elif timelines is None or all(each.id != command.timeline.id for each in timelines.timelines):
-        if timelines is not None:
-            # Whoever switched may have closed it, slowly, while others took that for a failure and opened it again.
-            repository.stores.of(timelines.active.storage_id).reopen_topic(timelines.active.topic)
-        # Whoever switched may have made it after others had deleted it.
-        abandon(command.timeline, repository)
+        if not timelines.switch.closing:
+            _abort(timelines, command.reason, repository, delete=command.delete)
+    elif timelines is None or not _is_recorded(command.timeline, timelines):
+        # Whoever switched may have created it after others had deleted it.
+        abandon(command.timeline, repository, delete=command.delete)
 
 
 def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
@@ -179,7 +244,7 @@ def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
             abandon(timeline, repository)
 
 
-def repartition(command: Repartition, repository: Repository) -> None:
+def repartition(command: Repartition, repository: Repository) -> Outside | None:
     """Add partitions to all timelines; subscriptions get them by `Positions.extend`.
 
     Raises:
@@ -200,33 +265,43 @@ def repartition(command: Repartition, repository: Repository) -> None:
         raise Invalid("Number of partitions can not decrease")
     if count > max(most, timelines.active.partitions):
         raise Invalid(f"Number of partitions should not be more than {most}")
-    if _is_switched(timelines, repository):
-        raise Unavailable(f"Event type {event_type.name} is currently in maintenance, please repeat request")
+    busy = Unavailable(f"Event type {event_type.name} is currently in maintenance, please repeat request")
+    if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
+        return unfinished
     if count > timelines.active.partitions:
-        # The partitions come first: empty ones that nobody knows of are harmless.
-        for timeline in timelines.readable:
-            repository.stores.of(timeline.storage_id).extend_topic(timeline.topic, count)
+        # The partitions come first: empty ones that the log does not know are harmless, and need no record.
+        if left := [each for each in timelines.readable if each.topic not in command.extended]:
+            return Outside(partial(_extended, command, left, count, repository))
         repository.record(TimelinesRepartitioned(event_type=event_type.name, partitions=count))
     wanted = _with_parallelism(event_type, count)
     if wanted != event_type:
         changed = msgspec.structs.replace(wanted, updated_at=repository.context.now)
         repository.record(EventTypeChanged(name=event_type.name, event_type=changed))
+    return None
 
 
-def delete_forsaken_topics(command: DeleteForsakenTopics, repository: Repository) -> Sequence[str]:
-    """Delete topics, and return which ones.
+def find_forsaken_topics(command: FindForsakenTopics, repository: Repository) -> list[str]:
+    """The topics that may be deleted if they are empty.
 
-    An event type's first topic is made by the transaction that records it. No other one runs beside this one, so that
-    what has no timeline now never will.
+    What creates a topic is recorded before. So a topic that exists, and that nothing names now, never will be named.
     """
-    store = repository.stores.of(command.storage_id)
-    deleted = []
-    for topic in sorted(set(command.topics) - repository.topics_in(command.storage_id)):
-        with contextlib.suppress(NotFound):  # another process was faster
-            if all(bounds.newest == BEFORE_FIRST for bounds in store.bounds(topic)):
-                store.delete_topic(topic)
-                deleted.append(topic)
-    return deleted
+    unknown = set(command.topics) - repository.topics_in(command.storage_id)
+    return sorted(topic for topic in unknown if repository.find("topic-creation", topic) is None)
+
+
+def _opened(command: StartSwitch, repository: Repository) -> StartSwitch:
+    assert command.storage_id is not None
+    repository.stores.of(command.storage_id)
+    return replace(command, can_be_used=True)
+
+
+def _extended(command: Repartition, timelines: Sequence[Timeline], count: int, repository: Repository) -> Repartition:
+    extended = list(command.extended)
+    for timeline in timelines:
+        with contextlib.suppress(NotFound):  # it was cleaned up a moment ago
+            repository.stores.of(timeline.storage_id).extend_topic(timeline.topic, count)
+            extended.append(timeline.topic)
+    return replace(command, extended=extended)
 
 
 def _with_parallelism(event_type: EventType, count: int) -> EventType:
@@ -240,26 +315,62 @@ def _with_parallelism(event_type: EventType, count: int) -> EventType:
     return msgspec.structs.replace(event_type, default_statistic=statistic)
 
 
-def _is_switched(timelines: Timelines, repository: Repository) -> bool:
-    """Whether a switch is under way; one whose process has died is aborted."""
-    if timelines.switch is None:
-        return False
-    if repository.coordinator.lives(timelines.switch.worker):
-        return True
+def _unfinished(
+    command: StartSwitch | Repartition, timelines: Timelines, repository: Repository, busy: RioniError
+) -> Outside | None:
+    """What is to be done first about a switch that is under way; None where none is, or if it is aborted hereby.
+
+    Args:
+        command: that it is in the way of.
+        timelines: of the event type.
+        repository: of the command.
+        busy: raised outside of the transaction if the process that switches lives.
+    """
+    switch = timelines.switch
+    if switch is None:
+        return None
+    if switch.worker != command.dead_worker:
+
+        def look() -> StartSwitch | Repartition:
+            if repository.coordinator.lives(switch.worker):
+                raise busy
+            return replace(command, dead_worker=switch.worker)
+
+        return Outside(look)
+    if switch.closing:
+        following = CloseTimeline(event_type=timelines.event_type, timeline=switch.timeline, then=command)
+        return close_timeline(following, repository)
     _abort(timelines, INITIATOR_DIED, repository)
-    return False
+    return None
 
 
-def _abort(timelines: Timelines, reason: str, repository: Repository) -> None:
-    switch, active = timelines.switch, timelines.active
+def _abort(timelines: Timelines, reason: str, repository: Repository, *, delete: bool = True) -> None:
+    switch = timelines.switch
     assert switch is not None
-    # The effect comes first, and may come again: a topic that is open while the log says otherwise harms nobody.
-    repository.stores.of(active.storage_id).reopen_topic(active.topic)
+    assert not switch.closing, "events may be refused already, and only the next timeline takes them"
     repository.record(
         TimelineSwitchAborted(event_type=timelines.event_type, timeline_id=switch.timeline.id, reason=reason)
     )
     # Not now: that its storage may be out of reach must not keep the event type from going on where it is.
-    abandon(switch.timeline, repository)
+    abandon(switch.timeline, repository, delete=delete)
+
+
+def _aborted(timeline: Timeline, ex: BaseException) -> AbortSwitch:
+    return AbortSwitch(
+        event_type=timeline.event_type,
+        timeline=timeline,
+        reason=str(ex) or type(ex).__name__,
+        # A store that has just not answered would let the client wait once more.
+        delete=not isinstance(ex, Unavailable),
+    )
+
+
+def _is_recorded(timeline: Timeline, timelines: Timelines) -> bool:
+    return any(each.id == timeline.id for each in timelines.timelines)
+
+
+def _go_on(then: Any) -> Outside | None:
+    return None if then is None else Outside(lambda: then)
 
 
 def topics_to_delete(timelines: Timelines) -> Sequence[Timeline]:

@@ -1,11 +1,14 @@
 """Topics that nobody needs any more: whatever keeps them from being deleted, they are in the end, with their events."""
 
+import contextlib
+
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.settings import SwitchFeature
 from rioni.commands.storages import CreateStorage, DeleteStorage
-from rioni.commands.timelines import CleanUpTimeline, Repartition, StartSwitch
+from rioni.commands.sweeping import RECORDED_AT_ONCE, REFUSALS_MAX
+from rioni.commands.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Unavailable
 from rioni.domain.storage_entry import StorageEntry
 from tests.support.broker import RETENTION_EVERY_S
@@ -114,11 +117,11 @@ def test_a_switch_to_a_storage_that_fails_keeps_nobody_from_anything(broker, out
 
 
 def test_a_switch_of_a_dead_process_is_undone_though_its_storage_is_out_of_reach(broker, out_of_reach):
-    following = broker.do(StartSwitch(event_type=NAME, storage_id="other"))
+    following = broker.start_switch(NAME, "other")
     other = broker.stores.of("other")
     other.create_topic(following.topic, 1)
     out_of_reach(other, "delete_topic", "bounds")
-    broker.switcher.repair(broker.context())  # nobody runs it any more
+    broker.switcher.repair(broker.context)  # nobody runs it any more
     assert timelines(broker).switch is None
     switch(broker, "default")
 
@@ -152,12 +155,59 @@ def test_nothing_is_deleted_while_writing_is_switched_off(broker, out_of_reach, 
 
 
 def test_what_is_made_after_it_was_deleted_is_deleted_again(broker, a_minute_passes):
-    following = broker.do(StartSwitch(event_type=NAME, storage_id="other"))
+    following = broker.start_switch(NAME, "other")
     delete(broker)
     a_minute_passes()
     broker.stores.of("other").create_topic(following.topic, 1)
-    broker.switcher._abort(following, "the event type is gone", broker.context())
+    broker.do(AbortSwitch(event_type=NAME, timeline=following, reason="the event type is gone"))
     a_minute_passes()
     assert not is_there(broker, "other", following.topic)
+    broker.registry.refresh()
+    assert broker.registry.abandoned_topics() == []
+
+
+def test_a_storage_that_does_not_answer_takes_no_longer_however_many_topics_wait_for_it(broker, monkeypatch):
+    names = [f"a{number}" for number in range(3 * REFUSALS_MAX)]
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
+    asked, sweeper = [], broker.housekeeper()._sweeper
+
+    def refuse(topic):
+        asked.append(topic)
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(broker.store, "delete_topic", refuse)
+        for name in names:
+            broker.do(DeleteEventType(name=name))
+        asked.clear()
+        for _ in range(3):
+            sweeper.delete_abandoned(broker.context())
+        assert len(asked) == len(set(asked)) == len(names), "each of them has its turn"
+    sweeper.delete_abandoned(broker.context())
+    broker.registry.refresh()
+    assert broker.registry.abandoned_topics() == []
+
+
+def test_however_many_topics_were_deleted_nobody_waits_until_all_of_them_are_recorded(broker, monkeypatch):
+    names, recorded, transaction = (
+        [f"a{number}" for number in range(2 * RECORDED_AT_ONCE + 1)],
+        [],
+        broker.log.transaction,
+    )
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name), is_schema_checked=True))
+        broker.do(DeleteEventType(name=name))
+
+    @contextlib.contextmanager
+    def watched():
+        with transaction() as each:
+            before = each.head.position
+            yield each
+            recorded.append(each.head.position - before)
+
+    monkeypatch.setattr(broker.log, "transaction", watched)
+    broker.housekeeper()._sweeper.delete_abandoned(broker.context())
+    assert recorded == [RECORDED_AT_ONCE, RECORDED_AT_ONCE, 1]
     broker.registry.refresh()
     assert broker.registry.abandoned_topics() == []

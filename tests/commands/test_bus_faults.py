@@ -1,6 +1,7 @@
 """What becomes of a command whose connection to PostgreSQL is cut in the commit, or that meets others in a deadlock."""
 
 import contextlib
+import itertools
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -45,12 +46,25 @@ def topics_of(broker):
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
-def test_a_command_whose_connection_is_cut_in_the_commit_is_answered_and_done_once(broker, proxy, cut):
-    before = topics_of(broker)
-    proxy.cut = cut
+@pytest.mark.parametrize("transaction", range(3))
+def test_a_command_whose_connection_is_cut_in_a_commit_is_answered_and_done_once(broker, proxy, cut, transaction):
+    before, transact = topics_of(broker), broker.bus.transact
+    transactions = itertools.count()
+
+    def cut_in_one(command, context):
+        if next(transactions) == transaction:
+            proxy.cut = cut
+        return transact(command, context)
+
+    broker.bus.transact = cut_in_one
     created = broker.bus.dispatch(CREATE, context())
-    assert proxy.cuts == 1
-    assert topics_of(broker) - before == {"event-type.created": 1, "timeline.opened": 1}
+    assert (proxy.cuts, next(transactions)) == (1, 3)
+    assert topics_of(broker) - before == {
+        "topic-creation.started": 1,
+        "topic-creation.ended": 1,
+        "event-type.created": 1,
+        "timeline.opened": 1,
+    }
     broker.registry.refresh()
     assert broker.registry.event_type(created.name) == created
     timeline = broker.registry.timelines(created.name).active
@@ -92,7 +106,7 @@ def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_not
 def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stands(broker, proxy):
     log = SqlEventLog(sql.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
     proxy.cut = Cut.FOR_GOOD
-    with contextlib.closing(log), pytest.raises(CommitUnknown, match="nobody knows"):
+    with contextlib.closing(log), pytest.raises(CommitUnknown, match="outcome is unknown"):
         broker.bus_on(log).dispatch(CREATE, context())
 
 

@@ -9,7 +9,6 @@ from rioni.domain.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.headers import Headers
 from rioni.domain.own_event_types import DEAD_LETTER_QUEUE, dead_letter_queue
-from rioni.domain.ports import direct
 from rioni.domain.storage_entry import DEFAULT_STORAGE
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscription import SubscriptionSpec
@@ -39,9 +38,7 @@ def queue(broker):
 
 @pytest.fixture
 def dead_letters(broker):
-    return DeadLetters(
-        broker.registry, broker.gate, broker.bus, stores=broker.stores, timeline=broker.timeline, offload=direct
-    )
+    return DeadLetters(broker.registry, broker.gate, broker.bus, stores=broker.stores, timeline=broker.timeline)
 
 
 def keep(queue, subscription, *positions, event=EVENT, headers=None):

@@ -30,7 +30,12 @@ def topic_of(broker):
 def test_creation_records_the_event_type_and_its_first_timeline(broker):
     head = broker.log.head().position
     broker.do(CREATE)
-    assert broker.topics(head) == ["event-type.created", "timeline.opened"]
+    assert broker.topics(head) == [
+        "topic-creation.started",
+        "topic-creation.ended",
+        "event-type.created",
+        "timeline.opened",
+    ]
     broker.registry.refresh()
     timeline = broker.registry.timelines(NAME).active
     assert (timeline.order, timeline.storage_id, timeline.partitions) == (1, "default", 1)

@@ -17,7 +17,7 @@ from rioni.commands.subscriptions import (
     DeleteSubscription,
     RecordCursorsReset,
 )
-from rioni.commands.timelines import CompleteSwitch, StartSwitch
+from rioni.commands.timelines import CloseTimeline, StartSwitch
 from rioni.domain.audit_events import audit_events
 from rioni.domain.authorization import Attribute, Subject
 from rioni.domain.errors import Unavailable
@@ -26,7 +26,7 @@ from rioni.domain.hashing import hashed
 from rioni.domain.own_event_types import AUDIT_FEATURE, AUDIT_LOG
 from rioni.domain.own_events import OwnEvent, derived_eid
 from rioni.domain.settings import Admins
-from rioni.domain.storage_entry import DEFAULT_STORAGE, StorageEntry
+from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import InitialCursor
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
@@ -258,14 +258,14 @@ def test_while_its_timeline_is_switched_the_audit_log_waits_and_tells_everything
     feeds = broker.feeds(FEED)
     broker.do(ON)
     feeds.tick()
-    timeline = broker.do(StartSwitch(event_type=AUDIT_LOG, storage_id=DEFAULT_STORAGE))
+    timeline = broker.start_switch(AUDIT_LOG)
     broker.store.create_topic(timeline.topic, timeline.partitions)
     broker.store.close_topic(broker.registry.timelines(AUDIT_LOG).active.topic)
     before = published(broker)
     broker.do(BLOCK)
     feeds.tick()
     assert published(broker) == before
-    broker.do(CompleteSwitch(event_type=AUDIT_LOG, timeline=timeline))
+    broker.do(CloseTimeline(event_type=AUDIT_LOG, timeline=timeline))
     for _ in range(2):
         feeds.tick()
     told = [("C", "blacklist_entry", "PRODUCER_APP:shop"), ("C", "timeline", timeline.id)]
@@ -317,6 +317,36 @@ def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, mo
     eids = [event["metadata"]["eid"] for event in published(broker)]
     assert len(eids) == len(set(eids))
     assert said(published(broker)).count(("C", "event_type", NAME)) == 1
+
+
+@pytest.mark.parametrize("dies_at", [1, 2])
+def test_a_command_of_several_transactions_is_reported_once_whichever_of_them_were_read_before_a_death(
+    broker, monkeypatch, dies_at
+):
+    """As a creation has them, or a switch that first completes another one."""
+    feeds = broker.feeds(FEED)
+    broker.do(ON)
+    feeds.tick()
+    mine, append = broker.context(), type(broker.store).append
+    outside = broker.bus.transact(CreateEventType(spec=CREATE.spec, is_schema_checked=True), mine)
+    feeds.tick()
+
+    def dying(*args, **kwargs):
+        append(*args, **kwargs)
+        raise Unavailable("dead")
+
+    for number, command in enumerate([outside.work(), BLOCK], 1):
+        broker.bus.transact(command, mine)
+        if number == dies_at:
+            with monkeypatch.context() as patch:
+                patch.setattr(type(broker.store), "append", dying)
+                feeds.tick()
+            feeds.close()
+    broker.feeds(FEED).tick()
+    eids = [event["metadata"]["eid"] for event in published(broker)]
+    assert len(eids) == len(set(eids))
+    told = said(published(broker))
+    assert told.count(("C", "event_type", NAME)) == told.count(("C", "blacklist_entry", "PRODUCER_APP:shop")) == 1
 
 
 def test_only_one_process_feeds_and_another_one_goes_on_where_it_ended(broker):

@@ -11,7 +11,6 @@ from rioni.domain.cursor import format_offset
 from rioni.domain.errors import Blocked, Denied, Invalid, InvalidCursor, Unavailable
 from rioni.domain.event_type import Statistic
 from rioni.domain.named_place import NamedPlace
-from rioni.domain.ports import direct
 from rioni.domain.timestamps import rfc3339
 from tests.support.builders import context, event_type_spec, subscription_spec
 from tests.support.tables import rows
@@ -30,7 +29,6 @@ def positions(broker):
         broker.bus,
         stores=broker.stores,
         coordinator=broker.coordinator,
-        offload=direct,
         reset_timeout_s=0,
     )
 

@@ -9,7 +9,7 @@ from rioni.commands.jobs import SWEEP_EVERY_S
 from rioni.commands.settings import SwitchFeature
 from rioni.commands.storages import CreateStorage
 from rioni.commands.subscriptions import CreateSubscription
-from rioni.commands.timelines import DeleteForsakenTopics, StartSwitch
+from rioni.commands.timelines import FindForsakenTopics, StartSwitch
 from rioni.domain.authorization import Subject
 from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.cursor import format_offset
@@ -88,9 +88,9 @@ def test_a_topic_with_events_stays_even_if_all_of_them_are_too_old(broker, an_ho
 def test_topics_of_timelines_stay_closed_ones_and_the_next_one_included(broker, an_hour_passes):
     broker.do(CreateEventType(spec=event_type_spec()))
     broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE), broker.context())
-    following = broker.do(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE))
+    following = broker.start_switch(NAME)
     # Whoever switches is another process, which lives: nothing is repaired.
-    broker.switcher._running.add(following.id)
+    broker.bus._running.add(following.topic)
     broker.store.create_topic(following.topic, following.partitions)
     before = set(broker.store.topics())
     assert len(before) == 3
@@ -103,21 +103,29 @@ def test_a_topic_whose_timeline_was_recorded_meanwhile_stays(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     topics = broker.store.topics()
     assert len(topics) == 1
-    assert broker.do(DeleteForsakenTopics(storage_id=DEFAULT_STORAGE, topics=topics)) == []
-    assert broker.store.topics() == topics
+    assert broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=topics)) == []
 
 
 def test_what_is_gone_already_is_no_error(broker):
     broker.store.create_topic(FORSAKEN, 1)
-    command = DeleteForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[FORSAKEN])
-    head = broker.log.head()
-    assert [broker.do(command) for _ in range(2)] == [[FORSAKEN], []]
+    head, sweeper = broker.log.head(), broker.housekeeper()._sweeper
+    assert [sweeper._delete_empty(DEFAULT_STORAGE, FORSAKEN) for _ in range(2)] == [True, False]
     assert broker.log.head() == head
 
 
-def test_only_administrators_delete_topics(broker):
+def test_only_administrators_find_topics(broker):
     with pytest.raises(AdminOnly):
-        broker.do(DeleteForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[]), Subject(name="mallory"))
+        broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[]), Subject(name="mallory"))
+
+
+def test_the_topic_of_an_event_type_that_is_being_created_stays(broker, an_hour_passes):
+    creation = broker.start_creation(event_type_spec())
+    broker.bus._running.add(creation.topic)
+    broker.store.create_topic(creation.topic, 1)
+    for _ in range(3):
+        an_hour_passes()
+    assert broker.store.topics() == {creation.topic}
+    assert broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[creation.topic])) == []
 
 
 def test_a_store_that_does_not_know_its_topics_from_those_of_others_is_left_alone(broker):

@@ -1,6 +1,7 @@
 import contextlib
 import json
 
+import msgspec
 import pytest
 import structlog
 
@@ -8,9 +9,9 @@ from rioni.commands.across_timelines import read_after, recorded_at_ms_after
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.publishing import PublishEvents
 from rioni.commands.settings import SwitchFeature
-from rioni.commands.storages import CreateStorage
-from rioni.commands.switching import Switcher
-from rioni.commands.timelines import AbortSwitch, StartSwitch
+from rioni.commands.storages import CreateStorage, DeleteStorage
+from rioni.commands.switching import RETRY_S, Switcher
+from rioni.commands.timelines import AbortSwitch, CloseTimeline, StartSwitch
 from rioni.domain.authorization import BROKER, Subject
 from rioni.domain.cursor import Place
 from rioni.domain.errors import (
@@ -20,12 +21,14 @@ from rioni.domain.errors import (
     Invalid,
     InvalidFields,
     NotFound,
+    StillUsed,
     TopicClosed,
     Unavailable,
 )
 from rioni.domain.event_type import Options
-from rioni.domain.ports import Bounds, direct
+from rioni.domain.ports import Bounds
 from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.timestamps import milliseconds, rfc3339
 from tests.support.builders import as_spec, event_type_spec
 
 
@@ -51,6 +54,11 @@ def timelines(broker):
     return broker.registry.timelines(NAME)
 
 
+def repair(broker):
+    broker.registry.refresh()
+    broker.switcher.repair(broker.context)
+
+
 def publish(broker):
     body = json.dumps([{"order_id": "1", "metadata": METADATA}]).encode()
     return broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER)
@@ -66,7 +74,7 @@ def test_events_go_to_the_new_timeline_and_the_old_one_knows_where_it_ends(broke
     assert (old.latest_position, new.latest_position, new.order) == ((1,), None, 2)
     assert broker.store.bounds(old.topic) == [Bounds(0, 1)]
     assert broker.store.bounds(new.topic) == [Bounds(0, 0)]
-    assert broker.topics(before) == ["timeline.switch-started", "timeline.switched"]
+    assert broker.topics(before) == ["timeline.switch-started", "timeline.close-started", "timeline.switched"]
 
 
 def test_a_timeline_may_lie_in_another_storage(broker):
@@ -117,13 +125,13 @@ def test_a_storage_that_can_not_be_used_is_refused_before_anything_happens(broke
 
 
 def test_only_one_switch_at_a_time(broker):
-    broker.do(start())
+    broker.start_switch(NAME)
     with pytest.raises(Conflict, match=f"Timeline is already being created for: {NAME}"):
         switch(broker)
 
 
 def test_publishers_wait_for_the_end_of_a_switch_and_not_for_ever(broker):
-    broker.do(start())
+    broker.start_switch(NAME)
     assert publish(broker).events == 1, "nothing is closed yet"
     broker.store.close_topic(timelines(broker).active.topic)
     with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
@@ -218,7 +226,7 @@ def test_if_the_next_one_does_not_come_it_is_said_what_was_not_taken(broker, pub
     store, topic = broker.store, timelines(broker).active.topic
 
     def closes():
-        broker.do(start())
+        broker.start_switch(NAME)
         store.close_topic(topic)
 
     published = publish_amid(closes)
@@ -227,11 +235,11 @@ def test_if_the_next_one_does_not_come_it_is_said_what_was_not_taken(broker, pub
 
 
 def test_a_switch_that_fails_has_never_happened(broker, monkeypatch):
-    def fail(topic):
+    def fail(*_args):
         raise Unavailable("the disk is full")
 
     publish(broker)
-    monkeypatch.setattr(broker.store, "close_topic", fail)
+    monkeypatch.setattr(broker.store, "create_topic", fail)
     before = broker.log.head().position
     with pytest.raises(Unavailable, match="the disk is full"):
         switch(broker)
@@ -244,6 +252,109 @@ def test_a_switch_that_fails_has_never_happened(broker, monkeypatch):
     assert len(timelines(broker).timelines) == 1
 
 
+def test_a_switch_whose_old_topic_can_not_be_closed_is_completed_as_soon_as_it_can(broker, monkeypatch):
+    def fail(_topic):
+        raise Unavailable("no answer")
+
+    publish(broker)
+    with monkeypatch.context() as broken:
+        broken.setattr(broker.store, "close_topic", fail)
+        with pytest.raises(Unavailable, match="no answer"):
+            switch(broker)
+        assert publish(broker).events == 1, "the old topic is open still"
+        with pytest.raises(Conflict):
+            switch(broker)
+        with pytest.raises(Unavailable, match="no answer"):
+            repair(broker)
+        repair(broker)  # it is not tried again at once: every attempt may take long
+    broker.clock.advance(int(1_000 * RETRY_S))
+    repair(broker)
+    old, new = timelines(broker).timelines
+    assert (old.latest_position, timelines(broker).switch) == ((1,), None)
+    publish(broker)
+    assert broker.store.bounds(new.topic) == [Bounds(0, 0)]
+
+
+def test_a_timeline_whose_closing_took_long_is_kept_from_when_it_was_closed(broker, event_type, monkeypatch):
+    def fail(_topic):
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(broker.store, "close_topic", fail)
+        with pytest.raises(Unavailable, match="no answer"):
+            switch(broker)
+    # The store takes events all the time, and closes the topic after longer than they are kept.
+    kept_ms, begun_at_ms = event_type.kept_ms, milliseconds(timelines(broker).switch.timeline.switched_at)
+    closed_at_ms = begun_at_ms + 2 * kept_ms
+    broker.clock.advance(closed_at_ms - broker.clock.now_ms())
+    publish(broker)
+    late = msgspec.structs.replace(broker.context().origin, recorded_at=rfc3339(closed_at_ms))
+    broker.switcher.repair(lambda: msgspec.structs.replace(broker.context(), origin=late))
+    old, new = timelines(broker).timelines
+    # Nobody can look now whether the old topic is empty.
+    housekeeper = broker.housekeeper(unreachable := broker.stores_without("default"))
+    with contextlib.closing(unreachable):
+        broker.clock.advance(60_000)
+        housekeeper.expire()
+        assert timelines(broker).readable[0].id == old.id
+        broker.clock.advance(kept_ms)
+        housekeeper.expire()
+        assert [each.id for each in timelines(broker).readable] == [new.id]
+    assert (milliseconds(new.switched_at), milliseconds(new.created_at)) == (closed_at_ms, begun_at_ms)
+
+
+def test_of_many_switches_that_wait_for_a_storage_one_is_tried_in_each_round(broker, monkeypatch):
+    names, asked = ["a", "b", "c"], []
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
+        following = broker.start_switch(name)
+        broker.store.create_topic(following.topic, 1)
+        broker.bus.transact(CloseTimeline(event_type=name, timeline=following), broker.context())
+
+    def refuse(topic):
+        asked.append(topic)
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(broker.store, "close_topic", refuse)
+        for number in range(1, 4):
+            with pytest.raises(Unavailable, match=r"^event type [abc]: no answer$"):
+                repair(broker)
+            assert len(set(asked)) == len(asked) == number
+    broker.clock.advance(int(1_000 * RETRY_S))
+    repair(broker)
+    broker.registry.refresh()
+    assert [len(broker.registry.timelines(name).timelines) for name in names] == [2, 2, 2]
+
+
+def test_what_is_about_to_be_closed_is_not_aborted(broker):
+    following = broker.start_switch(NAME)
+    broker.store.create_topic(following.topic, 1)
+    broker.bus.transact(CloseTimeline(event_type=NAME, timeline=following), broker.context())
+    head = broker.log.head()
+    broker.do(AbortSwitch(event_type=NAME, timeline=following, reason="late"))
+    assert broker.log.head() == head
+    repair(broker)
+    assert timelines(broker).active.id == following.id
+
+
+def test_the_storage_that_a_switch_goes_to_can_not_be_deleted_from_when_it_can_only_be_completed(broker):
+    broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
+    following = broker.start_switch(NAME, "a")
+    broker.stores.of("a").create_topic(following.topic, 1)
+    broker.bus.transact(CloseTimeline(event_type=NAME, timeline=following), broker.context())
+    with pytest.raises(StillUsed):
+        broker.do(DeleteStorage(storage_id="a"))
+    repair(broker)
+    assert timelines(broker).active.id == following.id
+
+
+def test_a_switch_away_from_a_topic_that_is_lost_says_so(broker):
+    broker.store.delete_topic(timelines(broker).active.topic)
+    with pytest.raises(Unavailable, match=r"Topic .* of event type order.created is missing"):
+        switch(broker)
+
+
 def test_what_is_over_is_not_aborted(broker):
     switch(broker)
     head, new = broker.log.head(), timelines(broker).active
@@ -253,7 +364,7 @@ def test_what_is_over_is_not_aborted(broker):
 
 
 def test_an_event_type_that_is_deleted_takes_the_next_timeline_with_it(broker):
-    new = broker.do(start())
+    new = broker.start_switch(NAME)
     broker.store.create_topic(new.topic, 1)
     broker.do(DeleteEventType(name=NAME))
     with pytest.raises(NotFound):
@@ -316,25 +427,20 @@ def test_the_store_itself_refuses_what_comes_too_late(broker):
         broker.store.append(old.topic, {0: [b"{}"]})
 
 
-def test_a_storage_that_can_not_be_opened_keeps_only_its_own_switches_from_being_aborted(broker):
+def test_a_storage_that_can_not_be_opened_keeps_only_its_own_switches_from_being_completed(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
     names = ["a", "b", "c"]
     for name in names:
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
     broker.switcher.switch(start("second", "b"), broker.context())
     for name in names:
-        broker.do(start("default", name))
+        following = broker.start_switch(name)
+        broker.store.create_topic(following.topic, 1)
+        broker.bus.transact(CloseTimeline(event_type=name, timeline=following), broker.context())
     broker.registry.refresh()
     with contextlib.closing(broker.stores_without("second")) as usable:
-        switcher = Switcher(
-            broker.registry,
-            broker.bus_on(broker.log, usable),
-            usable,
-            coordinator=broker.coordinator,
-            signals=broker.signals,
-            offload=direct,
-        )
+        switcher = Switcher(broker.registry, broker.bus_on(broker.log, usable), broker.signals, broker.clock)
         with pytest.raises(Unavailable, match=r"^event type b: [^;]*$"):
-            switcher.repair(broker.context())
+            switcher.repair(broker.context)
     broker.registry.refresh()
     assert [broker.registry.timelines(name).switch is None for name in names] == [True, False, True]

@@ -23,9 +23,13 @@ from tests.support.processes import Died, Process
 
 NAME = "order.created"
 STORAGES = ["default", "other"]
-STEPS = range(6)
-"""Before and after the start, the making of the new topic, and the completion."""
-UNDER_WAY = STEPS[1:-1]
+STEPS = range(12)
+"""Before and after: the look whether it can be done, the start, the creation of the new topic, the record that the old
+one is about to be closed, the closing, and the completion."""
+UNDER_WAY = STEPS[3:-1]
+CLOSING = STEPS[7:-1]
+"""It can only be completed."""
+TO_BE_ABORTED = STEPS[3:7]
 TO_OTHER = StartSwitch(event_type=NAME, storage_id="other")
 
 
@@ -56,7 +60,7 @@ class Race:
 
         def step():
             self.publish()
-            if not self.one.decides and next(steps) == at:
+            if next(steps) == at:
                 self.answer = outcome(act)
                 self.publish()
 
@@ -126,9 +130,11 @@ def race(directory):
 
 def test_a_switch_has_as_many_steps_as_are_tried(race):
     steps = []
-    race.one.step = lambda: steps.append(race.one.decides)
+    race.one.step = lambda: steps.append(race.timelines.switch)
     race.one.switcher.switch(TO_OTHER, race.broker.context())
-    assert steps.count(False) == len(STEPS)
+    assert len(steps) == len(STEPS)
+    assert [at for at in STEPS if steps[at] is not None] == list(UNDER_WAY)
+    assert [at for at in UNDER_WAY if steps[at].closing] == list(CLOSING)
 
 
 @pytest.mark.parametrize("at", STEPS)
@@ -172,7 +178,7 @@ def test_an_event_type_that_is_made_again_amid_a_switch_is_another_one(race, at)
     done = race.switch(at, act)
     assert race.answer is True
     assert done is (Conflict if at in UNDER_WAY else True)
-    assert len(race.timelines.timelines) == (2 if at == 0 else 1)
+    assert len(race.timelines.timelines) == (2 if at < UNDER_WAY[0] else 1)
     race.check()
 
 
@@ -197,47 +203,72 @@ def test_who_is_taken_for_dead_amid_a_switch_harms_nobody_when_it_goes_on(race, 
         # It loses what it was known to live by, as a node that stood still for a while does.
         race.one.coordinator.close()
         race.other.registry.refresh()
-        race.other.switcher.repair(race.broker.context())
+        race.other.switcher.repair(race.broker.context)
         if others_switch:
             race.other.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), race.broker.context())
 
     done = race.switch(at, act)
     assert race.answer is True
-    assert done is (Conflict if at in UNDER_WAY else True)
+    assert done is (Conflict if at in TO_BE_ABORTED else True)
     race.check()
 
 
-def test_who_is_taken_for_dead_while_it_closes_the_old_topic_opens_it_again(race):
-    """Its transaction is lost then: the database does not wait for it for ever."""
-    active = race.timelines.active
-    timeline = race.one.bus.dispatch(TO_OTHER, race.broker.context())
+def dies_at(process, at):
+    """Let a process die at one of its next steps."""
+    steps = itertools.count()
+
+    def step():
+        if next(steps) >= at:
+            raise Died
+
+    process.step = step
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_completion_by_another_process_may_die_anywhere(race, at):
+    """Before and after: the look whether there is one, the closing, and the completion."""
+
+    def act():
+        race.one.coordinator.close()
+        dies_at(race.other, at)
+        race.other.registry.refresh()
+        with pytest.raises(Died):
+            race.other.switcher.repair(race.broker.context)
+        race.other.step = lambda: None
+
+    assert race.switch(CLOSING[0], act) is True
+    assert race.answer is True
+    assert len(race.timelines.timelines) == 2
+    race.check()
+
+
+def test_whoever_comes_next_completes_what_a_dead_process_can_not(race):
+    race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
+    dies_at(race.one, CLOSING[-1])
+    with pytest.raises(Died):
+        race.one.switcher.switch(TO_OTHER, race.broker.context())
     race.one.coordinator.close()
-    race.other.switcher.repair(race.broker.context())
-    race.broker.store.close_topic(active.topic)
-    race.one.switcher._abort(timeline, "the transaction was lost", race.broker.context())
+    race.publish()
+    assert race.acknowledged == [], "the old topic is closed"
+    race.other.bus.dispatch(Repartition(event_type=NAME, partition_count=2), race.broker.context())
+    assert [(each.storage_id, each.partitions) for each in race.timelines.timelines] == [("default", 2), ("other", 2)]
     race.check()
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_an_abort_that_dies_before_it_is_recorded_leaves_the_switch_as_it_was(race, at):
+def test_an_abort_that_dies_before_it_is_recorded_leaves_the_switch_as_it_was_and_else_it_is_aborted(race, at):
 
     def act():
         race.one.coordinator.close()
-        steps = iter(range(at + 1))
-
-        def dies():
-            if next(steps) == at:
-                raise Died
-
-        race.other.step = dies
+        dies_at(race.other, at)
         race.other.registry.refresh()
         with contextlib.suppress(Died):
-            race.other.switcher.repair(race.broker.context())
+            race.other.switcher.repair(race.broker.context)
         race.other.step = lambda: None
 
-    done = race.switch(4, act)
+    done = race.switch(TO_BE_ABORTED[-1], act)
     assert race.answer is True
-    assert done is (Conflict if at == 3 else True)
+    assert done is (Conflict if at > 0 else True)
     race.check()
 
 
@@ -251,7 +282,10 @@ def test_an_event_type_may_be_compacted_from_amid_a_switch_on(race, at):
 
 def test_a_partition_is_added_though_whoever_switched_has_died(race):
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
-    timeline = race.one.bus.dispatch(TO_OTHER, race.broker.context())
+    dies_at(race.one, TO_BE_ABORTED[-1])
+    with pytest.raises(Died):
+        race.one.switcher.switch(TO_OTHER, race.broker.context())
+    timeline = race.timelines.switch.timeline
     race.one.coordinator.close()
     race.other.bus.dispatch(Repartition(event_type=NAME, partition_count=2), race.broker.context())
     assert race.timelines.switch is None

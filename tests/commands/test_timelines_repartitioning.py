@@ -15,7 +15,6 @@ from rioni.domain.errors import Denied, Disabled, Invalid, Unavailable
 from rioni.domain.event_type import Statistic
 from rioni.domain.named_place import NamedPlace
 from rioni.domain.own_event_types import DEAD_LETTER_QUEUE
-from rioni.domain.ports import direct
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.timeline import Timelines
 from tests.support.builders import event_type_spec, subscription_spec
@@ -96,7 +95,7 @@ def test_the_number_has_its_limits(broker, count, detail):
 
 
 def test_it_excludes_a_switch(broker):
-    broker.do(StartSwitch(event_type=NAME, storage_id="default"))
+    broker.start_switch(NAME)
     with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
         broker.do(repartition(2))
 
@@ -164,7 +163,6 @@ def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_
             broker.bus,
             stores=usable,
             coordinator=broker.coordinator,
-            offload=direct,
             reset_timeout_s=1,
         )
         with pytest.raises(Unavailable, match=f"^subscription {far.id}: [^;]*$"):

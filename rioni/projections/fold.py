@@ -18,6 +18,10 @@ from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import Timelines
 
 
+FOLD_VERSION = 1
+"""Raised with every change of what this fold gives for any log; read models that another version wrote are not used."""
+
+
 class Change(NamedTuple):
     """A change of one row, or the removal of all rows under a key."""
 
@@ -144,7 +148,9 @@ def _timeline_changes(event: DomainEvent, after: Folded) -> Iterator[Change]:
     if not isinstance(after.state, Timelines):
         yield Change("timelines", (event.key,), None)
         return
-    for timeline in after.state.timelines:
+    switch = after.state.switch
+    # A storage that the events are about to go to holds a timeline as well: it can't be deleted any more.
+    for timeline in (*after.state.timelines, *([switch.timeline] if switch and switch.closing else [])):
         row = {
             "event_type": timeline.event_type,
             "order": timeline.order,

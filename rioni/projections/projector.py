@@ -6,19 +6,36 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Table, and_, column, delete, insert, select, table, update
 
+from rioni.domain.errors import Unavailable
 from rioni.domain.events import stream_id
 from rioni.domain.ports import LogEntry
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import Timeline
-from rioni.projections.fold import EMPTY, Change, Folded, decode_state, fold
+from rioni.projections.fold import EMPTY, FOLD_VERSION, Change, Folded, decode_state, fold
 from rioni.projections.tables import READ_MODELS, STATES, STORAGES, SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS, TIMELINES
 
 
 TRACKING_NAME = "read-models"
 """All read models follow the log together, under one tracking position."""
 
-_TRACKING = table("tracking", column("name"), column("position"))
+_TRACKING = table("tracking", column("name"), column("position"), column("fold"))
+
+
+class OtherFold(Unavailable):
+    """The read models were written by another version of the fold.
+
+    Args:
+        found: the version; 0 where none was noted.
+    """
+
+    def __init__(self, found: int) -> None:
+        self.found = found
+        super().__init__(
+            f"The read models were written by version {found} of the fold; this release has version {FOLD_VERSION}. "
+            "If another node runs a newer release, upgrade this one; else stop the broker, run `rioni rebuild`, and "
+            "start it again."
+        )
 
 
 class Projector:
@@ -60,6 +77,7 @@ class Projector:
 
         Raises:
             ValueError: an entry does not follow the ones that were applied.
+            OtherFold: another version of the fold has written the tables.
         """
         position = None
         for entry in entries:
@@ -76,15 +94,28 @@ class Projector:
         query = select(_TRACKING.c.position).where(_TRACKING.c.name == self._tracking_name)
         return connection.scalar(query) or 0
 
+    def fold_version(self, connection: Connection) -> int | None:
+        """The version of the fold that wrote the read models; None where nothing was written yet."""
+        return connection.scalar(select(_TRACKING.c.fold).where(_TRACKING.c.name == self._tracking_name))
+
+    def clear(self, connection: Connection) -> None:
+        """Empty the read models, in the caller's transaction: the log is to be folded anew."""
+        for each in self._tables.values():
+            connection.execute(delete(each))
+        connection.execute(delete(_TRACKING).where(_TRACKING.c.name == self._tracking_name))
+
     def _folded(self, connection: Connection, kind: str, stream: str) -> Folded:
         states = self._tables[STATES.name]
         row = connection.execute(select(states.c.version, states.c.state).where(states.c.stream == stream)).first()
         return EMPTY if row is None else Folded(row.version, decode_state(kind, row.state), row.state)
 
     def _track(self, connection: Connection, position: int) -> None:
-        where = _TRACKING.c.name == self._tracking_name
+        where = and_(_TRACKING.c.name == self._tracking_name, _TRACKING.c.fold == FOLD_VERSION)
         if not connection.execute(update(_TRACKING).where(where).values(position=position)).rowcount:
-            connection.execute(insert(_TRACKING).values(name=self._tracking_name, position=position))
+            if (found := self.fold_version(connection)) is not None:
+                raise OtherFold(found)
+            row = {"name": self._tracking_name, "position": position, "fold": FOLD_VERSION}
+            connection.execute(insert(_TRACKING).values(row))
 
     def _write(self, connection: Connection, change: Change) -> None:
         target = self._tables[change.table]

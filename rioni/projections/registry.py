@@ -6,7 +6,7 @@ from functools import partial
 
 from rioni.domain.abandoned_topic import AbandonedTopic
 from rioni.domain.aggregates import AGGREGATES
-from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
+from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.event_type import EventType
 from rioni.domain.limits import Limits
 from rioni.domain.log_ports import EventLog
@@ -16,9 +16,13 @@ from rioni.domain.settings import SETTINGS, Settings
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import Timelines
+from rioni.domain.topic_creation import TopicCreation
 
 
 ENTRIES_PER_READ = 1_000
+
+CATCH_UP_WAIT_S = 15.0
+"""How long a request waits for another one that asks for what has changed."""
 
 
 class MemoryRegistry:
@@ -28,12 +32,20 @@ class MemoryRegistry:
     answered to any client before is visible here, without a cache that could be stale.
     """
 
-    def __init__(self, log: EventLog, limits: Limits, offload: Offload) -> None:
+    def __init__(self, log: EventLog, limits: Limits, offload: Offload, compute: Offload) -> None:
+        """Begin before the first entry of the log.
+
+        Args:
+            log: what is followed.
+            limits: of what is published.
+            offload: where the database is waited for.
+            compute: where schemas are compiled.
+        """
         self.position = 0
         """The log position that has been applied."""
         self._log = log
         self._limits = limits
-        self._offload = offload
+        self._offload, self._compute = offload, compute
         self._lock = threading.Lock()
         self._states: dict[str, dict[str, object]] = {kind: {} for kind in AGGREGATES}
         self._rules: dict[str, PublishRules] = {}
@@ -55,10 +67,14 @@ class MemoryRegistry:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        with self._lock:
+        if not self._lock.acquire(timeout=CATCH_UP_WAIT_S):
+            raise Unavailable("The database takes too long to tell what has changed. Try again later.")
+        try:
             while entries := self._offload(self._log.entries, self.position, ENTRIES_PER_READ):
                 for entry in entries:
                     self._apply(entry)
+        finally:
+            self._lock.release()
 
     def _apply(self, entry: LogEntry) -> None:
         event = entry.event
@@ -120,12 +136,16 @@ class MemoryRegistry:
         """All topics that are to be deleted."""
         return [state for state in self._states["topic"].values() if isinstance(state, AbandonedTopic)]
 
+    def topic_creations(self) -> list[TopicCreation]:
+        """All topics that are being created for new event types."""
+        return [state for state in self._states["topic-creation"].values() if isinstance(state, TopicCreation)]
+
     def publish_rules(self, name: str) -> PublishRules:
         """What publishing to an event type needs, compiled when it is first asked for."""
         if (rules := self._rules.get(name)) is None:
             event_type, timelines = self.event_type(name), self.timelines(name)
             build = partial(PublishRules.of, event_type, partitions=timelines.active.partitions, limits=self._limits)
-            rules = self._offload(build)
+            rules = self._compute(build)
             # Whoever asks next gets them, unless others hold by now.
             if (self._states["event-type"].get(name), self._states["timeline"].get(name)) == (event_type, timelines):
                 self._rules[name] = rules

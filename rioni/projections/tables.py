@@ -1,6 +1,6 @@
 """The tables of the read models: written by the projection alone, and rebuilt from the log at any time."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Connection, Index, Integer, MetaData, Table, Text
 
 
 READ_MODELS = MetaData()
@@ -88,3 +88,15 @@ AUDIT_LOG = Table(
     Index("ix_audit_log_resource", "resource_type", "resource"),
 )
 """Who changed what, when, from where, with both states."""
+
+
+def lock_against_swap(connection: Connection) -> None:
+    """Let no rebuild replace the read models before this transaction ends; waits for one that is doing so.
+
+    Must be the first statement of the transaction. On PostgreSQL a query takes its snapshot first and then waits for
+    the tables, so that it would see the new tables without the rows that came with the swap itself. This statement
+    waits without taking a snapshot. All locks are taken in one order, that of the swap.
+    """
+    if connection.dialect.name == "postgresql":
+        names = ", ".join(each.name for each in READ_MODELS.sorted_tables)
+        connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS SHARE MODE")

@@ -33,7 +33,7 @@ class SqlTrail:
         return self._log.head().position
 
     def changes(self, after: int, limit: int) -> Sequence[RecordedChange]:
-        """The entries behind a position, in order: whole commands, about `limit` entries of them."""
+        """The entries behind a position, in order and without gaps, about `limit` of them; no transaction is cut."""
         entries = self._commands(after, limit)
         if not entries:
             return []
@@ -53,10 +53,12 @@ class SqlTrail:
             entries = self._log.entries(after, limit)
             if len(entries) < limit:
                 return entries
-            # The last command may go on behind them.
-            last = entries[-1].origin.command_id
-            if whole := [entry for entry in entries if entry.origin.command_id != last]:
-                return whole
+            # The last transaction may go on behind them. Others of the same command may lie before those of others.
+            last, end = entries[-1].origin.command_id, len(entries)
+            while end and entries[end - 1].origin.command_id == last:
+                end -= 1
+            if end:
+                return entries[:end]
             limit *= 2
 
     def state(self, kind: str, key: str, position: int) -> str | None:

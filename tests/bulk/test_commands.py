@@ -10,7 +10,6 @@ import pytest
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.preparation import prepare
 from rioni.config import Config
-from rioni.domain.ports import direct
 from tests.support.commands import run_command
 
 
@@ -27,7 +26,7 @@ def data(tmp_path: Path) -> str:
     """A data directory with one entry in its log: the default storage."""
     config = Config(data=tmp_path / "data")
     with prepare(config) as directory:
-        lay_foundation(config, directory, direct).close()
+        lay_foundation(config, directory).close()
     return str(config.data)
 
 

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from rioni.projections.fold import EMPTY, fold
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
 from rioni.storage.log_tables import HEAD, LOG, TRACKING
+from rioni.storage.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries, histories
 from tests.support.log import clear
 
@@ -29,7 +31,8 @@ def history(count: int, seed: int = 7):
 
 
 def run(url: str, scratch: Path, *, dry_run: bool = False) -> RebuildReport:
-    return rebuild(url, scratch, dry_run=dry_run, progress=lambda *_: None)
+    alone = partial(rebuild_lock, shadow.open_engine(url))
+    return rebuild(url, scratch, dry_run=dry_run, progress=lambda *_: None, alone=alone)
 
 
 def contents(engine) -> dict[str, Sequence[tuple]]:
@@ -203,7 +206,7 @@ def test_a_failure_while_building_leaves_the_live_tables_and_no_others(url, engi
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rebuild(url, tmp_path, dry_run=False, progress=progress)
+        rebuild(url, tmp_path, dry_run=False, progress=progress, alone=partial(rebuild_lock, engine))
     assert before == contents(engine)
     assert tables == schema(engine)
 
@@ -220,15 +223,15 @@ def test_what_a_killed_rebuild_left_behind_is_removed_by_the_next(url, engine, w
     assert run(url, tmp_path, dry_run=True).differences == []
 
 
-def test_two_rebuilds_at_once_are_refused(url, engine, write, spark, tmp_path):
+def test_two_rebuilds_of_one_database_are_refused_whatever_their_folders(url, engine, write, spark, tmp_path):
     refused = []
 
     def progress(phase, done, total):
         if phase == "start" and not refused:
-            with pytest.raises(Conflict, match="Another rebuild is running") as failure:
-                run(url, tmp_path)
+            with pytest.raises(Conflict, match="Another rebuild of this database is running") as failure:
+                run(url, tmp_path / "another machine")
             refused.append(failure)
 
     write(history(50))
-    rebuild(url, tmp_path, dry_run=False, progress=progress)
+    rebuild(url, tmp_path, dry_run=False, progress=progress, alone=partial(rebuild_lock, engine))
     assert len(refused) == 1

@@ -26,6 +26,8 @@ def found(broker):
 
 ALL = [
     "storage.created",
+    "topic-creation.started",
+    "topic-creation.ended",
     "event-type.created",
     "timeline.opened",
     "settings.feature-switched",
@@ -39,12 +41,12 @@ ALL = [
     ("wanted", "topics"),
     [
         ({}, ALL),
-        ({"after": 4}, ALL[4:]),
-        ({"resource": "order.created"}, [ALL[1], ALL[2], ALL[4], ALL[5]]),
-        ({"resource": "event-type:order.created"}, [ALL[1], ALL[5]]),
+        ({"after": 6}, ALL[6:]),
+        ({"resource": "order.created"}, [ALL[3], ALL[4], ALL[6], ALL[7]]),
+        ({"resource": "event-type:order.created"}, [ALL[3], ALL[7]]),
         ({"actor": "rioni"}, ALL),
         ({"actor": "nobody"}, []),
-        ({"since": "2026-11-20T10:00:02.000Z", "until": "2026-11-20T10:00:03.000Z"}, ALL[3:4]),
+        ({"since": "2026-11-20T10:00:02.000Z", "until": "2026-11-20T10:00:03.000Z"}, ALL[5:6]),
     ],
 )
 def test_entries_are_found_by_time_actor_and_resource(found, wanted, topics):

@@ -4,12 +4,18 @@ from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
 from rioni.commands.settings import SwitchFeature
 from rioni.commands.subscriptions import CreateSubscription, DeleteSubscription
-from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.event_type import SubmittedSchema
+from rioni.domain.events import DomainEvent
+from rioni.domain.log_format import FORMATS, Format
 from rioni.domain.ports import direct
+from rioni.domain.settings import SETTINGS
 from rioni.projections.registry import MemoryRegistry
 from rioni.projections.states import all_states
-from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
+from rioni.storage.event_log import SqlEventLog
+from rioni.storage.mapper import UnreadableEntry
+from tests.support.builders import SCHEMA, event_type_spec, origin, subscription_spec
 
 
 NAME = "order.created"
@@ -48,7 +54,7 @@ def test_it_follows_subscriptions_and_settings(broker):
 def test_starting_from_the_read_models_gives_the_same_as_from_the_beginning(broker):
     broker.do(CREATE)
     broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
-    started = MemoryRegistry(broker.log, broker.limits, direct)
+    started = MemoryRegistry(broker.log, broker.limits, direct, direct)
     with broker.engine.connect() as connection:
         started.load(all_states(connection), broker.projector.position(connection))
     broker.registry.refresh()
@@ -76,3 +82,33 @@ def test_what_it_hears_of_it_follows_too(broker):
     broker.do(CREATE)
     broker.registry.hear()
     assert broker.registry.event_type(NAME).name == NAME
+
+
+class FeatureSwitchedFor(DomainEvent, frozen=True, kw_only=True):
+    """What the next release records in the place of `FeatureSwitched`."""
+
+    TOPIC = "settings.feature-switched"
+    KEY = "setting"
+
+    class_version: int = 2
+    setting: str = SETTINGS
+    feature: str
+    enabled: bool
+    client: str
+
+
+def test_a_node_stops_at_an_entry_of_a_newer_release_and_keeps_what_it_knows(broker):
+    """Requests are answered 503 then, since they refresh the registry first."""
+    broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
+    broker.registry.refresh()
+    before, position = broker.registry.settings, broker.registry.position
+    event = FeatureSwitchedFor(feature="kpi_collection", enabled=False, client="x")
+    formats = {**FORMATS, 2: Format("0.2.0", {event.TOPIC: 2})}
+    with SqlEventLog(broker.engine, TOPICS, formats=formats).transaction() as transaction:
+        transaction.append(event.stream, 1, [event], origin())
+    for _ in range(3):
+        with pytest.raises(UnreadableEntry, match=rf"position {position + 1} .* a newer release of Rioni wrote it"):
+            broker.registry.refresh()
+        assert (broker.registry.settings, broker.registry.position) == (before, position)
+        with pytest.raises(Unavailable, match="The log is written in format 2"):
+            broker.do(SwitchFeature(feature="kpi_collection", enabled=False))

@@ -49,6 +49,21 @@ def test_commands_are_never_cut(broker, trail, limit):
     assert len(seen) == trail.head() == position
 
 
+@pytest.mark.parametrize("limit", range(1, 10))
+def test_commands_may_have_entries_of_others_in_between(broker, trail, limit):
+    """A command that asks a store has several transactions; what others record meanwhile lies between them."""
+    mine = broker.context()
+    creation = CreateEventType(spec=event_type_spec(name="mine"), is_schema_checked=True)
+    outside = broker.bus.transact(creation, mine)
+    broker.do(CreateEventType(spec=event_type_spec(name="other")))
+    broker.bus.transact(outside.work(), mine)
+    position, seen = 0, []
+    while page := trail.changes(position, limit):
+        seen += [change.entry.position for change in page]
+        position = seen[-1]
+    assert seen == list(range(1, trail.head() + 1))
+
+
 def test_a_follower_is_remembered_and_never_goes_back(trail):
     assert trail.reached("somebody") == 0
     for position, expected in ((3, 3), (2, 3), (5, 5)):

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,9 @@ from rioni.projections.bulk.folding import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import damage_named, partitions, ranges, read_head, sorted_log
 
+
+Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
+"""Keeps other rebuilds of the database out; what it yields raises Unavailable where it does so no longer."""
 
 Progress = Callable[[str, int, int], None]
 """Told the phase, how much of it is done, and how much there is."""
@@ -42,7 +45,7 @@ class RebuildReport(NamedTuple):
 
 
 def rebuild(
-    url: str, scratch: Path, *, dry_run: bool, progress: Progress, turn: shadow.Turn = nullcontext
+    url: str, scratch: Path, *, dry_run: bool, progress: Progress, alone: Alone, turn: shadow.Turn = nullcontext
 ) -> RebuildReport:
     """Build all read models anew, compare them with the live ones, and unless it is a `dry_run` replace these.
 
@@ -54,26 +57,35 @@ def rebuild(
         scratch: a folder for temporary files, about twice the size of the log; made if missing.
         dry_run: compare only.
         progress: called now and then, from this thread.
+        alone: keeps other rebuilds of the database out.
         turn: what every other writer to the database holds while it writes.
 
     Raises:
         DamagedLog: the log is not what was written; names the position.
         Conflict: another rebuild is running.
-        Unavailable: Java or PySpark is missing.
+        Unavailable: Java or PySpark is missing, or the connection was lost that kept other rebuilds out.
     """
     started = time.monotonic()
     engine = shadow.open_engine(url, turn)
-    with _alone(scratch), TemporaryDirectory(prefix=FOLDER_PREFIX, dir=scratch) as folder:
+    with (
+        alone() as check_alone,
+        _alone(scratch),
+        TemporaryDirectory(prefix=FOLDER_PREFIX, dir=scratch) as folder,
+    ):
         progress("start", 0, 1)
         shadow.create(engine)
         try:
             with spark_session(scratch) as spark:
                 progress("start", 1, 1)
                 entries, rows = _build(engine, spark, Path(folder), progress)
+            check_alone()
             differences = _compare(engine, progress)
             if not dry_run:
+                check_alone()
                 _swap(engine, progress)
         finally:
+            # If the lock was lost, the shadows may be another rebuild's by now.
+            check_alone()
             shadow.drop(engine)
     return RebuildReport(entries, rows, differences, time.monotonic() - started)
 
@@ -154,7 +166,7 @@ class _Tasks:
 
 @contextmanager
 def _alone(scratch: Path) -> Iterator[None]:
-    """Make sure that no other rebuild uses the same folder, and with it the same shadows."""
+    """Make sure that no other rebuild uses the same folder."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "rebuild.lock").open("w") as file:
         try:

@@ -20,7 +20,6 @@ from sqlalchemy import (
     delete,
     event,
     insert,
-    inspect,
     make_url,
     quoted_name,
     select,
@@ -30,13 +29,15 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 from rioni.domain.chain import GENESIS
 from rioni.projections.bulk.folding import Target, log_entry
 from rioni.projections.bulk.source import LOG_SCHEMA, Database, check_chain
+from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import TRACKING_NAME, Projector
+from rioni.projections.shadow_tables import SHADOW_SUFFIX, drop_shadow_tables
 from rioni.projections.tables import READ_MODELS
 
 
 Turn = Callable[[], AbstractContextManager[None]]
 
-SUFFIX = "__new"
+SUFFIX = SHADOW_SUFFIX
 LOCK_WAIT_S = 60
 ENTRIES_PER_CATCH_UP = 500
 """How many entries may be caught up while the log is locked: a fraction of a second."""
@@ -48,7 +49,7 @@ _LOG = Table(
     Column("hash"),
 )
 _HEAD = Table("head", _FOREIGN, Column("position"), Column("hash"))
-_TRACKING = Table("tracking", _FOREIGN, Column("name"), Column("position"))
+_TRACKING = Table("tracking", _FOREIGN, Column("name"), Column("position"), Column("fold"))
 
 
 def _shadow(table: Table, metadata: MetaData) -> Table:
@@ -177,11 +178,7 @@ def create(engine: Engine) -> None:
 def drop(engine: Engine) -> None:
     """Remove the shadows, where there are any; the live tables are not touched."""
     with writing(engine) as connection:
-        present = set(inspect(connection).get_table_names())
-        for shadow in SHADOWS.values():
-            if shadow.name in present:
-                connection.execute(DropTable(shadow))
-        connection.execute(delete(_TRACKING).where(_TRACKING.c.name == TRACKING_NAME + SUFFIX))
+        drop_shadow_tables(connection)
 
 
 def load_file(engine: Engine, path: Path) -> None:
@@ -204,7 +201,8 @@ def finish_load(engine: Engine, position: int) -> None:
                     connection.execute(CreateIndex(index))
             # The planner knows nothing about tables that nobody has used yet.
             connection.exec_driver_sql("ANALYZE " + ", ".join(shadow.name for shadow in SHADOWS.values()))
-        connection.execute(insert(_TRACKING).values(name=TRACKING_NAME + SUFFIX, position=position))
+        row = {"name": TRACKING_NAME + SUFFIX, "position": position, "fold": FOLD_VERSION}
+        connection.execute(insert(_TRACKING).values(row))
 
 
 def catch_up(engine: Engine) -> None:
@@ -243,7 +241,8 @@ def swap(engine: Engine) -> None:
         connection.execute(delete(_TRACKING).where(_TRACKING.c.name == TRACKING_NAME + SUFFIX))
         # The position may go backwards here, and nowhere else.
         connection.execute(delete(_TRACKING).where(_TRACKING.c.name == TRACKING_NAME))
-        connection.execute(insert(_TRACKING).values(name=TRACKING_NAME, position=position))
+        row = {"name": TRACKING_NAME, "position": position, "fold": FOLD_VERSION}
+        connection.execute(insert(_TRACKING).values(row))
 
 
 def _give_indexes(connection: Connection, table: Table) -> None:

@@ -5,6 +5,7 @@ its work. The modules that do the work are imported by the commands, so that eac
 """
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -45,6 +46,12 @@ Data = Annotated[Path | None, typer.Option(help=SETTINGS["data"].description)]
 Port = Annotated[int | None, typer.Option(help=SETTINGS["port"].description)]
 Url = Annotated[str, typer.Option(help="Base URL of the API.")]
 Token = Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE, help="Bearer token, where the broker asks for one.")]
+CaCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        help="PEM file with the authorities to trust, for https; by default those of the system.", metavar="FILE"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the report as one line of JSON.")]
 EventType = Annotated[str | None, typer.Option(help="Made if missing. [default: rioni-bench.<category>]")]
 Connections = Annotated[int, typer.Option(min=1, max=1_000, help="Connections, each with one request at a time.")]
@@ -107,10 +114,24 @@ def serve(
     port: Port = None,
     data: Data = None,
     workers: Annotated[int | None, typer.Option(help=SETTINGS["workers"].description)] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help=SETTINGS["tls_certificate"].description)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help=SETTINGS["tls_key"].description)] = None,
+    allow_unauthenticated: Annotated[
+        bool, typer.Option("--allow-unauthenticated", help=SETTINGS["allow_unauthenticated"].description)
+    ] = False,
     config_file: ConfigFile = None,
 ) -> None:
     """Run the broker until Ctrl-C or SIGTERM."""
-    settings = _settings(config_file, host=host, port=port, data=data, workers=workers)
+    settings = _settings(
+        config_file,
+        host=host,
+        port=port,
+        data=data,
+        workers=workers,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        allow_unauthenticated=allow_unauthenticated or None,
+    )
     from rioni.server import serve as run
 
     run(settings)
@@ -188,6 +209,23 @@ def verify(*, data: Data = None, config_file: ConfigFile = None) -> None:
         raise typer.Exit(FOUND)
 
 
+@app.command("accept-loss", epilog="Example: rioni accept-loss --data /srv/rioni --reason 'disk of node 3 died'")
+def accept_loss(
+    *,
+    reason: Annotated[str, typer.Option(help="Recorded in the internal log, with what was found.")],
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Go on with stores that do not belong together, and lose what is missing; the broker has to be stopped."""
+    settings = _settings(config_file, data=data)
+    from rioni.bootstrap import acceptance
+
+    findings = acceptance.accept_loss(settings, reason)
+    for finding in findings:
+        typer.echo(finding)
+    typer.echo("Accepted; the decision is in the internal log." if findings else "Nothing is missing.")
+
+
 @app.command(epilog="Example: rioni audit --since 2026-01-01 --actor jane --format jsonl --output audit.jsonl")
 def audit(
     *,
@@ -223,6 +261,7 @@ def bench_publish(
     *,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    ca_certificate: CaCertificate = None,
     event_type: EventType = None,
     category: Annotated[Category, typer.Option(help="Category of the event type.")] = Category.BUSINESS,
     connections: Connections = 8,
@@ -240,6 +279,7 @@ def bench_publish(
     plan = load.Publish(
         url=url,
         token=token,
+        ca_certificate=ca_certificate,
         event_type=event_type or f"rioni-bench.{category}",
         category=category.value,
         connections=connections,
@@ -256,6 +296,7 @@ def bench_consume(
     *,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    ca_certificate: CaCertificate = None,
     event_type: Annotated[str, typer.Option(help="An existing event type.")] = "rioni-bench.business",
     connections: Annotated[int, typer.Option(min=1, max=1_000, help="Streams of the subscription.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Events in one batch at most.")] = 500,
@@ -271,6 +312,7 @@ def bench_consume(
     plan = load.Consume(
         url=url,
         token=token,
+        ca_certificate=ca_certificate,
         event_type=event_type,
         connections=connections,
         batch=batch,
@@ -301,13 +343,15 @@ def dead_letters_list(
     limit: Limit = 20,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    ca_certificate: CaCertificate = None,
 ) -> None:
     """Show dead letters, oldest first, one line of JSON each."""
     import orjson
 
     wanted = _given(event_type=event_type, partition=partition, from_offset=from_offset, to_offset=to_offset)
     query = urlencode(wanted | {"limit": limit})
-    answer = _ask("GET", f"/subscriptions/{quote(subscription, safe='')}/dead-letters?{query}", None, url, token)
+    path = f"/subscriptions/{quote(subscription, safe='')}/dead-letters?{query}"
+    answer = _asked(url, token, ca_certificate)("GET", path)
     for item in answer["items"]:
         typer.echo(orjson.dumps(item))
 
@@ -326,11 +370,13 @@ def dead_letters_redrive(
     force: Annotated[bool, typer.Option("--force", help="Also those that were published again before.")] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    ca_certificate: CaCertificate = None,
 ) -> None:
     """Publish dead letters again, for their subscription alone."""
     wanted = _given(event_type=event_type, partition=partition, from_offset=from_offset, to_offset=to_offset)
     body = wanted | {"limit": limit, "force": force}
-    answer = _ask("POST", f"/subscriptions/{quote(subscription, safe='')}/dead-letters/redrive", body, url, token)
+    path = f"/subscriptions/{quote(subscription, safe='')}/dead-letters/redrive"
+    answer = _asked(url, token, ca_certificate)("POST", path, body)
     typer.echo(
         f"{answer['redriven']} published again, {answer['already_redriven']} had been before, "
         f"{answer['without_event_type']} have no event type any more"
@@ -341,11 +387,13 @@ def _given(**options: str | None) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _ask(method: str, path: str, body: object, url: str, token: str | None) -> Any:
+def _asked(url: str, token: str | None, ca_certificate: Path | None) -> Callable[..., Any]:
+    """What asks a broker: `ask(method, path, body)` returns the JSON of the answer."""
     from rioni.remote import call
     from rioni.wire import Server
 
-    return call(Server(url, token), method, path, body)[1]
+    server = Server(url, token, ca_certificate)
+    return lambda *request: call(server, *request)[1]
 
 
 @config.command("show", epilog="Example: RIONI_PORT=8081 rioni config show")

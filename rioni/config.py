@@ -1,30 +1,32 @@
 """The settings of the broker: what each one is for, its default and its bounds; secrets are never shown."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from rioni.domain.authentication import Mode
-from rioni.domain.errors import RioniError
+from rioni.domain.loopback import is_loopback
+from rioni.setting import Setting
 
 
-PREFIX = "RIONI_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TEXT_LINES, JSON_LINES = "text", "json"
-_MASK = "***"
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
+WELL_KNOWN_ADMIN = "service:stups_nakadi"
+"""That of the original API, where nobody is asked for tokens."""
+ADMIN_DEFAULT = "admin_default"
+"""As a value of another setting: whom the setting of this name names."""
 _SECRET = {"secret": True}
 _MODES = {"expected": "one of " + ", ".join(Mode)}
 
 
-class ConfigError(RioniError):
-    """A setting is unknown or its value can't be used; the text says where and what would be right."""
+def _list_of(item: str) -> str:
+    """The pattern of a text that holds such items, separated by commas, or is empty."""
+    return f"^(({item})(,({item}))*)?$"
 
 
 def _one_per_core() -> int:
@@ -40,10 +42,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             min_length=1,
             description="Address to listen on. The default can be reached from this machine alone, because nobody is "
-            "asked for a password; `0.0.0.0` or `::` opens the broker to the network.",
+            "asked for a password; `0.0.0.0` or `::` opens the broker to the network, which needs an `auth_mode` or "
+            "`allow_unauthenticated`.",
         ),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="TCP port; 0 lets the system choose a free one.")] = 8_080
+    tls_certificate: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with the broker's certificate and those of intermediate authorities; with it and "
+            "`tls_key` the broker speaks HTTPS. Both files are read again when they change."
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None, Meta(description="PEM file with the private key of `tls_certificate`, without a passphrase.")
+    ] = None
     data: Annotated[Path, Meta(description="Data directory, made if missing; relative to the working directory.")] = (
         Path("rioni-data")
     )
@@ -113,6 +126,32 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ] = 10
 
     # Who may use it
+    allow_unauthenticated: Annotated[
+        bool,
+        Meta(
+            description="Whether the broker may listen on an address that other machines can reach while `auth_mode` "
+            "is `off`, so that all of them may do everything; the log and `/readyz` warn of it.",
+        ),
+    ] = False
+    allowed_hosts: Annotated[
+        str,
+        Meta(
+            pattern=_list_of(r"(\[[0-9A-Fa-f:.]+\]|[^][:/,\s]+)"),
+            description="Names that requests may have in their header `Host`, without a port, separated by commas, "
+            "beside those of this machine (`localhost`, `127.0.0.1`, `[::1]`). If it is empty all names are accepted, "
+            "unless `auth_mode` is `off` and `host` is an address of this machine: then none.",
+            extra={"expected": "names of hosts without ports, separated by commas"},
+        ),
+    ] = ""
+    allowed_origins: Annotated[
+        str,
+        Meta(
+            pattern=_list_of(r"https?://[^][/,\s@]+|https?://\[[0-9A-Fa-f:.]+\](:[0-9]+)?"),
+            description="Origins of other sites, such as `https://app.example.org`, separated by commas, whose web "
+            "pages may use the API (CORS).",
+            extra={"expected": "origins like https://app.example.org, separated by commas"},
+        ),
+    ] = ""
     auth_mode: Annotated[
         str,
         Meta(
@@ -150,10 +189,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admin_default: Annotated[
         str,
         Meta(
-            pattern="^[^:]+:[^:]+$",
-            description="The administrator that always is one and can't be removed, as `data_type:value`.",
+            pattern="^([^:]+:[^:]+)?$",
+            description="The administrator that always is one and can't be removed, as `data_type:value`. It must be "
+            f"chosen unless `auth_mode` is `off`; where it is not, it is `{WELL_KNOWN_ADMIN}`.",
         ),
-    ] = "service:stups_nakadi"
+    ] = ""
     all_data_access: Annotated[
         str,
         Meta(
@@ -185,6 +225,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long running requests may take to end once the broker is told to.")
     ] = 10
+    bodies_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=1_000_000,
+            description="Bytes of bodies, inflated, of all requests that a worker process has not answered yet; more "
+            "are answered 503.",
+        ),
+    ] = 200_000_000
+    bodies_bytes_per_client_max: Annotated[
+        int,
+        Meta(
+            ge=1_000_000,
+            description="The same of one client, which is a subject, or an address while authentication is off; more "
+            "are answered 429.",
+        ),
+    ] = 100_000_000
     body_bytes_max: Annotated[
         int, Meta(ge=1_000, description="Size of the body of a request, inflated; a larger one is answered 413.")
     ] = 50_000_000
@@ -196,6 +252,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     batch_events_max: Annotated[
         int, Meta(ge=1, description="Events in one publish request; more are answered 413.")
     ] = 100_000
+    batch_values_max: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            description="Values in one publish request, counted by its commas and opening brackets; more are answered "
+            "413.",
+        ),
+    ] = 2_000_000
 
     idempotency_window_s: Annotated[
         int,
@@ -307,17 +371,27 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     own_events_authorization: Annotated[
         str,
         Meta(
-            pattern="^[^:]+:[^:]+$",
+            pattern=f"^({ADMIN_DEFAULT}|[^:]+:[^:]+)$",
             description="Who reads the event types that the broker itself publishes to, when they are created, as "
-            "`data_type:value`; `*:*` is everybody. They are changed, deleted and written by `admin_default` alone.",
+            f"`data_type:value`; `{ADMIN_DEFAULT}` is whom that setting names, `*:*` everybody. They are changed, "
+            "deleted and written by the former alone.",
         ),
-    ] = "*:*"
+    ] = ADMIN_DEFAULT
     hasher_salt: Annotated[
         str,
         Meta(description="Comes before the names of clients where these are hashed.", extra=_SECRET),
     ] = "salt"
 
-    # The log of the server
+    # Metrics and the log of the server
+    metrics_event_types_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="Event types that each worker process counts by name in `/metrics`; it counts further ones "
+            "together, as `(others)`.",
+        ),
+    ] = 1_000
     log_level: Annotated[
         str,
         Meta(
@@ -355,61 +429,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this broker is one node of several."""
         return self.zookeeper is not None
 
+    @property
+    def local_only(self) -> bool:
+        """Whether `host` is known to be an address that only this machine can reach."""
+        return is_loopback(self.host)
+
+    @property
+    def unprotected(self) -> bool:
+        """Whether other machines can reach the broker, and nobody is asked for a token."""
+        return self.auth_mode == Mode.OFF and not self.local_only
+
     def __repr__(self) -> str:
         shown = (f"{setting.name}={setting.show(getattr(self, setting.name))!r}" for setting in SETTINGS.values())
         return f"Config({', '.join(shown)})"
-
-
-class Setting(NamedTuple):
-    """What is known about one setting."""
-
-    name: str
-    kind: type
-    hint: Any
-    meta: Meta
-
-    @property
-    def variable(self) -> str:
-        """The environment variable."""
-        return PREFIX + self.name.upper()
-
-    @property
-    def description(self) -> str:
-        """What it is for."""
-        return self.meta.description or ""
-
-    @property
-    def secret(self) -> bool:
-        """Whether its value must not be shown."""
-        return bool((self.meta.extra or {}).get("secret"))
-
-    @property
-    def expected(self) -> str:
-        """What a value must be, in words."""
-        if expected := (self.meta.extra or {}).get("expected"):
-            return str(expected)
-        if self.kind is not int:
-            return "a path" if self.kind is Path else "a text like data_type:value" if self.meta.pattern else "a text"
-        if self.meta.le is None:
-            return f"a whole number, at least {self.meta.ge}"
-        return f"a whole number from {self.meta.ge} to {self.meta.le}"
-
-    def parse(self, value: object) -> Any:
-        """Check a value, reading it from its text form where that is what there is.
-
-        Raises:
-            ConfigError: it is not what is expected.
-        """
-        if self.kind is int and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
-            value = int(value)
-        try:
-            return msgspec.convert(value, self.hint, dec_hook=lambda kind, raw: kind(raw))
-        except msgspec.ValidationError as ex:
-            raise ConfigError(f"must be {self.expected}" + ("" if self.secret else f", not {value!r}")) from ex
-
-    def show(self, value: object) -> str:
-        """A value for people to read, masked if it is a secret."""
-        return "" if value is None else _MASK if self.secret else str(value)
 
 
 def _settings() -> Iterator[tuple[str, Setting]]:

@@ -1,43 +1,44 @@
 """The server: prepares the data directory, then runs the worker processes under gunicorn until it is told to stop."""
 
 import errno
+import faulthandler
 import gc
 import mmap
 import os
 import shutil
+import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import gevent
 import gevent.event
 import structlog
-from gevent import monkey
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
+from gunicorn.http.parser import RequestParser
 from gunicorn.workers.ggevent import GeventWorker
-from prometheus_client.multiprocess import mark_process_dead
 
+from rioni.bootstrap.memory import limit_arenas
+from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
 from rioni.bootstrap.preparation import prepare
+from rioni.bootstrap.replacing import Replacements, end_within
 from rioni.bootstrap.worker import Worker, worker
 from rioni.config import Config
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.domain.ports import Offload
 from rioni.http.authentication import TOKEN_CHARACTERS_MAX
 from rioni.http.deadlines import Deadlines, PacedSocket
-from rioni.http.framing import ClosingReader, check_host
-from rioni.http.metrics import MULTIPROCESS_FOLDER
+from rioni.http.framing import BoundedRequest, ClosingReader, check_host
+from rioni.http.metrics_slots import MULTIPROCESS_FOLDER, release_slot
+from rioni.http.tls import Tls
 
 
 if TYPE_CHECKING:
     from rioni.storage.embedded.data_directory import DataDirectory
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 BACKLOG = 2_048
@@ -51,14 +52,22 @@ RETRIED = 1
 """The exit code of a worker that could not begin; with gunicorn's own for that it would end all others."""
 HOUSEKEEPING_JOIN_S = 5.0
 """How long a worker that ends waits for what is being done in the house."""
+LOOK_AT_POOLS_S = 1.0
+"""How often it is looked whether native threads come back."""
+REPLACED_EVERY_S = 300.0
+"""Workers of a node that are replaced because their threads hang: so seldom, as a new one may meet the same disk."""
+CLOSING_S = 10.0
+"""What a worker that is replaced has, once its requests have ended, to let go of everything; then it is killed."""
 WATCH_S = 0.02
 """How finely the stalls of the hub are measured."""
+CERTIFICATE_LOOK_S = 1.0
+"""How often the files of the certificate are looked at."""
 WORKER_CONNECTIONS = 10_000
 """Connections that one worker serves at a time; further ones wait in the kernel's backlog."""
 HEADER_BYTES_MAX = TOKEN_CHARACTERS_MAX + 64
 """Of one header: the longest token fits, and so do the cursors of some hundred partitions."""
 HEADERS_MAX = 50
-"""Half of gunicorn's default: together they may be as long as they could be with shorter headers."""
+"""Half of gunicorn's default."""
 
 _log = structlog.get_logger("rioni.server")
 
@@ -68,8 +77,13 @@ def serve(config: Config) -> None:
 
     Raises:
         DataDirectoryError: the data directory can't be used.
-        Unavailable: the port is taken or not allowed, or the database can't be reached.
+        Unavailable: the certificate can't be used, the port is taken or not allowed, the database can't be reached, or
+            the broker would be open to everybody without having been told so.
     """
+    _check_exposure(config)
+    tls = None
+    if config.tls_certificate is not None and config.tls_key is not None:
+        tls = Tls(config.tls_certificate, config.tls_key)
     listener = _listen(config)
     with prepare(config) as directory:
         metrics = directory.scratch / "metrics"
@@ -79,7 +93,20 @@ def serve(config: Config) -> None:
         # PERF: what is there by now stays: no worker looks through it for garbage before its first answer, or ever.
         gc.freeze()
         gc.enable()
-        _Arbiter(_Application(config, directory, listener)).run()
+        RequestParser.mesg_class = BoundedRequest
+        _Arbiter(_Application(config, directory, listener, tls)).run()
+
+
+def _check_exposure(config: Config) -> None:
+    if not config.unprotected:
+        return
+    where = f"host {config.host} can be reached from other machines, and auth_mode is off"
+    if not config.allow_unauthenticated:
+        raise Unavailable(
+            f"{where}: everybody there could do everything. Set auth_mode (docs/operating/security.md), listen on "
+            "127.0.0.1, or accept it: --allow-unauthenticated or RIONI_ALLOW_UNAUTHENTICATED=true."
+        )
+    _log.warning("everybody who reaches the broker may do everything", host=config.host, auth_mode=config.auth_mode)
 
 
 def _listen(config: Config) -> socket.socket:
@@ -108,14 +135,27 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         sock = PacedSocket(client, deadlines, time.monotonic)
         self._open.add(sock)
         try:
-            super().handle(listener, sock, addr)
+            if self._secure(sock):
+                super().handle(listener, sock, addr)
         finally:
             self._open.discard(sock)
+
+    def _secure(self, sock: PacedSocket) -> bool:
+        """Do the handshake of TLS, if the broker speaks it; say whether the connection can be used."""
+        if self.app.tls is None:
+            return True
+        try:
+            sock.secure(self.app.tls, partial(gevent.Timeout, exception=TimeoutError))
+        except OSError:
+            sock.close()
+            return False
+        return True
 
     def handle_request(self, listener_name: Any, req: Any, sock: Any, addr: Any) -> None:
         check_host(req)
         req.body.reader = ClosingReader(req)
         sock.expect_body()
+        req.scheme = "http" if self.app.tls is None else "https"
         try:
             try:
                 super().handle_request(listener_name, req, sock, addr)
@@ -159,13 +199,15 @@ class _Log(Logger):  # type: ignore[misc]  # gunicorn has no types
 class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """The application of one `rioni serve`; each worker process puts together its own services."""
 
-    def __init__(self, config: Config, directory: "DataDirectory", listener: socket.socket) -> None:
+    def __init__(self, config: Config, directory: "DataDirectory", listener: socket.socket, tls: Tls | None) -> None:
         self.config = config
+        self.tls = tls
         self._directory = directory
         self._listener = listener
         self._worker: Worker | None = None
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether one of them has begun."""
+        self._replacements = Replacements(REPLACED_EVERY_S)
         self._leaving = gevent.event.Event()
         self._housekeeper: gevent.Greenlet[[Worker], None] | None = None
         super().__init__()
@@ -198,37 +240,31 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
 
     def load(self) -> Any:
         """Put together the services of this worker; gunicorn calls it in the forked process."""
-        pool = gevent.get_hub().threadpool
-        # The patched one tells greenlets apart, not threads.
-        get_ident = monkey.get_original("_thread", "get_ident")
-        home = get_ident()
-
-        def offload(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-            # A function that runs in the pool already calls what it needs in place.
-            if get_ident() != home:
-                return function(*args, **kwargs)
-            # gevent writes down every exception that ends a task, and a refusal is none of the operator's business.
-            attempt: tuple[Any, BaseException | None] = pool.apply(_attempt, (function, args, kwargs))
-            result, error = attempt
-            if error is not None:
-                raise error
-            return cast("T", result)
-
+        limit_arenas()
+        pools = Pools(kinds_for(self.config))
+        resolve_in(pools[NAMES])
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         # PERF: who has spawned a greenlet costs memory for each connection, and nobody asks.
         gevent.config.track_greenlet_tree = False
-        self._worker = self._assembled(offload)
+        greenlets = _GreenletCount()
+        gevent.Greenlet.add_spawn_callback(greenlets.started)
+        self._worker = self._assembled(pools)
         self._housekeeper = gevent.spawn(self._keep_house, self._worker)
-        gevent.spawn(self._watch_hub, self._worker)
+        gevent.spawn(self._watch_hub, self._worker, greenlets)
+        if self.tls is not None:
+            gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
+        gevent.spawn(self._watch_pools, self._worker)
+        # gunicorn ends a worker whose hub stands still by SIGABRT; then the log has the stacks of all threads.
+        faulthandler.enable(sys.stderr.fileno())
         # PERF: what is there by now stays; looking through it for garbage stops everything else for 100 ms each time.
         gc.collect()
         gc.freeze()
         return self._worker.app
 
-    def _assembled(self, offload: Offload) -> Worker:
+    def _assembled(self, pools: Pools) -> Worker:
         """The services of this worker; where others serve without what it lacks, it ends, and the next one tries."""
         try:
-            assembled = worker(self.config, self._directory, offload)
+            assembled = worker(self.config, self._directory, pools)
         except RioniError as ex:
             if not self._served[0]:
                 raise
@@ -243,16 +279,41 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             worker.keep_house()
 
     @staticmethod
-    def _watch_hub(worker: Worker) -> None:
+    def _watch_hub(worker: Worker, greenlets: "_GreenletCount") -> None:
         """Measure how late a greenlet that only sleeps is woken: so long, somebody has not let others run."""
         longest_s = 0.0
         while True:
             begin_s = time.monotonic()
             gevent.sleep(WATCH_S)
             stall_s = time.monotonic() - begin_s - WATCH_S
+            worker.metrics.greenlets.set(greenlets.alive)
             if stall_s > longest_s:
                 longest_s = stall_s
                 worker.metrics.hub_stall_seconds.set(longest_s)
+
+    @staticmethod
+    def _watch_certificate(tls: Tls, files: Pool) -> None:
+        """Have the certificate read again when it changes, away from the hub: its disk may hang."""
+        failed = False
+        while True:
+            gevent.sleep(CERTIFICATE_LOOK_S)
+            try:
+                files(tls.reload)
+                failed = False
+            except Unavailable as ex:
+                if not failed:
+                    _log.warning("the files of the certificate can't be looked at", reason=str(ex))
+                failed = True
+
+    def _watch_pools(self, worker: Worker) -> None:
+        """Replace this worker when native threads do not come back, at most one worker of the node in some minutes."""
+        while not self._leaving.wait(LOOK_AT_POOLS_S):
+            worker.watchdog.look()
+            if worker.watchdog.hangs and self._replacements.allowed(time.monotonic()):
+                _log.error("this worker ends, since native threads do not come back; another one begins")
+                end_within(self.config.shutdown_s + CLOSING_S)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
 
     def stop(self) -> None:
         """Tell the streams of this worker to say goodbye."""
@@ -262,7 +323,8 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
     def _announce(self, _arbiter: Any) -> None:
         host, port = self._listener.getsockname()[:2]
         workers = f"{self.config.workers} worker" + ("s" if self.config.workers > 1 else "")
-        sys.stderr.write(f"Rioni serves http://{host}:{port} with {workers}, data in {self.config.data}\n")
+        scheme = "http" if self.tls is None else "https"
+        sys.stderr.write(f"Rioni serves {scheme}://{host}:{port} with {workers}, data in {self.config.data}\n")
 
     def _let_go(self, _arbiter: Any, _gunicorn_worker: Any) -> None:
         """Leave nothing to wait for to those who take over; called in the worker when its requests have ended."""
@@ -273,12 +335,18 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
 
     @staticmethod
     def _forget_metrics(_arbiter: Any, worker: Any) -> None:
-        mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
+        release_slot(Path(os.environ[MULTIPROCESS_FOLDER]), worker.pid)
 
 
-def _attempt(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, BaseException | None]:
-    """What a function returns, or what it raises."""
-    try:
-        return function(*args, **kwargs), None
-    except BaseException as ex:  # noqa: BLE001 - whoever waits for the result raises it
-        return None, ex
+class _GreenletCount:
+    """Counts the greenlets of this process that have been started and have not ended."""
+
+    def __init__(self) -> None:
+        self.alive = 0
+
+    def started(self, greenlet: "gevent.Greenlet[..., Any]") -> None:
+        self.alive += 1
+        greenlet.rawlink(self._ended)
+
+    def _ended(self, _greenlet: "gevent.Greenlet[..., Any]") -> None:
+        self.alive -= 1

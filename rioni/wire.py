@@ -7,8 +7,10 @@ bytes that it is given, an answer is read by looking for its length, and nothing
 import contextlib
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from rioni.domain.errors import Invalid, Unavailable
@@ -20,6 +22,8 @@ HEAD_BYTES_MAX = 65_536
 LOST = 0
 """The status of a request whose connection broke before its answer was complete."""
 
+_PORTS = {"http": 80, "https": 443}
+
 OnData = Callable[[bytes], None]
 OnAnswer = Callable[[int, bytes], None]
 
@@ -27,18 +31,22 @@ OnAnswer = Callable[[int, bytes], None]
 class Server:
     """Where the requests go, taken from a base URL, and the bearer token that they carry if there is one.
 
+    The certificate of a server with HTTPS is always checked: against `ca_certificate`, otherwise against the
+    authorities of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+
     Raises:
-        Invalid: this is not an http URL.
+        Invalid: this is not an http or https URL, or the file of the authorities can't be used.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, ca_certificate: Path | None = None) -> None:
         try:
             parts = urlsplit(url)
-            port = parts.port or 80
+            port = parts.port or _PORTS.get(parts.scheme, 0)
         except ValueError as ex:
             raise Invalid(f"{url} is not a URL: {ex}.") from ex
-        if parts.scheme != "http" or not parts.hostname:
-            raise Invalid(f"{url} is not a base URL that can be measured; write it like http://localhost:8080.")
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise Invalid(f"{url} is not a base URL of a broker; write it like http://localhost:8080.")
+        self.tls = _tls(ca_certificate) if parts.scheme == "https" else None
         self.url, self.token = url.rstrip("/"), token
         self.address = (parts.hostname, port)
         self.netloc = parts.netloc
@@ -72,15 +80,33 @@ class Server:
         except OSError as ex:
             raise self.unreachable(ex) from ex
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls is not None:
+            try:
+                opened = self.tls.wrap_socket(opened, server_hostname=self.address[0])
+            except OSError as ex:
+                opened.close()
+                raise self.unreachable(ex) from ex
         opened.setblocking(False)
         return opened
 
     def unreachable(self, ex: Exception) -> Unavailable:
         """The error that says what to do when nobody answers."""
+        if isinstance(ex, ssl.SSLCertVerificationError):
+            return Unavailable(
+                f"{self.url} shows a certificate that is not trusted: {ex.verify_message}. If it is of an authority of "
+                "your own, name the authority's certificate: --ca-certificate FILE."
+            )
         reason = getattr(ex, "strerror", None) or str(ex) or type(ex).__name__
         return Unavailable(
             f"{self.url} does not answer: {reason}. Is the broker running there? Start it with rioni serve."
         )
+
+
+def _tls(ca_certificate: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_certificate)
+    except OSError as ex:
+        raise Invalid(f"--ca-certificate {ca_certificate} can't be used: {ex.strerror or ex}.") from ex
 
 
 class Answer:
@@ -222,7 +248,7 @@ class Connection:
         assert self._socket is not None
         try:
             sent = self._socket.send(self._unsent)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             sent = 0
         except OSError:
             self._lose()
@@ -231,7 +257,12 @@ class Connection:
         self._loop.watch(self._socket, self, write=bool(self._unsent))
 
     def read(self) -> None:
-        """Take what has come."""
+        """Take what has come; of TLS also what is decrypted already, of which the selector does not know."""
+        self._read()
+        while isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            self._read()
+
+    def _read(self) -> None:
         assert self._socket is not None
         try:
             data = self._socket.recv(READ_BYTES)
@@ -239,7 +270,7 @@ class Connection:
                 self._lose(complete=self.answer.end())
                 return
             self.answer.feed(data, self._on_data)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except (OSError, ValueError):
             self._lose()

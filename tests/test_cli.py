@@ -15,11 +15,11 @@ import pytest
 import typer
 
 from rioni import __version__, cli
+from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.preparation import prepare
 from rioni.commands.storages import CreateStorage
 from rioni.config import SETTINGS, Config
-from rioni.domain.ports import direct
 from rioni.domain.storage_entry import StorageEntry
 from tests.support.api_server import api_server
 from tests.support.commands import run_command
@@ -182,8 +182,8 @@ def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
 def data(tmp_path: Path) -> str:
     """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory:
-        lay_foundation(config, directory, direct).close()
+    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+        StoreMarks(base).note(everything=True)
     return str(config.data)
 
 
@@ -204,11 +204,22 @@ def test_a_changed_log_entry_is_a_finding(run, data):
     assert out.endswith(" findings\n")
 
 
+def test_a_file_that_is_missing_is_a_finding_until_its_loss_is_accepted(run, data):
+    Path(data, "coordination.db").unlink()
+    text = "coordination.db is missing. It has to hold the committed cursors of all subscriptions.\n"
+    assert run("verify", "--data", data) == (1, f"{text}1 findings\n", "")
+    assert run("accept-loss", "--data", data)[0] == 2
+    accepted = f"{text}Accepted; the decision is in the internal log.\n"
+    assert run("accept-loss", "--data", data, "--reason", "x") == (0, accepted, "")
+    assert run("accept-loss", "--data", data, "--reason", "x") == (0, "Nothing is missing.\n", "")
+    assert run("verify", "--data", data)[0] == 0
+
+
 def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
     config = Config(data=tmp_path / "data")
     configuration = {"bootstrap_servers": "127.0.0.1:1"}
     storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=False)
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory, direct)) as broker:
+    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as broker:
         broker.bus.dispatch(CreateStorage(storage=storage), broker.own_context())
     code, out, err = run("verify", "--data", str(config.data))
     assert (code, out) == (2, "")

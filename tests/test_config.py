@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.config import SETTINGS, Config, ConfigError
+from rioni.config import SETTINGS, Config
 from rioni.config_sources import load
 from rioni.domain.limits import Limits
+from rioni.setting import ConfigError
 from tests.support.tables import rows
 
 
@@ -72,6 +73,17 @@ def test_an_empty_variable_counts_as_not_set():
             {"RIONI_ADMIN_DEFAULT": "me"},
             "environment: RIONI_ADMIN_DEFAULT must be a text like data_type:value, not 'me'",
         ),
+        ("allow_unauthenticated = 1", {}, "rioni.toml: allow_unauthenticated must be true or false, not 1"),
+        (
+            "",
+            {"RIONI_ALLOW_UNAUTHENTICATED": "yes"},
+            "environment: RIONI_ALLOW_UNAUTHENTICATED must be true or false, not 'yes'",
+        ),
+        (
+            "allowed_hosts = 'broker:8080'",
+            {},
+            "rioni.toml: allowed_hosts must be names of hosts without ports, separated by commas, not 'broker:8080'",
+        ),
         ("retention_min_ms = 400_000_000", {}, "settings: retention_min_ms is above retention_default_ms"),
     ],
 )
@@ -80,6 +92,44 @@ def test_what_is_wrong_is_named_with_its_place_and_what_would_be_right(toml, env
     with pytest.raises(ConfigError) as caught:
         load(environ=environ)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALLOWED_ORIGINS", "null"),
+        ("ALLOWED_ORIGINS", "*"),
+        ("ALLOWED_ORIGINS", "https://app.example.org/path"),
+        ("ALLOWED_ORIGINS", "https://user@app.example.org"),
+        ("ALLOWED_ORIGINS", "https://a.example, https://b.example"),
+        ("ALLOWED_HOSTS", "https://broker.example.org"),
+        ("ALLOWED_HOSTS", "2001:db8::1"),
+        ("ALLOWED_HOSTS", ","),
+    ],
+)
+def test_origins_and_hosts_are_checked_when_they_are_read(name, value):
+    with pytest.raises(ConfigError, match=f"RIONI_{name} must be"):
+        load(environ={f"RIONI_{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALLOWED_ORIGINS", "https://app.example.org,http://localhost:3000,http://[::1]:3000"),
+        ("ALLOWED_HOSTS", "broker.example.org,10.0.0.1,[2001:db8::1]"),
+    ],
+)
+def test_lists_of_origins_and_hosts_are_separated_by_commas(name, value):
+    assert getattr(load(environ={f"RIONI_{name}": value}).config, name.lower()) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("false", False)])
+def test_yes_and_no_are_written_as_in_toml(text, value):
+    Path("rioni.toml").write_text("allow_unauthenticated = true")
+    assert load(environ={}).config.allow_unauthenticated is True
+    config = load(environ={"RIONI_ALLOW_UNAUTHENTICATED": text}).config
+    assert config.allow_unauthenticated is value
+    assert SETTINGS["allow_unauthenticated"].show(value) == text.lower()
 
 
 def test_every_error_is_named_at_once():

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,12 +13,16 @@ import time
 import httpx
 import pytest
 
+from rioni.bootstrap.acceptance import accept_loss
+from rioni.config import Config
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
-from tests.support.server import open_stream, running_server
+from tests.support.server import PROMETHEUS, open_stream, running_server
 from tests.support.tcp_proxy import proxies_to
 from tests.support.waiting import wait_until
 
+
+ANY = {"type": "json_schema", "schema": "{}"}
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +48,24 @@ def test_a_taken_port_is_named_with_what_to_do(tmp_path):
     assert said == (
         f"Error: 127.0.0.1:{port} is in use by another process. Stop it, or name another port: --port or RIONI_PORT.\n"
     )
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example.org"])
+def test_nobody_opens_the_broker_to_everybody_by_chance(tmp_path, host):
+    code, said = serve("--port", "0", "--host", host, "--data", str(tmp_path / "data"))
+    assert code == 2
+    assert said.startswith(f"Error: host {host} can be reached from other machines, and auth_mode is off")
+    assert "--allow-unauthenticated or RIONI_ALLOW_UNAUTHENTICATED=true" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_broker_that_is_open_to_everybody_warns_as_long_as_it_runs(tmp_path):
+    with running_server(tmp_path / "data", "--host", "0.0.0.0", "--workers", "1", "--allow-unauthenticated") as server:
+        assert any("everybody who reaches the broker may do everything" in line for line in server.lines)
+        with server.client(headers={"Host": "broker.example.org"}) as client:
+            access = client.get("/readyz").json()["checks"]["access"]
+            assert access["status"] == "warning"
+            assert "auth_mode is off" in access["warnings"][0]
 
 
 def test_a_data_directory_has_one_server(tmp_path):
@@ -83,7 +107,9 @@ def test_a_worker_that_dies_while_zookeeper_is_away_takes_no_other_along(tmp_pat
         with running_server(tmp_path / "data", "--workers", "2", environment=environment) as server:
 
             def begun() -> int:
-                return httpx.get(f"{server.url}/metrics", timeout=30).text.count("rioni_worker_info{")
+                return httpx.get(f"{server.url}/metrics", timeout=30, headers=PROMETHEUS).text.count(
+                    "rioni_worker_info{"
+                )
 
             wait_until(lambda: begun() == 2)
             way.cut()
@@ -170,6 +196,46 @@ def test_everything_is_there_again_after_a_restart(tmp_path):
             assert client.post("/event-types/a/events", json=[event()]).status_code == 200
             newest = client.get("/event-types/a/partitions/0").json()["newest_available_offset"]
             assert newest == f"001-0001-{attempt:018}"
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_an_older_events_file_is_refused_and_what_its_loss_means_is_recorded(tmp_path, end):
+    data, old = tmp_path / "data", tmp_path / "old.db"
+    batch = [{"number": number} for number in range(10)]
+
+    def publish(server):
+        assert httpx.post(f"{server.url}/event-types/a/events", json=batch).status_code == 200
+
+    def end_of_partition(server):
+        return httpx.get(f"{server.url}/event-types/a/partitions/0").json()["newest_available_offset"]
+
+    with running_server(data) as server:
+        body = event_type_body(name="a", category="undefined", enrichment_strategies=[], schema=ANY)
+        assert httpx.post(f"{server.url}/event-types", json=body).status_code == 201
+        publish(server)
+        server.stop()
+    shutil.copyfile(data / "events.db", old)
+    with running_server(data) as server:
+        publish(server)
+        newest = end_of_partition(server)
+        if end == "killed":
+            with contextlib.closing(sqlite3.connect(data / "registry.db")) as registry:
+                marked = "SELECT count(*) FROM marks WHERE name LIKE 'topic:%' AND value LIKE '[20%'"
+                wait_until(lambda: registry.execute(marked).fetchone() == (1,))
+            server.kill()
+        else:
+            server.stop()
+    for path in data.glob("events.db*"):
+        path.unlink()
+    shutil.copyfile(old, data / "events.db")
+    code, said = serve("--port", "0", "--data", str(data))
+    assert code == 2
+    assert "events.db is older than the registry: 1 partition end before the last recorded position: a, part" in said
+    assert accept_loss(Config(data=data), "the disk died")
+    with running_server(data) as server:
+        assert end_of_partition(server) == newest
+        publish(server)
+        assert end_of_partition(server) == "001-0001-000000000000000029"
 
 
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):

@@ -8,10 +8,11 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from rioni.bootstrap.pools import Offloads
 from rioni.config import Config
 from rioni.domain.coordination_ports import Coordinator
 from rioni.domain.feed_ports import Leadership
-from rioni.domain.ports import EventStore, EventStores, Offload, Signals
+from rioni.domain.ports import EventStore, EventStores, Signals
 from rioni.domain.slots import Slots
 from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.store_measurements import StoreMeasurements
@@ -46,6 +47,8 @@ class Adapters(NamedTuple):
     signals: Signals
     report: Callable[[int], None]
     """Tells operators how far this process has followed the log."""
+    advance: Callable[[str], int | None]
+    """Given the installation's id, raises the sequence number of what nodes share; None where nothing has changed."""
     close: Callable[[], None]
     """Lets go of everything, so that other processes take over at once."""
 
@@ -53,7 +56,7 @@ class Adapters(NamedTuple):
 def opened_adapters(
     config: Config,
     directory: DataDirectory,
-    offload: Offload,
+    offloads: Offloads,
     find: FindStorage,
     measurements: StoreMeasurements,
 ) -> Adapters:
@@ -62,7 +65,7 @@ def opened_adapters(
     Args:
         config: the settings.
         directory: of this node.
-        offload: where blocking calls go.
+        offloads: where each kind of work blocks.
         find: the storage with an id.
         measurements: told how stores fare that others run.
 
@@ -76,41 +79,53 @@ def opened_adapters(
             return adapter
 
         local = kept(EmbeddedSignals(directory.signals))
-        shared = _shared(config, local) if config.clustered else _embedded(directory, local, offload)
+        shared = _shared(config, local) if config.clustered else _embedded(directory, local, offloads)
         return Adapters(
-            stores=kept(_stores(config, directory, shared.signals, offload, find, measurements)),
+            stores=kept(_stores(config, directory, shared.signals, offloads, find, measurements)),
             # The coordinator is what the others need, so it is closed after them.
             coordinator=kept(shared.coordinator),
             slots=kept(shared.slots),
             leadership=kept(shared.leadership),
             signals=shared.signals,
             report=shared.report,
+            advance=shared.advance,
             close=opened.pop_all().close,
         )
 
 
-def check_shared(config: Config, directory: DataDirectory) -> None:
+def check_shared(config: Config, directory: DataDirectory, installation: str, mark: int | None) -> int:
     """Make sure that ZooKeeper lets this node in, and close the session at once; blocks until a server answers.
 
+    Args:
+        config: of a node of a cluster.
+        directory: of this node.
+        installation: the id that the registry keeps.
+        mark: the sequence number that the path has at least; None if it may be new, or was lost.
+
+    Returns:
+        The sequence number of the path.
+
     Raises:
-        Unavailable: as `opened_adapters`.
+        DataMismatch: ZooKeeper has lost data.
+        Unavailable: as `opened_adapters`, or another installation uses the path.
     """
     with contextlib.closing(EmbeddedSignals(directory.signals)) as local:
-        _shared(config, local).coordinator.close()
+        shared = _shared(config, local)
+        with contextlib.closing(shared.coordinator):
+            return shared.claim(installation, mark)
 
 
 def _stores(
     config: Config,
     directory: DataDirectory,
     signals: Signals,
-    offload: Offload,
+    offloads: Offloads,
     find: FindStorage,
     measurements: StoreMeasurements,
 ) -> EventStores:
     options: dict[str, Any] = {
         "clock": SystemClock(),
         "signals": signals,
-        "offload": offload,
         "cache_bytes_max": config.cache_bytes_max,
         "append_timeout_s": config.append_timeout_s,
     }
@@ -120,15 +135,16 @@ def _stores(
         database=config.database or f"sqlite:///{directory.names}",
         request_timeout_s=config.kafka_request_timeout_s,
         measurements=measurements,
+        offloads=offloads.of_storage,
         **options,
     )
     if config.clustered:
-        return OpenedEventStores(find, {KAFKA: kafka}, offload)
+        return OpenedEventStores(find, {KAFKA: kafka}, offloads.of_storage)
 
     def embedded(storage: StorageEntry) -> EventStore:
-        return EmbeddedEventStore(directory.events_in(storage.id), **options)
+        return EmbeddedEventStore(directory.events_in(storage.id), offloads=offloads.of_storage(storage.id), **options)
 
-    return OpenedEventStores(find, {EMBEDDED: embedded, KAFKA: kafka}, offload)
+    return OpenedEventStores(find, {EMBEDDED: embedded, KAFKA: kafka}, offloads.of_storage)
 
 
 def _shared(config: Config, local: EmbeddedSignals) -> Shared:
@@ -141,8 +157,10 @@ def _shared(config: Config, local: EmbeddedSignals) -> Shared:
     )
 
 
-def _embedded(directory: DataDirectory, local: EmbeddedSignals, offload: Offload) -> Shared:
+def _embedded(directory: DataDirectory, local: EmbeddedSignals, offloads: Offloads) -> Shared:
     """The same for the processes of one machine."""
-    coordinator = EmbeddedCoordinator(directory.coordination, clock=SystemClock(), signals=local, offload=offload)
-    slots = EmbeddedSlots(directory.slots, worker=coordinator.worker, lives=coordinator.lives, offload=offload)
+    clock, blocking = SystemClock(), offloads.coordination
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=local, offload=blocking)
+    worker, lives = coordinator.worker, coordinator.lives
+    slots = EmbeddedSlots(directory.slots, worker=worker, lives=lives, offload=offloads.slots)
     return Shared(coordinator, slots, FileLeadership(directory.leadership), local)

@@ -3,15 +3,24 @@
 import shutil
 
 from rioni.bootstrap.foundation import Foundation
-from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.authentication import Mode
+from rioni.domain.authorization import EVERYBODY
+from rioni.domain.errors import NotFound, RioniError, Unavailable
 from rioni.domain.health import Examined, Health, examine
+from rioni.domain.own_event_types import AUDIT_LOG
 from rioni.domain.storage_entry import KAFKA
 from rioni.http.examination import Look
+from rioni.storage.clock import STEADY
 from rioni.storage.occupancy import Occupancy
 
 
 DISK_FREE_BYTES_MIN = 2**30
 """With less there is a warning."""
+
+OPEN_AUDIT_LOG = (
+    f"Everybody who is authenticated reads {AUDIT_LOG}. Change the readers in its authorization section, or set "
+    "own_events_authorization to *:* if that is wanted."
+)
 
 DISK_FULL_BYTES = 16 * 2**20
 """With less nothing can be counted on: SQLite's write-ahead logs alone may need it."""
@@ -22,8 +31,10 @@ def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
     looks: dict[str, Look] = {
         "database": lambda: _database(base, held),
         "log": lambda: _log(base),
-        "disk": lambda: base.offload(_disk, base),
+        "access": lambda: _access(base),
+        "disk": lambda: base.offloads.files(_disk, base),
         "kafka": lambda: _kafka(base),
+        "clock": _clock,
     }
     coordinator = base.adapters.coordinator
     if isinstance(coordinator, Examined):
@@ -32,7 +43,7 @@ def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
 
 
 def _database(base: Foundation, held: Occupancy) -> Health:
-    base.offload(base.log.head)
+    base.offloads.database(base.log.head)
     detail = "PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite"
     return Health(reason=held.refusal, detail=detail)
 
@@ -40,8 +51,32 @@ def _database(base: Foundation, held: Occupancy) -> Health:
 def _log(base: Foundation) -> Health:
     """How far this process has followed the log, which it does before every request."""
     base.registry.refresh()
-    head, applied = base.offload(base.log.head).position, base.registry.position
+    head, applied = base.offloads.database(base.log.head).position, base.registry.position
     return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
+
+
+def _access(base: Foundation) -> Health:
+    config = base.config
+    if not config.unprotected:
+        warnings = (OPEN_AUDIT_LOG,) if config.auth_mode != Mode.OFF and _audit_log_is_open(base) else ()
+        return Health(detail=f"auth_mode {config.auth_mode}", warnings=warnings)
+    warning = f"auth_mode is off, and host {config.host} can be reached from other machines: all may do everything."
+    return Health(detail="auth_mode off", warnings=(warning,))
+
+
+def _audit_log_is_open(base: Foundation) -> bool:
+    """Whether everybody reads the audit log though no setting says so: it was once created like that."""
+    if base.config.own_events_authorization == "*:*":
+        return False
+    try:
+        section = base.registry.event_type(AUDIT_LOG).authorization
+    except NotFound:
+        return False
+    return section is None or EVERYBODY in section.readers
+
+
+def _clock() -> Health:
+    return Health(warnings=(STEADY.warning,) if STEADY.warning else ())
 
 
 def _disk(base: Foundation) -> Health:

@@ -1,10 +1,14 @@
 """The database of the log and the read models, as the settings name it, and who may use it together."""
 
+import contextlib
 import socket
+from collections.abc import Iterator
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from rioni.config import Config
+from rioni.projections.tables import lock_against_swap
+from rioni.storage import sql
 from rioni.storage.occupancy import Occupancy, Party
 from rioni.storage.sql import create_engine
 
@@ -21,6 +25,14 @@ def database_engine(config: Config) -> Engine:
         lock_wait_s=config.database_wait_s,
         connections_max=config.database_connections_max,
     )
+
+
+@contextlib.contextmanager
+def reading_models(engine: Engine) -> Iterator[Connection]:
+    """A transaction that reads one state of the read models; raises as `sql.reading`, waits for a rebuild's swap."""
+    with sql.reading(engine) as connection:
+        lock_against_swap(connection)
+        yield connection
 
 
 def occupancy(config: Config, party: Party) -> Occupancy:
@@ -42,6 +54,11 @@ def serving(config: Config, broker: str) -> Party:
         return Party(broker, f"a broker without zookeeper on {here}")
     path = "/" + config.zookeeper.partition("/")[2].strip("/")
     return Party(f"zookeeper {path}", f"a node with zookeeper path {path} on {here}")
+
+
+def accepting(broker: str) -> Party:
+    """One run of `rioni accept-loss` for a cluster, alone."""
+    return Party(broker, f"rioni accept-loss on {socket.gethostname()}")
 
 
 def migrating(broker: str) -> Party:

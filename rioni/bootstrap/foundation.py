@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from rioni.bootstrap.adapters import Adapters, opened_adapters
-from rioni.bootstrap.database import database_engine
+from rioni.bootstrap.database import database_engine, reading_models
+from rioni.bootstrap.pools import NO_POOLS, Offloads
 from rioni.bootstrap.settings import default_admin, first_storage, limits_of
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
@@ -26,7 +27,6 @@ from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
 from rioni.projections.states import all_states
 from rioni.projections.storages import all_storages
-from rioni.storage import sql
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.event_log import SqlEventLog
@@ -41,16 +41,21 @@ class Foundation(NamedTuple):
     config: Config
     limits: Limits
     directory: DataDirectory
-    offload: Offload
+    offloads: Offloads
     clock: Clock
     log: SqlEventLog
     registry: MemoryRegistry
     adapters: Adapters
     bus: Bus
 
+    @property
+    def offload(self) -> Offload:
+        """Where the database is waited for."""
+        return self.offloads.database
+
     def read(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call `query(connection, ...)` with a connection to the read models."""
-        with sql.reading(self.log.engine) as connection:
+        with reading_models(self.log.engine) as connection:
             return query(connection, *args, **kwargs)
 
     def close(self) -> None:
@@ -68,19 +73,27 @@ class Foundation(NamedTuple):
 def lay_foundation(
     config: Config,
     directory: DataDirectory,
-    offload: Offload,
+    offloads: Offloads = NO_POOLS,
     measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
 ) -> Foundation:
     """Open everything that the settings ask for, and create the first storage where there is none; blocks.
+
+    Args:
+        config: the settings.
+        directory: of this node.
+        offloads: where each kind of work blocks.
+        measurements: told how stores fare that others run.
 
     Raises:
         Unavailable: a server can't be reached.
     """
     log = SqlEventLog(database_engine(config), TOPICS)
     limits = limits_of(config)
-    registry = MemoryRegistry(log, limits, offload)
+    registry = MemoryRegistry(log, limits, offloads.database, offloads.computing)
     _load(registry, log)
-    adapters = opened_adapters(config, directory, offload, partial(_storage_of, registry, log), measurements)
+    adapters = opened_adapters(
+        config, directory, offloads, partial(_storage_of, registry, log, offloads.database), measurements
+    )
     log.follow(partial(adapters.signals.notify, LOG_KEY))
     bus = Bus(
         log,
@@ -89,8 +102,10 @@ def lay_foundation(
         coordinator=adapters.coordinator,
         limits=limits,
         default_admin=default_admin(config),
+        offload=offloads.database,
+        compute=offloads.definitions,
     )
-    foundation = Foundation(config, limits, directory, offload, SystemClock(), log, registry, adapters, bus)
+    foundation = Foundation(config, limits, directory, offloads, SystemClock(), log, registry, adapters, bus)
     if not registry.storages():
         # All workers of all nodes may be about to.
         with contextlib.suppress(Conflict):
@@ -101,13 +116,15 @@ def lay_foundation(
 
 def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
     """Start the registry from the read models, which is quicker than from the beginning of the log."""
-    with sql.reading(log.engine) as connection:
+    with reading_models(log.engine) as connection:
         registry.load(all_states(connection), Projector().position(connection))
 
 
-def _storage_of(registry: MemoryRegistry, log: SqlEventLog, storage_id: str) -> StorageEntry | None:
+def _storage_of(registry: MemoryRegistry, log: SqlEventLog, offload: Offload, storage_id: str) -> StorageEntry | None:
     """The storage, also if this process has not heard of it yet; threads ask, in which nobody may refresh."""
-    if (storage := registry.storage(storage_id)) is not None:
-        return storage
-    with sql.reading(log.engine) as connection:
-        return next((each for each in all_storages(connection) if each.id == storage_id), None)
+
+    def look() -> StorageEntry | None:
+        with reading_models(log.engine) as connection:
+            return next((each for each in all_storages(connection) if each.id == storage_id), None)
+
+    return registry.storage(storage_id) or offload(look)

@@ -21,7 +21,7 @@ from rioni.domain.coordination_ports import Coordinator, EventTypePartition
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.headers import NO_HEADERS, Headers
 from rioni.domain.health import examine
-from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead, direct
+from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead
 from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timeline import Timeline
 from rioni.projections.projector import TRACKING_NAME
@@ -78,9 +78,9 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         directory = opened.enter_context(prepare(Config(data=data)))
         held = occupancy(target, migrating(directory.broker))
         opened.enter_context(contextlib.closing(held.take(target.database_wait_s)))
-        source = opened.enter_context(contextlib.closing(lay_foundation(Config(data=data), directory, direct)))
+        source = opened.enter_context(contextlib.closing(lay_foundation(Config(data=data), directory)))
         head = _move_log(source, target, progress)
-        there = opened.enter_context(contextlib.closing(lay_foundation(target, directory, direct)))
+        there = opened.enter_context(contextlib.closing(lay_foundation(target, directory)))
         storages = [each for each in source.registry.storages() if each.storage_type == EMBEDDED]
         _check_unmoved(storages, there)
         with contextlib.closing(_Events(source, target, storages, there)) as events:
@@ -146,19 +146,19 @@ class _Events:
         self._total = sum(
             bounds.newest + 1 - bounds.oldest
             for timeline in self._timelines()
-            for bounds in self._here(timeline).bounds(timeline.topic)
+            for bounds in self._bounds_here(timeline)
         )
 
     def copy(self, progress: Callable[[int, int], None]) -> None:
         """Copy what is not there yet."""
         done = 0
         for timeline in self._timelines():
-            here, there = self._here(timeline), self._stores[timeline.storage_id]
+            there = self._stores[timeline.storage_id]
             there.create_topic(timeline.topic, timeline.partitions)
             adopted = self._adoptions[timeline.storage_id]
             adopted.begin(timeline.topic)
             reached = [bounds.newest + 1 for bounds in there.bounds(timeline.topic)]
-            for number, bounds in enumerate(here.bounds(timeline.topic)):
+            for number, bounds in enumerate(self._bounds_here(timeline)):
                 done += max(0, reached[number] - bounds.oldest)
                 for position in self._copy_partition(timeline, number, bounds, reached[number]):
                     progress(done + max(0, position - max(bounds.oldest, reached[number])), self._total)
@@ -188,10 +188,10 @@ class _Events:
         done = 0
         for timeline in self._timelines():
             here, there = self._here(timeline), self._stores[timeline.storage_id]
-            topic = timeline.topic
-            if list(here.bounds(topic)) != list(there.bounds(topic)):
+            topic, held = timeline.topic, self._bounds_here(timeline)
+            if held != list(there.bounds(topic)):
                 raise Conflict(f"The topic {topic} of {timeline.event_type} does not hold the same positions in Kafka")
-            for number, bounds in enumerate(here.bounds(topic)):
+            for number, bounds in enumerate(held):
                 pairs = zip_longest(_events(here, topic, number, bounds), _events(there, topic, number, bounds))
                 for ours, theirs in pairs:
                     if ours != theirs:
@@ -211,10 +211,18 @@ class _Events:
     def _here(self, timeline: Timeline) -> EventStore:
         return self._source.adapters.stores.of(timeline.storage_id)
 
+    def _bounds_here(self, timeline: Timeline) -> list[Bounds]:
+        # A repartitioning whose process died may have added partitions that the log does not know: they are empty.
+        return list(self._here(timeline).bounds(timeline.topic)[: timeline.partitions])
+
     def _timelines(self) -> Iterator[Timeline]:
         registry = self._source.registry
         for event_type in registry.event_types():
-            for timeline in registry.timelines(event_type.name).readable:
+            timelines = registry.timelines(event_type.name)
+            switch = timelines.switch
+            # A switch that can only be completed will be, in the cluster: the topic that it goes to has to be there.
+            following = [switch.timeline] if switch and switch.closing else []
+            for timeline in (*timelines.readable, *following):
                 if timeline.storage_id in self._stores:
                     yield timeline
 

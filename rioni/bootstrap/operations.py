@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from rioni.bootstrap.database import database_engine, database_url
+from rioni.bootstrap.consistency import cursors_beyond_end, mismatches
+from rioni.bootstrap.database import database_engine, database_url, reading_models
+from rioni.bootstrap.kafka_consistency import compare_kafka
 from rioni.bootstrap.settings import limits_of
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
@@ -24,11 +26,15 @@ from rioni.projections.registry import MemoryRegistry
 from rioni.projections.states import all_states
 from rioni.storage import sql
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.read_only_database import ReadOnlyDatabase
 from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.embedded.verification import verify as verify_events
 from rioni.storage.event_log import SqlEventLog
 from rioni.storage.kafka.opening import opener
 from rioni.storage.kafka.verification import verify as verify_kafka
+from rioni.storage.migration import check_current
+from rioni.storage.read_only import read_only_engine
+from rioni.storage.rebuild_lock import rebuild_lock
 from rioni.storage.verification import verify as verify_log
 
 
@@ -41,30 +47,36 @@ Progress = Callable[[str, int, int], None]
 
 
 def verify(config: Config) -> Iterator[str]:
-    """Yield everything that is wrong with the internal log and with the stored events; safe while the broker runs.
+    """Yield everything that is wrong with the internal log and the stored events, or shows that a store was replaced.
+
+    Nothing is written or migrated; it works beside a running broker, and on a copy.
 
     Raises:
         Unavailable: there is no such data, or a server can't be reached.
     """
     _check_exists(config)
-    engine = database_engine(config)
-    for finding in verify_log(engine, TOPICS):
-        yield f"log, {finding}"
-    yield from _verify_kafka(config, engine)
-    if not (databases := sorted(config.data.glob("events*.db"))):
-        return
-    clock, signals = SystemClock(), EmbeddedSignals(config.data / "signals")
-    with contextlib.closing(signals):
-        for path in databases:
-            with contextlib.closing(EmbeddedEventStore(path, clock=clock, signals=signals)) as store:
-                for damage in store.verify():
-                    yield f"{path.stem}, {damage}"
+    with read_only_engine(database_url(config)) as engine:
+        check_current(engine)
+        for finding in verify_log(engine, TOPICS):
+            yield f"log, {finding}"
+        if not config.clustered:
+            yield from mismatches(engine, config.data)
+            yield from cursors_beyond_end(engine, config.data)
+        compared = compare_kafka(config, engine)
+        compared.check_reached()
+        yield from compared.findings
+        yield from _verify_kafka(config, engine)
+    for path in sorted(config.data.glob("events*.db")):
+        with contextlib.closing(ReadOnlyDatabase(path)) as database:
+            for damage in verify_events(database):
+                where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
+                yield f"{path.stem}{where if damage.topic else ''}: {damage.what}"
 
 
 def _verify_kafka(config: Config, engine: Engine) -> Iterator[str]:
     """Yield what is wrong with the events of storages of type kafka."""
-    registry = MemoryRegistry(SqlEventLog(engine, TOPICS), limits_of(config), direct)
-    with sql.reading(engine) as connection:
+    registry = MemoryRegistry(SqlEventLog(engine, TOPICS), limits_of(config), direct, direct)
+    with reading_models(engine) as connection:
         registry.load(all_states(connection), Projector().position(connection))
     storages = [storage for storage in registry.storages() if storage.storage_type == KAFKA]
     if not storages:
@@ -105,7 +117,7 @@ def audit(
     """
     _check_exists(config)
     wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)
-    yield from audit_log.entries(functools.partial(sql.reading, database_engine(config)), wanted)
+    yield from audit_log.entries(functools.partial(reading_models, database_engine(config)), wanted)
 
 
 def rebuild(config: Config, *, dry_run: bool, progress: Progress) -> "RebuildReport":
@@ -115,8 +127,16 @@ def rebuild(config: Config, *, dry_run: bool, progress: Progress) -> "RebuildRep
     from rioni.projections.bulk import rebuild as bulk  # noqa: PLC0415 - an extra
 
     url, scratch = database_url(config), config.data.absolute() / "scratch"
-    turn = functools.partial(sql.turn, database_engine(config))
-    return bulk.rebuild(url, scratch, dry_run=dry_run, progress=progress, turn=turn)
+    engine = database_engine(config)
+    check_current(engine)
+    return bulk.rebuild(
+        url,
+        scratch,
+        dry_run=dry_run,
+        progress=progress,
+        alone=functools.partial(rebuild_lock, engine),
+        turn=functools.partial(sql.turn, engine),
+    )
 
 
 def export_audit(

@@ -7,26 +7,41 @@ one: a worker could not say so in one line.
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from rioni.bootstrap.adapters import check_shared
-from rioni.bootstrap.database import database_engine, occupancy, serving
+from rioni.bootstrap.consistency import mismatches, registry_missing
+from rioni.bootstrap.database import database_engine, occupancy, reading_models, serving
+from rioni.bootstrap.kafka_consistency import compare_kafka
+from rioni.bootstrap.settings import demands
 from rioni.config import Config
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.errors import Unavailable
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.installation import DataMismatch
+from rioni.domain.ports import LogEntry, direct
 from rioni.domain.storage_entry import EMBEDDED
-from rioni.projections.projector import Projector
+from rioni.projections.fold import FOLD_VERSION
+from rioni.projections.projector import OtherFold, Projector
+from rioni.projections.shadow_tables import drop_shadow_tables
 from rioni.projections.storages import all_storages
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events_database import EventsDatabase
 from rioni.storage.event_log import SqlEventLog
 from rioni.storage.kafka.options import options_of, read_options
+from rioni.storage.marks import ZOOKEEPER, installation_id, raise_marks, zookeeper_mark
 from rioni.storage.migration import upgrade
-from rioni.storage.sql import reading
+from rioni.storage.rebuild_lock import rebuild_lock
+from rioni.storage.sql import writing
 from rioni.storage.tokens.sources import sources_of_tokens
 
+
+REFOLDED_ENTRIES_MAX = 20_000
+"""PERF: folding so many again at the start takes half a minute; Spark does more than that faster, beside the broker."""
+REFOLDED_TOLD_EVERY = 5_000
 
 _log = structlog.get_logger("rioni.bootstrap")
 
@@ -37,24 +52,45 @@ def prepare(config: Config) -> Iterator[DataDirectory]:
 
     Raises:
         DataDirectoryError: the data directory can't be used.
-        Unavailable: the database or ZooKeeper can't be reached, others use it, a file of settings can't be used, or
-            what a node is to serve has not been moved to its cluster.
+        DataMismatch: a store was replaced by an older or a foreign one, or is missing.
+        Unavailable: the database or ZooKeeper can't be reached, others use it, a file of settings can't be used, what
+            a node is to serve has not been moved to its cluster, or log or read models are those of another release.
     """
     _check_kafka_options(config)
-    sources_of_tokens(config, SystemClock(), only_remote=lambda: False)
+    sources_of_tokens(config, SystemClock(), demands(config), direct, only_remote=lambda: False)
     with DataDirectory(config.data) as directory:
+        if config.database is None and (missing := registry_missing(directory.path)):
+            raise DataMismatch([missing])
         with contextlib.closing(occupancy(config, serving(config, directory.broker)).take(config.database_wait_s)):
             engine = database_engine(config)
             try:
                 upgrade(engine)
+                _clean_up_rebuild(engine)
                 catch_up(engine)
                 if config.clustered:
                     _check_moved(engine)
+                elif found := list(mismatches(engine, directory.path)):
+                    raise DataMismatch(found)
+                compared = compare_kafka(config, engine)
+                if compared.findings:
+                    raise DataMismatch(compared.findings)
+                compared.warn_unreachable()
+                _settle_unknown(directory.path)
+                installation, mark = installation_id(engine), zookeeper_mark(engine)
+                if config.clustered:
+                    sequence = check_shared(config, directory, installation, mark)
+                    raise_marks(engine, {ZOOKEEPER: {0: sequence}}, {})
             finally:
                 engine.dispose()
-        if config.clustered:
-            check_shared(config, directory)
         yield directory
+
+
+def _settle_unknown(data: Path) -> None:
+    """Find out what came of writes whose outcome was unknown when the last broker ended."""
+    for path in data.glob("events*.db"):
+        if Path(f"{path}-unknown").exists():
+            with contextlib.closing(EventsDatabase(path)) as database:
+                database.settle_unknown()
 
 
 def _check_kafka_options(config: Config) -> None:
@@ -64,7 +100,7 @@ def _check_kafka_options(config: Config) -> None:
 
 
 def _check_moved(engine: Any) -> None:
-    with reading(engine) as connection:
+    with reading_models(engine) as connection:
         storages = all_storages(connection)
     if any(storage.default and storage.storage_type == EMBEDDED for storage in storages):
         raise Unavailable(
@@ -73,8 +109,38 @@ def _check_moved(engine: Any) -> None:
         )
 
 
+def _clean_up_rebuild(engine: Any) -> None:
+    """Remove what a rebuild that died has left in the database; one that is running goes on."""
+    with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
+        if dropped := drop_shadow_tables(connection):
+            _log.info("removed what an interrupted rebuild had left", tables=dropped)
+
+
 def catch_up(engine: Any) -> None:
-    """Fold into the read models what the log has beyond them; blocks."""
+    """Fold into the read models what the log has beyond them; blocks.
+
+    If an older version of the fold wrote them, they are folded anew, all in one transaction.
+
+    Raises:
+        OtherFold: a newer version of the fold wrote them, or the log is too long for that.
+        Unavailable: the database can't be reached, or the log is in a newer format.
+    """
     log, projector = SqlEventLog(engine, TOPICS), Projector()
     with contextlib.closing(log), log.transaction() as transaction:
-        projector.apply(transaction.connection, transaction.entries(projector.position(transaction.connection)))
+        connection, end = transaction.connection, transaction.head.position
+        found = projector.fold_version(connection)
+        entries = transaction.entries(projector.position(connection))
+        if found is not None and found != FOLD_VERSION:
+            if found > FOLD_VERSION or end > REFOLDED_ENTRIES_MAX:
+                raise OtherFold(found)
+            _log.info("folding the log anew", written_by=found, version=FOLD_VERSION, entries=end)
+            projector.clear(connection)
+            entries = _told(transaction.entries(0), end)
+        projector.apply(connection, entries)
+
+
+def _told(entries: Iterator[LogEntry], end: int) -> Iterator[LogEntry]:
+    for entry in entries:
+        yield entry
+        if entry.position % REFOLDED_TOLD_EVERY == 0:
+            _log.info("folding the log anew", done=entry.position, entries=end)

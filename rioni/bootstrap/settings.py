@@ -3,7 +3,7 @@
 import functools
 
 from rioni.commands.log_feeds import LogFeed
-from rioni.config import Config
+from rioni.config import ADMIN_DEFAULT, WELL_KNOWN_ADMIN, Config
 from rioni.domain import own_event_types as own
 from rioni.domain.audit_events import audit_events
 from rioni.domain.authentication import Demands, Mode, realm_named
@@ -34,7 +34,7 @@ def demands(config: Config) -> Demands:
 
 def default_admin(config: Config) -> Attribute:
     """The administrator that always is one."""
-    return attributes(config.admin_default)[0]
+    return attributes(config.admin_default or WELL_KNOWN_ADMIN)[0]
 
 
 def attributes(text: str) -> tuple[Attribute, ...]:
@@ -45,7 +45,9 @@ def attributes(text: str) -> tuple[Attribute, ...]:
 
 def own_event_types(config: Config, limits: Limits) -> list[own.OwnEventType]:
     """The event types that the broker itself publishes to."""
-    (readers,), admins = attributes(config.own_events_authorization), default_admin(config)
+    admins = default_admin(config)
+    named = config.own_events_authorization
+    readers = admins if named == ADMIN_DEFAULT else attributes(named)[0]
     auditors, measurers = (
         own.Ownership(application=application, readers=readers, admins=admins)
         for application in (config.audit_owning_application, config.kpi_owning_application)

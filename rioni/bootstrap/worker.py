@@ -8,10 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.checks import readiness
 from rioni.bootstrap.database import occupancy, serving
 from rioni.bootstrap.foundation import Foundation, lay_foundation
+from rioni.bootstrap.memory import trim_memory
+from rioni.bootstrap.pools import Pools
 from rioni.bootstrap.settings import attributes, default_admin, demands, log_feeds, own_event_types
+from rioni.bootstrap.watchdog import Watchdog
 from rioni.commands.active_timeline import ActiveTimeline
 from rioni.commands.attendance import Attendance
 from rioni.commands.avro_publishing import AvroPublisher
@@ -36,6 +40,7 @@ from rioni.domain.ports import LOG_KEY, Offload
 from rioni.domain.timestamps import rfc3339
 from rioni.http.app import create_app
 from rioni.http.authentication import Authentication
+from rioni.http.body_budget import BodyBudget
 from rioni.http.examination import Examination
 from rioni.http.metrics import Metrics
 from rioni.http.services import STOPPING_KEY, Services
@@ -47,6 +52,7 @@ from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.trail import SqlTrail
 from rioni.storage import sql
 from rioni.storage.activity import opened_activity
+from rioni.storage.clock import ExpiryClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.occupancy import Occupancy
@@ -69,6 +75,7 @@ class Worker(NamedTuple):
     close: Callable[[], None]
     """Lets go of everything, so that other processes take over at once."""
     metrics: Metrics
+    watchdog: Watchdog
 
 
 class _Own(NamedTuple):
@@ -79,41 +86,49 @@ class _Own(NamedTuple):
     spools: Spools
 
 
-def worker(config: Config, directory: DataDirectory, offload: Offload) -> Worker:
+def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
     """Put together what one worker process runs; call it in that process.
 
     Args:
         config: the settings.
         directory: locked by the master process.
-        offload: where blocking calls go.
+        pools: of this process.
 
     Raises:
         Unavailable: a server can't be reached, or others use the database.
     """
-    metrics = Metrics()
+    metrics = Metrics(config.metrics_event_types_max)
     held = occupancy(config, serving(config, directory.broker)).take(min(OCCUPIED_WAIT_S, config.database_wait_s))
-    base = lay_foundation(config, directory, offload, metrics.of_store())
+    base = lay_foundation(config, directory, pools.offloads(), metrics.of_store())
     own = _own(base)
     pulse = Pulse(base.clock)
-    services = _services(base, own, metrics, pulse, held)
+    watchdog = Watchdog(pools, metrics)
+    services = _services(base, own, metrics, pulse, held, watchdog)
+    marks = StoreMarks(base)
 
     def stop() -> None:
         services.stopping.set()
         base.adapters.signals.notify(STOPPING_KEY)
 
     def close() -> None:
-        with contextlib.closing(held):
-            base.close()
+        with contextlib.closing(held), contextlib.closing(base):
+            marks.note(everything=True)
 
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
-    keep_house = pulse.beating(_jobs(base, services, own, metrics))
-    return Worker(create_app(services, metrics), stop, keep_house, close, metrics)
+    jobs = _jobs(base, services, own, metrics)
+
+    def do_jobs() -> None:
+        jobs()
+        marks.tick()
+
+    keep_house = pulse.beating(do_jobs)
+    return Worker(create_app(services, metrics), stop, keep_house, close, metrics, watchdog)
 
 
 def _own(base: Foundation) -> _Own:
     event_types = own_event_types(base.config, base.limits)
     return _Own(
-        OwnEventTypes(event_types, base.registry, base.bus, base.offload, lambda: rfc3339(base.clock.now_ms())),
+        OwnEventTypes(event_types, base.registry, base.bus, lambda: rfc3339(base.clock.now_ms())),
         OwnPublisher(base.registry, base.adapters.stores, base.clock, _chance()),
         Spools(FileSpool(base.directory.spools, "requests"), FileSpool(base.directory.spools, "streams")),
     )
@@ -124,21 +139,31 @@ def _chance() -> random.Random:
     return random.Random()  # noqa: S311 - as the docstring says
 
 
-def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held: Occupancy) -> Services:
-    config, limits, clock, offload = base.config, base.limits, base.clock, base.offload
+def _services(
+    base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held: Occupancy, watchdog: Watchdog
+) -> Services:
+    config, limits, clock, offloads = base.config, base.limits, base.clock, base.offloads
     registry, bus, adapters = base.registry, base.bus, base.adapters
     stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
     administrator = default_admin(config)
     gate = Gate(registry, administrator, attributes(config.all_data_access))
     timeline = ActiveTimeline(registry, stores, signals, clock, wait_max_s=config.timeline_wait_s)
-    tokens = sources_of_tokens(config, clock, only_remote=lambda: "remote_tokeninfo" in registry.settings.features)
+    asked = demands(config)
+    tokens = sources_of_tokens(
+        config,
+        ExpiryClock(),
+        asked,
+        offloads.tokens,
+        only_remote=lambda: "remote_tokeninfo" in registry.settings.features,
+    )
     return Services(
         config=config,
         limits=limits,
         default_admin=administrator,
-        authentication=Authentication(demands(config), tokens, clock),
+        authentication=Authentication(asked, tokens, ExpiryClock()),
         clock=clock,
-        offload=offload,
+        offload=offloads.database,
+        compute=offloads.definitions,
         bus=bus,
         positions=Positions(
             registry,
@@ -146,11 +171,10 @@ def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held:
             bus,
             stores=stores,
             coordinator=coordinator,
-            offload=offload,
             reset_timeout_s=config.commit_timeout_max_s + 1,
         ),
-        attendance=Attendance(opened_activity(base.log.engine, base.directory.activity), clock, offload),
-        switcher=Switcher(registry, bus, stores, coordinator=coordinator, signals=signals, offload=offload),
+        attendance=Attendance(opened_activity(base.log.engine, base.directory.activity), clock, _activity(base)),
+        switcher=Switcher(registry, bus, signals, clock, timeline.found_closed),
         gate=gate,
         avro_publisher=AvroPublisher(
             registry,
@@ -159,18 +183,19 @@ def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held:
             clock,
             _chance(),
             limits,
-            schemas=CompiledAvroSchemas(base.read, offload, limits.event_bytes_max),
-            offload=offload,
+            schemas=CompiledAvroSchemas(base.read, offloads.database, limits.event_bytes_max),
+            offload=offloads.computing,
         ),
-        publisher=Publisher(registry, gate, timeline, clock, _chance(), limits, offload),
+        publisher=Publisher(registry, gate, timeline, clock, _chance(), limits, offloads.computing),
         own_event_types=own.event_types,
         meters=Meters(registry, own.spools, metrics.dropped_measurements.inc),
         committer=Committer(registry, gate, coordinator),
-        dead_letters=DeadLetters(registry, gate, bus, stores=stores, timeline=timeline, offload=offload),
+        dead_letters=DeadLetters(registry, gate, bus, stores=stores, timeline=timeline),
         dead_letter_queue=DeadLetterQueue(own.event_types, own.publisher, clock),
         registry=registry,
         stores=stores,
         coordinator=coordinator,
+        bodies=BodyBudget(config.bodies_bytes_max, config.bodies_bytes_per_client_max),
         stream_slots=StreamSlots(
             adapters.slots,
             per_client_max=config.streams_per_client_max,
@@ -187,15 +212,20 @@ def _services(base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held:
         refresh_streams=Shared(registry.hear, LOG_KEY, signals, clock),
         signals=signals,
         read=base.read,
-        live=Examination({"housekeeping": pulse.health}, clock),
+        live=Examination({"housekeeping": pulse.health, "threads": watchdog.health}, clock),
         ready=Examination(readiness(base, held), clock),
         stopping=threading.Event(),
     )
 
 
+def _activity(base: Foundation) -> Offload:
+    """Where what clients do is written: in a file of its own, or in the database."""
+    return base.offloads.activity if base.log.engine.dialect.name == "sqlite" else base.offloads.database
+
+
 def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> Callable[[], None]:
     """What is to be done now and then, one thing after the other."""
-    config, adapters, clock, offload = base.config, base.adapters, base.clock, base.offload
+    config, adapters, clock, offloads = base.config, base.adapters, base.clock, base.offloads
     housekeeper = Housekeeper(
         base.registry,
         adapters.coordinator,
@@ -205,14 +235,13 @@ def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> 
             adapters.stores,
             base.bus,
             clock,
-            offload,
             idempotency_window_s=config.idempotency_window_s,
             compaction_lag_s=config.compaction_lag_s,
             every_s=config.retention_every_s,
         ),
         positions=services.positions,
         switcher=services.switcher,
-        sweeper=Sweeper(base.registry, adapters.stores, adapters.coordinator, base.bus, offload),
+        sweeper=Sweeper(base.registry, adapters.stores, adapters.coordinator, base.bus),
         context=base.own_context,
     )
     engine = base.log.engine
@@ -222,14 +251,14 @@ def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> 
         adapters.leadership,
         own.event_types,
         own.publisher,
-        offload,
+        offloads.database,
     )
     kpis = KpiFeed(
         own.spools,
         own.event_types,
         own.publisher,
         clock,
-        offload,
+        offloads.files,
         salt=config.hasher_salt,
         streams_every_s=config.kpi_streams_every_s,
         dropped=metrics.dropped_measurements.inc,
@@ -243,5 +272,8 @@ def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> 
         adapters.report(base.registry.position)
         for event_type, entries in feeds.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)
+        metrics.event_types.forget_deleted(base.registry.event_type)
+        if services.bodies.has_released_large():
+            base.offloads.computing(trim_memory)
 
     return keep_house

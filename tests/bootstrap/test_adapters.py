@@ -1,9 +1,9 @@
 import pytest
 
 from rioni.bootstrap.adapters import opened_adapters
+from rioni.bootstrap.pools import NO_POOLS
 from rioni.config import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports import direct
 from rioni.domain.storage_entry import StorageEntry
 from rioni.domain.store_measurements import StoreMeasurements
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
@@ -22,7 +22,7 @@ STORAGES = {
 
 def test_a_single_node_coordinates_in_its_data_directory(tmp_path):
     with DataDirectory(tmp_path / "data") as directory:
-        adapters = opened_adapters(Config(data=directory.path), directory, direct, STORAGES.get, StoreMeasurements())
+        adapters = opened_adapters(Config(data=directory.path), directory, NO_POOLS, STORAGES.get, StoreMeasurements())
         assert isinstance(adapters.coordinator, EmbeddedCoordinator)
         adapters.stores.of("here").create_topic("a", 1)
         assert directory.events_in("here").exists()
@@ -36,8 +36,8 @@ def test_nodes_know_each_other_and_keep_no_events_of_their_own(tmp_path, zookeep
         zookeeper=f"{zookeeper_cluster.zookeeper}/{tmp_path.name}", kafka="127.0.0.1:1", database="postgresql://nobody"
     )
     with DataDirectory(tmp_path / "one") as one, DataDirectory(tmp_path / "two") as two:
-        first = opened_adapters(config, one, direct, STORAGES.get, StoreMeasurements())
-        second = opened_adapters(config, two, direct, STORAGES.get, StoreMeasurements())
+        first = opened_adapters(config, one, NO_POOLS, STORAGES.get, StoreMeasurements())
+        second = opened_adapters(config, two, NO_POOLS, STORAGES.get, StoreMeasurements())
         assert first.coordinator.worker != second.coordinator.worker
         assert first.coordinator.lives(second.coordinator.worker)
         with pytest.raises(Unavailable, match="this installation can't use"):

@@ -2,16 +2,20 @@ import contextlib
 import shutil
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from rioni.bootstrap.checks import readiness
 from rioni.bootstrap.database import migrating, occupancy, serving
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.preparation import prepare
+from rioni.bootstrap.settings import limits_of
+from rioni.commands.event_types import CreateEventType
 from rioni.commands.storages import CreateStorage, SetDefaultStorage
 from rioni.config import Config
+from rioni.domain.authorization import EVERYBODY, Attribute
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports import direct
+from rioni.domain.own_event_types import Ownership, audit_log
 from rioni.domain.storage_entry import StorageEntry
 
 
@@ -26,7 +30,7 @@ def base(tmp_path):
     """The foundation of a single node that knows a Kafka which is not there."""
     config = Config(data=tmp_path / "data", kafka="127.0.0.1:1")
     with prepare(config) as directory:
-        foundation = lay_foundation(config, directory, direct)
+        foundation = lay_foundation(config, directory)
         yield foundation
         foundation.close()
 
@@ -39,7 +43,7 @@ def held(base):
 
 def test_a_single_node_needs_its_database_and_its_disk(base, held):
     looks = readiness(base, held)
-    assert looks.keys() == {"database", "log", "disk", "kafka"}
+    assert looks.keys() == {"database", "log", "access", "disk", "kafka", "clock"}
     assert looks["database"]().detail == "SQLite"
     assert looks["log"]().detail == "1 entries applied, 0 left"
     assert {look().status for look in looks.values()} == {"ok"}
@@ -47,7 +51,7 @@ def test_a_single_node_needs_its_database_and_its_disk(base, held):
 
 def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory, direct)) as base:
+    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
         look = readiness(base, occupancy(config, serving(config, directory.broker)).take(0))["kafka"]
         assert look() is None
         configuration = {"bootstrap_servers": "127.0.0.1:1"}
@@ -87,3 +91,38 @@ def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warnin
     base.registry.refresh()
     with pytest.raises(Unavailable):
         look()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({}, False),
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "broker.example.org"}, True),
+        ({"host": "::1"}, False),
+        ({"host": "0.0.0.0", "auth_mode": "basic"}, False),
+    ],
+)
+def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, warned):
+    open_base = base._replace(config=msgspec.structs.replace(base.config, **settings))
+    health = readiness(open_base, held)["access"]()
+    assert health.status == ("warning" if warned else "ok")
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted", "readers", "warned"),
+    [
+        ("basic", "admin_default", EVERYBODY, True),
+        ("basic", "*:*", EVERYBODY, False),
+        ("off", "admin_default", EVERYBODY, False),
+        ("basic", "admin_default", Attribute("user", "auditor"), False),
+    ],
+)
+def test_an_audit_log_that_everybody_reads_is_a_warning_unless_it_is_wanted(base, held, mode, wanted, readers, warned):
+    ownership = Ownership(readers=readers, admins=Attribute("service", "admin"))
+    spec = audit_log(ownership, limits_of(base.config)).spec
+    base.bus.dispatch(CreateEventType(spec=spec), base.own_context())
+    base.registry.refresh()
+    config = msgspec.structs.replace(base.config, auth_mode=mode, own_events_authorization=wanted)
+    health = readiness(base._replace(config=config), held)["access"]()
+    assert health.status == ("warning" if warned else "ok")

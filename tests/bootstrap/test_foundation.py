@@ -1,7 +1,6 @@
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.preparation import prepare
 from rioni.config import Config
-from rioni.domain.ports import direct
 from rioni.domain.storage_entry import StorageEntry
 
 
@@ -11,7 +10,7 @@ EMBEDDED = StorageEntry(id="default", storage_type="embedded", default=True)
 def test_the_first_process_creates_the_first_storage_and_the_next_one_finds_it(tmp_path):
     config = Config(data=tmp_path / "data")
     with prepare(config) as directory:
-        first, second = (lay_foundation(config, directory, direct) for _ in range(2))
+        first, second = (lay_foundation(config, directory) for _ in range(2))
         assert first.registry.storages() == second.registry.storages() == [EMBEDDED]
         assert first.log.head() == second.log.head()
         assert first.log.head().position == 1

@@ -1,0 +1,140 @@
+"""Lets a broker go on with stores that do not belong together, and records that an operator has decided so."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from rioni.bootstrap.adapters import check_shared
+from rioni.bootstrap.anchoring import StoreMarks
+from rioni.bootstrap.consistency import Expected, least_ends, mismatches, read_expected, registry_missing
+from rioni.bootstrap.database import accepting, database_engine, occupancy, serving
+from rioni.bootstrap.foundation import lay_foundation
+from rioni.bootstrap.kafka_acceptance import accept_kafka
+from rioni.bootstrap.kafka_consistency import compare_kafka
+from rioni.bootstrap.preparation import catch_up
+from rioni.commands.settings import AcceptLoss
+from rioni.config import Config
+from rioni.domain.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.errors import Unavailable
+from rioni.domain.installation import Anchor, DataMismatch
+from rioni.domain.timeline import FIRST_ORDER, Timeline
+from rioni.storage.embedded.anchoring import COORDINATION
+from rioni.storage.embedded.anchors import write_anchor
+from rioni.storage.embedded.coordination_database import CoordinationDatabase
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.storage.embedded.padding import pad
+from rioni.storage.marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
+from rioni.storage.migration import upgrade
+from rioni.storage.sql import reading
+
+
+UNMARKED_MAX = 1_000_000
+"""A cursor counts as proof that events were there if it is at most so far behind the last mark: clients may commit any
+offset."""
+
+
+def accept_loss(config: Config, reason: str) -> list[str]:
+    """Make the stores of a broker, or of a cluster, belong together again, whatever is lost; blocks.
+
+    Missing topics are created, and partitions go on behind every position that is known to have been given out, those
+    in Kafka in new timelines, so that no committed cursor stands for another event than before. Interrupted, it can be
+    run again.
+
+    Args:
+        config: of a broker that is stopped, or of a node of a cluster all of whose nodes are.
+        reason: recorded in the internal log, with what was found.
+
+    Returns:
+        What was found; nothing was changed where that is empty.
+
+    Raises:
+        DataDirectoryError: the broker runs, or this is no data directory.
+        Unavailable: a file, the database or Kafka can't be used, or nodes of the cluster run.
+    """
+    if not config.clustered and not config.data.exists():
+        raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
+    with DataDirectory(config.data) as directory, contextlib.ExitStack() as opened:
+        found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
+        party = accepting(directory.broker) if config.clustered else serving(config, directory.broker)
+        opened.enter_context(contextlib.closing(occupancy(config, party).take(config.database_wait_s)))
+        engine = database_engine(config)
+        opened.callback(engine.dispose)
+        upgrade(engine)
+        catch_up(engine)
+        compared = compare_kafka(config, engine)
+        compared.check_reached()
+        if config.clustered:
+            found += _zookeeper_findings(config, directory, engine)
+        else:
+            found += mismatches(engine, directory.path)
+        found += compared.findings
+        if not found:
+            return []
+        with reading(engine) as connection:
+            expected = read_expected(connection)
+        anchor = Anchor(installation_id(engine), expected.head)
+        base = opened.enter_context(contextlib.closing(lay_foundation(config, directory)))
+        base.bus.dispatch(AcceptLoss(findings=tuple(found), reason=reason), base.own_context())
+        if config.clustered:
+            sequence = check_shared(config, directory, anchor.installation, None)
+            write_marks(engine, {ZOOKEEPER: ends_text([sequence])})
+        else:
+            cursors = _anchor_coordination(directory.coordination, anchor, expected)
+            _restore_events(directory, anchor, expected, cursors)
+        accept_kafka(base, compared)
+        StoreMarks(base).note(everything=True)
+        return found
+
+
+def _zookeeper_findings(config: Config, directory: DataDirectory, engine: Engine) -> list[str]:
+    try:
+        check_shared(config, directory, installation_id(engine), zookeeper_mark(engine))
+    except DataMismatch as ex:
+        return ex.findings
+    return []
+
+
+def _anchor_coordination(path: Path, anchor: Anchor, expected: Expected) -> Mapping[tuple[str, int], list[Place]]:
+    """Anchor the database of cursors; return the committed places by event type and partition."""
+    with contextlib.closing(CoordinationDatabase(path)) as database, database.writing() as connection:
+        write_anchor(connection, anchor, int(expected.marks.get(COORDINATION, 0)) + 1)
+        places: dict[tuple[str, int], list[Place]] = {}
+        for name, partition, offset in connection.execute("SELECT event_type, partition, offset FROM partitions"):
+            if (place := parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)) is not None:
+                places.setdefault((name, int(partition)), []).append(place)
+        return places
+
+
+def _restore_events(
+    directory: DataDirectory, anchor: Anchor, expected: Expected, cursors: Mapping[tuple[str, int], list[Place]]
+) -> None:
+    others: dict[Path, list[Timeline]] = {path: [] for path in directory.path.glob("events*.db")}
+    stores = others | {directory.events_in(name): timelines for name, timelines in expected.timelines.items()}
+    for path, timelines in stores.items():
+        if not timelines and not path.exists():
+            continue
+        with contextlib.closing(EventsDatabase(path)) as database:
+            with database.writing() as connection:
+                write_anchor(connection, anchor)
+            for timeline in timelines:
+                pad(database, timeline.topic, _ends(timeline, expected.marks, cursors))
+
+
+def _ends(timeline: Timeline, marks: dict[str, str], cursors: Mapping[tuple[str, int], list[Place]]) -> list[int]:
+    """For each partition the position behind everything that is known to have been given out."""
+    least = least_ends(timeline, marks)
+    ends = []
+    for number in range(timeline.partitions):
+        known = least[number] if number < len(least) else 0
+        committed = [
+            place.position
+            for place in cursors.get((timeline.event_type, number), ())
+            if place.order == timeline.order and place.position < known + UNMARKED_MAX
+        ]
+        # Of a closed timeline the end is known for certain.
+        committed = [] if timeline.latest_position is not None else committed
+        ends.append(max(known, max(committed, default=BEFORE_FIRST) + 1))
+    return ends

@@ -1,0 +1,163 @@
+"""Notes regularly how far every store has got, so that a store that was replaced is found at the next start."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from rioni.bootstrap.foundation import Foundation
+from rioni.commands.attempts import Attempts
+from rioni.domain.errors import Unavailable
+from rioni.domain.installation import Anchor, Anchored, Marked
+from rioni.domain.storage_entry import EMBEDDED
+from rioni.storage.marks import (
+    ZOOKEEPER,
+    accepted_mark,
+    cluster_mark,
+    installation_id,
+    raise_marks,
+    read_marks,
+    topic_mark,
+    write_marks,
+)
+from rioni.storage.sql import reading
+
+
+NOTE_EVERY_S = 5.0
+"""What was published in the last seconds before a crash is not in the marks."""
+
+
+class StoreMarks:
+    """Anchors all stores of a process, and keeps their marks in the registry's database."""
+
+    def __init__(self, base: Foundation) -> None:
+        """Read what is noted; blocks."""
+        self._base = base
+        self._engine = base.log.engine
+        self._installation = base.offload(installation_id, self._engine)
+        self._written = base.offload(self._read)
+        self._attempts = Attempts()
+        self._due_at_s = base.clock.monotonic()
+        self._complete = False
+        self._known = _Topics(-1, (), frozenset())
+        self._ends: dict[str, dict[int, int]] = {}
+        """Of topics of Kafka, by mark: what this process has appended and not written yet."""
+
+    def tick(self) -> None:
+        """Note what has changed, from time to time; failures are logged.
+
+        What this process has appended to Kafka it notes itself, all else does the one process that leads.
+        """
+        if self._base.clock.monotonic() < self._due_at_s:
+            return
+        self._due_at_s = self._base.clock.monotonic() + NOTE_EVERY_S
+        if self._base.adapters.leadership.held():
+            self.note(everything=not self._complete)
+            self._complete = True
+        else:
+            self._attempts.attempt("noting how far the topics in Kafka are", self._note_appended)
+
+    def note(self, *, everything: bool) -> None:
+        """Anchor all stores and write the marks that have changed; failures are logged.
+
+        Args:
+            everything: whether to write all marks, not only those that may have changed since the last call.
+        """
+        self._attempts.attempt("noting how far the topics in Kafka are", self._note_appended)
+        self._attempts.attempt("noting how far the stores are", partial(self._note, everything=everything))
+        self._attempts.attempt("noting how far ZooKeeper is", self._note_zookeeper)
+
+    def _note_zookeeper(self) -> None:
+        sequence = self._base.adapters.advance(self._installation)
+        if sequence is not None:
+            self._base.offload(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
+
+    def _note_appended(self) -> None:
+        """Raise the marks of the topics in Kafka that this process has appended to."""
+        clusters: dict[str, str] = {}
+        for storage_id, store in self._base.adapters.stores.opened().items():
+            if isinstance(store, Marked) and (taken := store.take_ends()) is not None:
+                clusters[cluster_mark(storage_id)], ends = taken
+                self._raise(self._ends, {topic_mark(topic): each for topic, each in ends.items()})
+        if not self._ends:
+            return
+        writing, self._ends = self._ends, {}
+        try:
+            other = self._base.offload(raise_marks, self._engine, writing, clusters)
+        except BaseException:
+            self._raise(self._ends, writing)
+            raise
+        if other:
+            raise Unavailable(f"Another cluster of Kafka than before answers, which the next start refuses: {other}.")
+
+    @staticmethod
+    def _raise(known: dict[str, dict[int, int]], ends: Mapping[str, Mapping[int, int]]) -> None:
+        for name, each in ends.items():
+            numbers = known.setdefault(name, {})
+            numbers |= {number: max(next_, numbers.get(number, 0)) for number, next_ in each.items()}
+
+    def _note(self, *, everything: bool) -> None:
+        base = self._base
+        base.registry.refresh()
+        anchor = Anchor(self._installation, base.offload(base.log.head))
+        topics = self._topics()
+        if everything:
+            self._written = base.offload(self._read)
+        marks: dict[str, str] = {}
+
+        def note(store: object) -> None:
+            if isinstance(store, Anchored):
+                marks.update(store.anchor(anchor, everything=everything))
+
+        def note_storage(storage_id: str) -> None:
+            note(base.adapters.stores.of(storage_id))
+
+        for storage_id in topics.embedded:
+            what = f"noting how far storage {storage_id} is"
+            self._attempts.attempt(what, partial(note_storage, storage_id))
+        note(base.adapters.coordinator)
+        marks = {name: value for name, value in marks.items() if not topics.lack(name)}
+        changed = {name: value for name, value in marks.items() if self._written.get(name) != value}
+        removed = {name for name in self._written if topics.lack(name)} if everything else set[str]()
+        if changed or removed:
+            base.offload(write_marks, self._engine, changed, removed)
+            self._written.update(changed)
+            for name in removed:
+                del self._written[name]
+
+    def _topics(self) -> "_Topics":
+        registry = self._base.registry
+        # PERF: 10,000 event types take some milliseconds of the hub.
+        if self._known.position != registry.position:
+            embedded = {storage.id for storage in registry.storages() if storage.storage_type == EMBEDDED}
+            timelines = [
+                timeline
+                for event_type in registry.event_types()
+                for timeline in registry.timelines(event_type.name).readable
+            ]
+            self._known = _Topics(
+                registry.position,
+                # Those of Kafka carry no anchor, and are not opened for nothing.
+                {timeline.storage_id for timeline in timelines} & embedded,
+                frozenset(timeline.topic for timeline in timelines),
+            )
+        return self._known
+
+    def _read(self) -> dict[str, str]:
+        with reading(self._engine) as connection:
+            return read_marks(connection)
+
+
+class _Topics(NamedTuple):
+    """What the registry says of topics."""
+
+    position: int
+    """Of the log."""
+    embedded: Collection[str]
+    """The embedded storages that have topics."""
+    names: frozenset[str]
+    """Those that can be read, of all storages."""
+
+    def lack(self, name: str) -> bool:
+        """Whether a mark is that of a topic that is gone."""
+        topic = name.removeprefix(topic_mark("")).removeprefix(accepted_mark(""))
+        return topic != name and topic not in self.names

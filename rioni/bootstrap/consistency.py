@@ -1,0 +1,228 @@
+"""Finds out whether the stores of an installation belong together; see `rioni.domain.installation`.
+
+Looked at before the worker processes start, and by `rioni verify`. Files are only read. That files are exchanged while
+the broker runs is not noticed: SQLite itself could not bear it.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine
+
+from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.cursor_arithmetic import beyond_end
+from rioni.domain.installation import INSTALLATION, Anchor
+from rioni.domain.ports import LogHead
+from rioni.domain.storage_entry import EMBEDDED
+from rioni.domain.timeline import FIRST_ORDER, Timeline
+from rioni.projections.states import all_states
+from rioni.storage.embedded.anchoring import COORDINATION
+from rioni.storage.embedded.anchors import Found, committed_offsets, inspect
+from rioni.storage.embedded.data_directory import events_path
+from rioni.storage.marks import ends_of, entry_hash, read_head, read_marks, topic_mark
+from rioni.storage.sql import reading
+
+
+TOPICS_SHOWN_MAX = 5
+
+
+class Expected(NamedTuple):
+    """What the registry says of the stores of a data directory."""
+
+    marks: dict[str, str]
+    head: LogHead
+    timelines: dict[str, list[Timeline]]
+    """Those that are not cleaned up, by embedded storage."""
+
+
+def read_expected(connection: Connection) -> Expected:
+    """What the registry says; blocks on the database."""
+    embedded: set[str] = set()
+    timelines: list[Timeline] = []
+    for kind, key, state in all_states(connection):
+        if kind == "storage" and state.storage_type == EMBEDDED:
+            embedded.add(key)
+        elif kind == "timeline":
+            timelines += state.readable
+    by_storage: dict[str, list[Timeline]] = {storage_id: [] for storage_id in sorted(embedded)}
+    for timeline in timelines:
+        if timeline.storage_id in by_storage:
+            by_storage[timeline.storage_id].append(timeline)
+    return Expected(read_marks(connection), read_head(connection), by_storage)
+
+
+def mismatches(engine: Engine, data: Path) -> Iterator[str]:
+    """Yield a sentence for everything that shows that a store was replaced or is missing; blocks on the disk.
+
+    Args:
+        engine: of the registry's database, of the present schema.
+        data: the data directory.
+
+    Raises:
+        Unavailable: the database can't be read.
+    """
+    with reading(engine) as connection:
+        expected = read_expected(connection)
+        for storage_id, timelines in expected.timelines.items():
+            path = events_path(data, storage_id)
+            if not path.exists():
+                if timelines:
+                    yield f"{path.name} is missing. It has to hold {counted(len(timelines), 'topic')}."
+                continue
+            found = _inspected(path)
+            if isinstance(found, str):
+                yield found
+                continue
+            strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
+            yield from strangers
+            # Of a foreign file it need not be said that every single topic is missing.
+            if not strangers:
+                yield from _of_topics(path.name, found, timelines, expected.marks)
+        yield from _of_coordination(connection, data / "coordination.db", expected)
+        yield from _of_others(connection, data, expected)
+
+
+def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
+    """Yield a sentence for each committed cursor that lies behind the last event of its partition; blocks on the disk.
+
+    No reason not to start: clients may commit any offset.
+    """
+    with reading(engine) as connection:
+        expected = read_expected(connection)
+    active: dict[str, tuple[Timeline, list[int]]] = {}
+    for storage_id, timelines in expected.timelines.items():
+        if (path := events_path(data, storage_id)).exists():
+            ends = inspect(path).ends
+            active |= {
+                each.event_type: (each, ends.get(each.topic, [])) for each in timelines if each.latest_position is None
+            }
+    if not (path := data / "coordination.db").exists():
+        return
+    for subscription_id, key, offset in committed_offsets(path):
+        timeline, next_ = active.get(key.event_type, (None, []))
+        place = parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
+        if timeline is None or place is None or int(key.partition) >= len(next_):
+            continue
+        newest = Place(timeline.order, next_[int(key.partition)] - 1)
+        if place > newest:
+            yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}"
+
+
+def registry_missing(data: Path) -> str | None:
+    """A sentence that says that a data directory has lost its registry; None where it has not."""
+    others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
+    if others and not (data / "registry.db").exists():
+        return f"registry.db is missing, which says what {others[0]} holds."
+    return None
+
+
+def _of_others(connection: Connection, data: Path, expected: Expected) -> Iterator[str]:
+    """Files of storages that the registry does not know: those of deleted ones stay."""
+    known = {events_path(data, storage_id) for storage_id in expected.timelines}
+    for path in sorted({*data.glob("events*.db")} - known):
+        found = _inspected(path)
+        if isinstance(found, str):
+            yield found
+            continue
+        yield from _of_anchor(connection, path.name, found.anchor, expected)
+        if found.anchor is None and found.ends and not expected.head.position:
+            yield f"{path.name} holds {counted(len(found.ends), 'topic')}, and the log of the registry is empty."
+
+
+def _of_coordination(connection: Connection, path: Path, expected: Expected) -> Iterator[str]:
+    mark = expected.marks.get(COORDINATION)
+    if not path.exists():
+        if mark is not None:
+            yield f"{path.name} is missing. It has to hold the committed cursors of all subscriptions."
+        return
+    found = _inspected(path)
+    if isinstance(found, str):
+        yield found
+        return
+    strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
+    yield from strangers
+    if not strangers and mark is not None and found.sequence < int(mark):
+        yield (
+            f"{path.name} is older than the registry: its state has the number {found.sequence}, and {mark} was "
+            "recorded. Committed cursors would go back."
+        )
+
+
+def _inspected(path: Path) -> Found | str:
+    try:
+        return inspect(path)
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
+        return f"{path.name} can't be read: {ex}."
+
+
+def _of_anchor(connection: Connection, name: str, anchor: Anchor | None, expected: Expected) -> Iterator[str]:
+    """Compare what a file carries with the registry: both ways, as it may be the registry that was replaced."""
+    if anchor is None:
+        return
+    installation = expected.marks.get(INSTALLATION)
+    if installation != anchor.installation:
+        yield (
+            f"{name} belongs to another installation, {anchor.installation}; the registry is that of "
+            f"{installation or 'a new one'}."
+        )
+        return
+    position = anchor.log.position
+    if position > expected.head.position:
+        yield (
+            f"The registry is older than {name}: its log ends at position {expected.head.position}, and {name} was "
+            f"written when the log had {position}."
+        )
+    elif position and entry_hash(connection, position) != anchor.log.hash:
+        yield (
+            f"The registry has another history than {name}: the entry at position {position} of its log is not the "
+            f"one that was there when {name} was written."
+        )
+
+
+def _of_topics(name: str, found: Found, timelines: list[Timeline], marks: dict[str, str]) -> Iterator[str]:
+    missing = sorted({timeline.event_type for timeline in timelines if timeline.topic not in found.ends})
+    if missing:
+        yield f"{name} lacks the topics of {counted(len(missing), 'event type')}: {shown(missing)}."
+    behind = list(_behind(found, timelines, marks))
+    if behind:
+        yield (
+            f"{name} is older than the registry: {counted(len(behind), 'partition')} end before the last recorded "
+            f"position: {shown(behind)}."
+        )
+
+
+def _behind(found: Found, timelines: list[Timeline], marks: dict[str, str]) -> Iterator[str]:
+    for timeline in timelines:
+        if (ends := found.ends.get(timeline.topic)) is not None:
+            yield from short_partitions(timeline, least_ends(timeline, marks), ends)
+
+
+def short_partitions(timeline: Timeline, least: list[int], ends: list[int]) -> Iterator[str]:
+    """Yield a text for each partition that ends, at `ends`, before the position that it has reached at least."""
+    for number, known in enumerate(least):
+        next_ = ends[number] if number < len(ends) else 0
+        if next_ < known:
+            yield f"{timeline.event_type}, partition {number}, at {next_ - 1} instead of {known - 1}"
+
+
+def least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
+    """For each partition of a timeline the position that its next event has at least."""
+    noted = ends_of(marks[topic_mark(timeline.topic)]) if topic_mark(timeline.topic) in marks else []
+    closed = [] if timeline.latest_position is None else [position + 1 for position in timeline.latest_position]
+    return [
+        max(each[number] if number < len(each) else 0 for each in (noted, closed))
+        for number in range(max(len(noted), len(closed)))
+    ]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, as text."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def shown(texts: list[str]) -> str:
+    """The first of some texts, and how many more there are."""
+    more = f" and {len(texts) - TOPICS_SHOWN_MAX} more" if len(texts) > TOPICS_SHOWN_MAX else ""
+    return "; ".join(texts[:TOPICS_SHOWN_MAX]) + more

@@ -1,0 +1,155 @@
+"""Finds out whether the Kafka clusters of an installation hold what its registry says."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy import Engine
+
+from rioni.bootstrap.consistency import counted, least_ends, short_partitions, shown
+from rioni.config import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.storage_entry import KAFKA, StorageEntry
+from rioni.domain.timeline import Timeline
+from rioni.projections.states import all_states
+from rioni.storage.kafka.opening import inspected
+from rioni.storage.marks import accepted_mark, cluster_mark, ends_of, read_marks
+from rioni.storage.sql import reading
+
+
+REACH_S = 5.0
+"""How long a cluster may take to answer at all; one that does not is not compared."""
+ANSWER_S = 30.0
+"""How long it may take to say where its topics end."""
+CONFIRM_S = 3.0
+"""A mismatch has to be there for so long: brokers hear of topics late, and event types are deleted meanwhile."""
+CONFIRM_EVERY_S = 0.5
+
+_log = structlog.get_logger("rioni.bootstrap")
+
+
+class Compared(NamedTuple):
+    """What the comparison of one storage has shown."""
+
+    storage_id: str
+    cluster_id: str
+    findings: Sequence[str] = ()
+    """A sentence for each mismatch."""
+    missing: Sequence[Timeline] = ()
+    """Those whose topics do not exist."""
+    damaged: Sequence[Timeline] = ()
+    """Those that may have lost events, the missing ones among them."""
+
+
+class KafkaComparison(NamedTuple):
+    """What the comparison of all storages of type kafka has shown."""
+
+    storages: Sequence[Compared]
+    unreachable: Mapping[str, Unavailable]
+    """Why a storage was not compared, by its id."""
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each mismatch."""
+        return [finding for each in self.storages for finding in each.findings]
+
+    def check_reached(self) -> None:
+        """Raise Unavailable if a storage was not compared."""
+        for storage_id, reason in self.unreachable.items():
+            raise Unavailable(f"Storage {storage_id}: {reason}") from reason
+
+    def warn_unreachable(self) -> None:
+        """Log which storages were not compared."""
+        for storage_id, reason in self.unreachable.items():
+            _log.warning("Kafka was not compared with the registry", storage_id=storage_id, reason=str(reason))
+
+
+def compare_kafka(config: Config, engine: Engine) -> KafkaComparison:
+    """Compare all storages of type kafka with the registry and its marks; blocks on the database and on Kafka.
+
+    Args:
+        config: the settings.
+        engine: of the registry's database, of the present schema.
+
+    Raises:
+        Unavailable: the database can't be read.
+    """
+    deadline_s = time.monotonic() + CONFIRM_S
+    while True:
+        compared = _compare(config, engine)
+        if not compared.findings or time.monotonic() >= deadline_s:
+            return compared
+        time.sleep(CONFIRM_EVERY_S)
+
+
+def _compare(config: Config, engine: Engine) -> KafkaComparison:
+    with reading(engine) as connection:
+        marks = read_marks(connection)
+        storages: dict[str, StorageEntry] = {}
+        timelines: list[Timeline] = []
+        for kind, key, state in all_states(connection):
+            if kind == "storage" and state.storage_type == KAFKA:
+                storages[key] = state
+            elif kind == "timeline":
+                timelines += state.readable
+    compared: list[Compared] = []
+    unreachable: dict[str, Unavailable] = {}
+    for storage_id, storage in sorted(storages.items()):
+        if own := [each for each in timelines if each.storage_id == storage_id]:
+            try:
+                compared.append(_compare_storage(config, storage, own, marks))
+            except Unavailable as ex:
+                unreachable[storage_id] = ex
+    return KafkaComparison(compared, unreachable)
+
+
+def _compare_storage(
+    config: Config, storage: StorageEntry, timelines: Sequence[Timeline], marks: Mapping[str, str]
+) -> Compared:
+    least = {each.topic: _least_ends(each, marks) for each in timelines}
+    found = inspected(
+        storage,
+        config.kafka,
+        config.kafka_options,
+        topics=list(least),
+        ended=[topic for topic, ends in least.items() if any(ends)],
+        reach_s=min(REACH_S, config.kafka_request_timeout_s),
+        timeout_s=ANSWER_S,
+    )
+    missing = [each for each in timelines if each.topic not in found.partitions]
+    behind: list[str] = []
+    damaged = list(missing)
+    for timeline in timelines:
+        if (count := found.partitions.get(timeline.topic)) is not None:
+            said, known = found.ends.get(timeline.topic, {}), least[timeline.topic]
+            # Of a partition without a leader nothing is known.
+            ends = [said.get(number, known[number]) for number in range(min(count, len(known)))]
+            if short := list(short_partitions(timeline, known, ends)):
+                behind += short
+                damaged.append(timeline)
+    where = f"Storage {storage.id}"
+    if marks.get(cluster_mark(storage.id), found.cluster_id) != found.cluster_id:
+        finding = (
+            f"{where}: Kafka at {storage.configuration.get('bootstrap_servers', config.kafka)} is another cluster, "
+            f"{found.cluster_id}; the events were stored in {marks[cluster_mark(storage.id)]}."
+        )
+        # Even a copy of the lost cluster may lack the last events, and give out their positions again.
+        active = [each for each in timelines if each.latest_position is None and each not in damaged]
+        return Compared(storage.id, found.cluster_id, [finding], missing, damaged + active)
+    findings = []
+    if names := sorted({each.event_type for each in missing}):
+        findings.append(f"{where}: Kafka lacks the topics of {counted(len(names), 'event type')}: {shown(names)}.")
+    if behind:
+        findings.append(
+            f"{where}: in Kafka {counted(len(behind), 'partition')} end before the last recorded position: "
+            f"{shown(behind)}."
+        )
+    return Compared(storage.id, found.cluster_id, findings, missing, damaged)
+
+
+def _least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
+    """For each partition the position that its next event has at least."""
+    # An operator may have accepted that a topic, which takes no more events, ends before that.
+    accepted = marks.get(accepted_mark(timeline.topic))
+    return least_ends(timeline, marks) if accepted is None else ends_of(accepted)

@@ -1,0 +1,54 @@
+"""Ends a worker process whose native threads hang, and sees that not all of them are ended one after the other."""
+
+import mmap
+import os
+import struct
+from collections.abc import Callable
+
+from gevent import monkey
+
+
+KILLED = 1
+"""The exit code of a process that did not end by itself; gunicorn starts another one after it."""
+
+_AT = struct.Struct("d")
+
+# NOTE: not those of gevent: whatever becomes of the hub, this thread ends the process.
+_start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
+_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
+
+
+class Replacements:
+    """Remembers when a worker was replaced last, for all processes that are forked from this one."""
+
+    def __init__(self, every_s: float) -> None:
+        """Remember nothing.
+
+        Args:
+            every_s: how long after one replacement the next one may come.
+        """
+        self._every_s = every_s
+        self._shared = mmap.mmap(-1, _AT.size)
+        _AT.pack_into(self._shared, 0, float("-inf"))
+
+    def allowed(self, now_s: float) -> bool:
+        """Whether a worker may be replaced now; this counts as its replacement.
+
+        Args:
+            now_s: by the monotonic clock of the machine.
+        """
+        (last_s,) = _AT.unpack_from(self._shared)
+        if now_s - last_s < self._every_s:
+            return False
+        _AT.pack_into(self._shared, 0, now_s)
+        return True
+
+
+def end_within(seconds: float) -> None:
+    """Have this process killed if it has not ended by then: a native thread that hangs must not keep it."""
+    _start_new_thread(_kill, (seconds,))
+
+
+def _kill(seconds: float) -> None:
+    _sleep(seconds)
+    os._exit(KILLED)

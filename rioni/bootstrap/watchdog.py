@@ -1,0 +1,99 @@
+"""Notices pools of native threads that make no progress, and says where their threads hang.
+
+Whatever runs in a pool has deadlines of its own, shorter than that of the pool. So a server that does not answer ends
+in errors, never here: what is noticed is a thread that does not come back long after its deadline, because of a disk or
+a driver that hangs. Only a new process helps then.
+"""
+
+import sys
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable
+
+import structlog
+
+from rioni.bootstrap.pools import Pool, Pools, Task
+from rioni.domain.health import Health
+from rioni.http.metrics import Metrics
+
+
+GRACE_S = 30.0
+"""How long after its deadline a task may still run where all threads of its pool are busy."""
+
+HARD_S = 600.0
+"""The same where other threads of the pool are free."""
+
+FRAMES_MAX = 20
+"""Frames of a stack that are shown, the innermost ones."""
+
+_log = structlog.get_logger("rioni.watchdog")
+
+
+class Watchdog:
+    """Watches the pools of one process."""
+
+    def __init__(self, pools: Pools, metrics: Metrics, *, grace_s: float = GRACE_S, hard_s: float = HARD_S) -> None:
+        """Watch nothing before the first `look`.
+
+        Args:
+            pools: of this process.
+            metrics: told how busy the pools are.
+            grace_s: how long after its deadline a task may run where all threads of its pool are busy.
+            hard_s: the same where other threads are free.
+        """
+        self._pools, self._metrics, self._grace_s, self._hard_s = pools, metrics, grace_s, hard_s
+        self._hanging: dict[Pool, list[Task]] = {}
+        self._logged: set[Task] = set()
+        self._rejected: defaultdict[str, int] = defaultdict(int)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a pool made no progress when it was last looked at."""
+        return bool(self._hanging)
+
+    def look(self) -> None:
+        """Look at all pools; what hangs is logged once, with its stack. Cheap: call it every second or so."""
+        pools = [*self._pools]
+        self._measure(pools)
+        self._hanging = {pool: tasks for pool in pools if (tasks := self._overdue(pool))}
+        hanging = [(pool, task) for pool, tasks in self._hanging.items() for task in tasks]
+        for pool, task in hanging:
+            if task not in self._logged:
+                _log.error("a thread does not come back", pool=pool.name, task=task.name, frames=stack_of(task.thread))
+        self._logged = {task for _, task in hanging}
+
+    def health(self) -> Health:
+        """How well the pools do; for `/livez`."""
+        self.look()
+        if not self._hanging:
+            return Health(detail=f"{sum(len(pool.running) for pool in self._pools)} threads busy")
+        reasons, stacks = [], []
+        for pool, tasks in self._hanging.items():
+            busy = f"{len(pool.running)} of {pool.limits.threads} threads busy"
+            reasons.append(f"The pool {pool.name} makes no progress: {busy}, the oldest for {pool.oldest_s():.0f} s.")
+            stacks += [f"{pool.name}, {task.name}: {stack_of(task.thread)}" for task in tasks]
+        return Health(reason=" ".join(reasons), detail="; ".join(stacks))
+
+    def _overdue(self, pool: Pool) -> list[Task]:
+        return pool.overdue(self._grace_s if len(pool.running) >= pool.limits.threads else self._hard_s)
+
+    def _measure(self, pools: Iterable[Pool]) -> None:
+        kinds: defaultdict[str, list[Pool]] = defaultdict(list)
+        for pool in pools:
+            kinds[pool.kind].append(pool)
+        for kind, alike in kinds.items():
+            self._metrics.pool_busy_threads.labels(kind).set(sum(len(pool.running) for pool in alike))
+            self._metrics.pool_queue.labels(kind).set(sum(pool.queued for pool in alike))
+            self._metrics.pool_oldest_seconds.labels(kind).set(max(pool.oldest_s() for pool in alike))
+            rejected = sum(pool.rejected for pool in alike)
+            self._metrics.pool_rejected.labels(kind).inc(rejected - self._rejected[kind])
+            self._rejected[kind] = rejected
+
+
+def stack_of(thread: int) -> str:
+    """Where a native thread is, the innermost frame first."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, for this purpose
+    if frame is None:
+        return "not running"
+    frames = traceback.extract_stack(frame)[-FRAMES_MAX:]
+    return " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in reversed(frames))

@@ -1,0 +1,168 @@
+"""Pools of native threads: bounds, deadlines, and what crosses from one to another."""
+
+import threading
+
+import gevent
+import pytest
+
+from rioni.bootstrap.pools import KINDS, STORAGES_MAX, Limits, Pool, Pools
+from rioni.domain.errors import NotFound, OutcomeUnknown, Overloaded
+
+
+PATIENCE_S = 20
+
+
+class Gate:
+    """What threads of a pool hang at until it is opened."""
+
+    def __init__(self):
+        self._open = threading.Event()
+        self.entered = self.passed = 0
+
+    def pass_through(self):
+        self.entered += 1
+        assert self._open.wait(PATIENCE_S)
+        self.passed += 1
+        return "passed"
+
+    def open(self):
+        self._open.set()
+
+
+@pytest.fixture
+def gate():
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+def pool(*, threads=1, queue=1, deadline_s=PATIENCE_S, kind="reading"):
+    return Pool(kind, Limits(threads, queue, deadline_s, "The storage"))
+
+
+def hanging(pool, gate, number=1):
+    """Greenlets whose tasks hang in a pool, or in its queue."""
+    greenlets = [gevent.spawn(pool, gate.pass_through) for _ in range(number)]
+    gevent.idle()
+    return greenlets
+
+
+def test_a_result_and_an_error_come_back():
+    used = pool()
+
+    def missing():
+        raise NotFound("nothing here")
+
+    assert used(divmod, 7, 2) == (3, 1)
+    with pytest.raises(NotFound, match="nothing here"):
+        used(missing)
+    assert not used.running
+
+
+def test_others_go_on_while_a_task_blocks(gate):
+    used = pool(threads=2)
+    (blocked,) = hanging(used, gate)
+    assert used(len, "abc") == 3
+    gate.open()
+    assert blocked.get(timeout=PATIENCE_S) == "passed"
+
+
+@pytest.mark.parametrize(("threads", "queue"), [(1, 0), (1, 3), (3, 30)])
+def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
+    used = pool(threads=threads, queue=queue)
+    waiting = hanging(used, gate, threads + queue)
+    assert used.queued == queue
+    with pytest.raises(Overloaded, match=r"The storage is overloaded\. Try again later\.") as caught:
+        used(len, "abc")
+    assert caught.value.retry_after_s
+    assert used.rejected == 1
+    gate.open()
+    assert [each.get(timeout=PATIENCE_S) for each in waiting] == ["passed"] * len(waiting)
+    assert used(len, "abc") == 3
+
+
+def test_a_task_that_hangs_keeps_its_thread_and_its_caller_goes_on(gate):
+    used = pool(deadline_s=0.01, queue=10)
+    with pytest.raises(OutcomeUnknown, match=r"has not answered within 0\.01 s: it is unknown"):
+        used(gate.pass_through)
+    assert len(used.running) == 1
+    for _ in range(10):
+        with pytest.raises(Overloaded, match=r"has been busy for 0\.01 s"):
+            used(len, "abc")
+    assert used.queued == 0
+    gate.open()
+    used_again = gevent.spawn(used.without_deadline, len, "abc")
+    assert used_again.get(timeout=PATIENCE_S) == 3
+    assert gate.passed == 1
+
+
+def test_a_task_without_a_deadline_is_waited_for(gate):
+    used = pool(deadline_s=0.01)
+    waiting = gevent.spawn(used.without_deadline, gate.pass_through)
+    gevent.sleep(0.05)
+    assert not waiting.ready()
+    gate.open()
+    assert waiting.get(timeout=PATIENCE_S) == "passed"
+
+
+def test_a_caller_that_is_killed_leaves_nothing_behind(gate):
+    used = pool(queue=1)
+    running, queued = hanging(used, gate, 2)
+    gevent.killall([running, queued])
+    assert used.queued == 0
+    gate.open()
+    assert used(len, "abc") == 3
+    assert not used.running
+
+
+def test_a_task_calls_its_own_pool_in_place():
+    used = pool(threads=1, queue=0)
+    assert used(lambda: (threading.get_ident(), used(threading.get_ident)))[0] == used(threading.get_ident)
+
+
+def test_a_task_that_calls_another_pool_is_bounded_by_that_pool(gate):
+    database, topics = pool(kind="database"), pool(kind="topics", deadline_s=0.01)
+    threads = database(lambda: (threading.get_ident(), topics(threading.get_ident)))
+    assert threads[0] != threads[1]
+    with pytest.raises(OutcomeUnknown):
+        database(topics, gate.pass_through)
+    # The thread of the first pool is free again, though that of the other one hangs.
+    assert not database.running
+    assert len(topics.running) == 1
+    assert database(len, "abc") == 3
+
+
+def test_what_is_overdue_is_told_from_what_is_slow(gate):
+    used = pool(deadline_s=0.01)
+    with pytest.raises(OutcomeUnknown):
+        used(gate.pass_through)
+    assert not used.overdue(grace_s=PATIENCE_S)
+    (task,) = used.overdue(grace_s=0)
+    assert task.name == "Gate.pass_through"
+    assert used.oldest_s() > 0
+    gate.open()
+    used.without_deadline(len, "abc")
+    assert not used.overdue(grace_s=0)
+
+
+def test_storages_have_pools_of_their_own_up_to_a_bound():
+    pools = Pools()
+    offloads = [pools.of_storage(f"storage-{number}") for number in range(10 * STORAGES_MAX)]
+    assert len({each.read for each in offloads}) == STORAGES_MAX + 1
+    assert pools.of_storage("storage-0") == offloads[0]
+    assert offloads[0].read.name == "reading of storage storage-0"
+    assert {each.kind for each in pools} == set(KINDS)
+
+
+def test_threads_of_a_worker_are_bounded():
+    used = Pools({kind: Limits(2, 1, PATIENCE_S, "It") for kind in KINDS})
+    assert sum(each.limits.threads for each in used) == 2 * len([*used])
+    assert all(each.threads <= 10 and each.queue <= 1_024 and each.deadline_s <= 600 for each in KINDS.values())
+
+
+def test_the_pools_of_a_storage_belong_to_the_hub_whoever_asks_first():
+    pools = Pools()
+    offloads = pools["database"](pools.of_storage, "storage")
+    # In a pool of the hub of a native thread that has gone to sleep, a result would never be heard of.
+    assert [offloads.read(len, "abc") for _ in range(10)] == [3] * 10
+    assert pools["database"](offloads.topics, len, "abc") == 3

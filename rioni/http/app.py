@@ -28,6 +28,7 @@ from rioni.http.settings import (
     BlacklistResource,
     FeaturesResource,
 )
+from rioni.http.sites import SiteMiddleware
 from rioni.http.storages import DefaultStorageResource, StorageResource, StoragesResource
 from rioni.http.subscription_cursors import SubscriptionCursorsResource
 from rioni.http.subscription_events import SubscriptionEventsResource
@@ -80,8 +81,8 @@ def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
         ("/livez", LiveResource(services)),
         ("/readyz", ReadyResource(services)),
         ("/version", VersionResource()),
-        ("/openapi.json", OpenApiResource(services.offload)),
-        ("/docs", DocsResource(services.offload)),
+        ("/openapi.json", OpenApiResource(services.compute)),
+        ("/docs", DocsResource(services.compute)),
     ]
 
 
@@ -90,12 +91,15 @@ def create_app(services: Services, metrics: Metrics) -> falcon.App[Any, Any]:
     # In this order requests come by them; responses come the other way round.
     middleware: list[Any] = [
         AccessMiddleware(services),
-        RequestMiddleware(metrics),
+        RequestMiddleware(metrics, services.bodies),
+        SiteMiddleware(services.config),
         AuthenticationMiddleware(services.authentication),
     ]
     app = falcon.App(middleware=middleware, media_type=falcon.MEDIA_JSON)
     app.req_options.strip_url_path_trailing_slash = True
     app.req_options.auto_parse_qs_csv = False
+    # An answer without a body has no type; RequestMiddleware gives one to all others.
+    app.resp_options.default_media_type = None  # type: ignore[assignment]
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(RioniError, problems.on_rioni_error)

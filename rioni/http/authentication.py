@@ -1,7 +1,7 @@
 """Authenticates every request, and keeps asking about the tokens of those that last (registry contract 1.7)."""
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import falcon
@@ -19,6 +19,9 @@ BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 TOKEN_CHARACTERS_MAX = 16_384
 RECHECK_S = 30.0
 """How often a stream asks about its token: with what sources remember, a token that was withdrawn ends within 60 s."""
+
+SCOPES_KEPT_MAX = 1_024
+"""More than there are routes and methods; clients may invent methods."""
 
 EVENT_TYPE_WRITE = "nakadi.event_type.write"
 CONFIG_WRITE = "nakadi.config.write"
@@ -38,7 +41,7 @@ The first row that matches counts, `uid` is for the rest.
 """
 
 
-@cache
+@lru_cache(SCOPES_KEPT_MAX)
 def scope_of(method: str, template: str) -> str:
     """The scope that mode `full` asks for."""
     return next(

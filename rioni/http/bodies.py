@@ -159,7 +159,7 @@ def feature(body: bytes) -> tuple[str, bool]:
 
 
 def storage(body: bytes) -> StorageEntry:
-    """Read a storage; what its configuration holds is not looked at.
+    """Read a storage; what its configuration holds is checked when it is created.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.

@@ -10,6 +10,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from rioni.http.tls import Tls
+
 
 SMALL_BYTES = 65_536
 """What is mostly taken by the kernel at once."""
@@ -41,6 +43,20 @@ class PacedSocket:
         self._received_bytes = 0
         self._head = b""
         sock.settimeout(deadlines.body_s)
+
+    def secure(self, tls: Tls, timeout: Callable[[float], contextlib.AbstractContextManager[Any]]) -> None:
+        """Do the handshake of TLS, within the time that headers may take.
+
+        Args:
+            tls: the certificate.
+            timeout: `timeout(seconds)` ends what is done within it, with TimeoutError.
+
+        Raises:
+            OSError: there was no handshake, or not in time.
+        """
+        self._sock = tls.wrap(self._sock)
+        with timeout(self._deadlines.header_s):
+            self._sock.do_handshake()
 
     def expect_body(self) -> None:
         """From now on a body is read, or nothing."""

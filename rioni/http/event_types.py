@@ -1,5 +1,6 @@
 """`/event-types`: the registry of event types (registry contract 3)."""
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlencode
 
@@ -12,7 +13,15 @@ from rioni.domain.errors import Malformed
 from rioni.domain.event_type import EventType, EventTypeSpec, entity_tag
 from rioni.domain.event_type_rules import CATEGORIES
 from rioni.http import bodies
-from rioni.http.requests import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, attribute, dispatch, integer, read_json
+from rioni.http.requests import (
+    DEFINITION_BYTES_MAX,
+    JSON_BYTES_MAX,
+    attribute,
+    dispatch,
+    integer,
+    listed,
+    read_json,
+)
 from rioni.http.services import Services
 from rioni.projections import event_types
 from rioni.projections.event_types import EventTypeFilter
@@ -97,14 +106,15 @@ def _filter(req: falcon.Request) -> EventTypeFilter:
         owning_application=req.get_param("owning_application"),
         category=category and category.lower(),
         attributes=tuple((list_, listed) for list_, listed in attributes if listed is not None),
-        annotations=_pairs(req, "annotation"),
-        labels=_pairs(req, "label"),
+        # Other than names and labels the value of an annotation may contain commas.
+        annotations=_pairs(req.get_param_as_list("annotation") or ()),
+        labels=_pairs(listed(req, "label")),
     )
 
 
-def _pairs(req: falcon.Request, name: str) -> tuple[tuple[str, str | None], ...]:
-    """Keys of the query string with their values, `key:value`, or without."""
-    parts = [text.partition(":") for text in req.get_param_as_list(name) or ()]
+def _pairs(texts: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+    """Keys with their values, `key:value`, or without."""
+    parts = [text.partition(":") for text in texts]
     return tuple((key, value if colon else None) for key, colon, value in parts)
 
 
@@ -153,7 +163,7 @@ def _spec(req: falcon.Request, services: Services) -> EventTypeSpec:
     body = read_json(req, DEFINITION_BYTES_MAX)
     # PERF: 100 kB of labels take 5 ms.
     if len(body) > JSON_BYTES_MAX:
-        return services.offload(bodies.event_type_spec, body)
+        return services.compute(bodies.event_type_spec, body)
     return bodies.event_type_spec(body)
 
 

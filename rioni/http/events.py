@@ -22,6 +22,10 @@ from rioni.http.streaming.client import stream_counters
 from rioni.http.streaming.low_level import open_low_level_stream
 
 
+READ_FIRST_BYTES_MAX = 65_536
+"""Bodies of at most this length are read whoever sends them."""
+
+
 class EventsResource:
     """The events of one event type."""
 
@@ -43,8 +47,7 @@ class EventsResource:
         seconds = time.monotonic() - req.context.started_at
         self._metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
         if published.events:
-            self._metrics.published_events.labels(name).inc(published.events)
-            self._metrics.published_bytes.labels(name).inc(len(command.body))
+            self._metrics.event_types.add(name, events=published.events, bytes_=len(command.body))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Stream events of some or all partitions."""
@@ -65,7 +68,7 @@ class DeletedEventsResource:
         _answer(resp, name, deleted, self._metrics)
         _report(req, self._services, command, deleted)
         if deleted.events:
-            self._metrics.deleted_events.labels(name).inc(deleted.events)
+            self._metrics.event_types.add(name, deleted=deleted.events)
 
 
 def _publisher(req: falcon.Request, services: Services) -> Publisher:
@@ -83,20 +86,34 @@ def _request(req: falcon.Request, name: str, services: Services) -> dict[str, An
         "span_ctx": req.context.span_ctx,
         "subscription_id": None if tag is None else consumer_tag.tagged_subscription(tag),
         "idempotency_key": None if key is None else idempotency.check_key(key),
-        "body": read_body(req, services.config.body_bytes_max),
+        "body": _body(req, name, services),
     }
+
+
+def _body(req: falcon.Request, name: str, services: Services) -> bytes:
+    """The body; a large one is read for those alone who may write to the event type.
+
+    The contract knows that a body can't be read before it knows the event type, so short ones are read first.
+    """
+    length = req.content_length
+    if length is None or length > READ_FIRST_BYTES_MAX or req.get_header("Content-Encoding"):
+        subject = subject_of(req)
+        services.registry.refresh()
+        services.gate.blacklist("PRODUCER", subject, (name,))
+        services.gate.event_type(subject, name, "WRITE")
+    return read_body(req, services.config.body_bytes_max)
 
 
 def _answer(resp: falcon.Response, name: str, published: Published, metrics: Metrics) -> None:
     if published.refused:
-        metrics.refused_batches.labels(name).inc()
+        metrics.event_types.add(name, refused=1)
         resp.status = HTTPStatus.UNPROCESSABLE_ENTITY.value
         resp.data = msgspec.json.encode(published.refused)
     elif published.partly:
         resp.status = HTTPStatus.MULTI_STATUS.value
         resp.data = msgspec.json.encode(published.partly)
     if published.duplicates:
-        metrics.duplicate_events.labels(name).inc(published.duplicates)
+        metrics.event_types.add(name, duplicates=published.duplicates)
 
 
 def _report(

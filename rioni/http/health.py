@@ -10,6 +10,7 @@ import orjson
 from rioni import __version__
 from rioni.domain.health import Health
 from rioni.http.metrics import Metrics
+from rioni.http.metrics_formats import rendered_metrics
 from rioni.http.services import Services
 
 
@@ -73,8 +74,8 @@ class MetricsResource:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        """All metrics of all worker processes, in Prometheus' text format."""
-        resp.content_type = "text/plain; version=0.0.4; charset=utf-8"
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """All metrics of all worker processes, as JSON or in a format of Prometheus."""
+        resp.data, resp.content_type = rendered_metrics(self._metrics.registry(), req.accept)
         resp.set_header("Cache-Control", "must-revalidate,no-cache,no-store")
-        resp.data = self._metrics.text()
+        resp.append_header("Vary", "Accept")

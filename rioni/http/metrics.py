@@ -1,15 +1,20 @@
-"""The metrics of the broker, in Prometheus' terms; one text for all worker processes."""
+"""The metrics of the broker, in Prometheus' terms, summed over the worker processes of a node.
+
+Labels come from closed sets: methods and routes of HTTP, and names of our own. What is counted by event type has a
+table of fixed size.
+"""
 
 import os
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from rioni.domain.store_measurements import StoreMeasurements
+from rioni.http.event_type_counts import EVENT_TYPES_MAX, EventTypeCounts
+from rioni.http.metrics_files import AllocatedDict
+from rioni.http.metrics_slots import MULTIPROCESS_FOLDER, claim_slot
 
-
-MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable that names the folder in which worker processes share their counts."""
 
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -17,11 +22,21 @@ LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 class Metrics:
     """All metrics, created once per process."""
 
-    def __init__(self) -> None:
-        if MULTIPROCESS_FOLDER in os.environ:
+    def __init__(self, event_types_max: int = EVENT_TYPES_MAX) -> None:
+        """Create them.
+
+        Args:
+            event_types_max: how many event types are counted each by its name; all others are counted together.
+        """
+        folder = Path(os.environ[MULTIPROCESS_FOLDER]) if MULTIPROCESS_FOLDER in os.environ else None
+        slot = 0
+        if folder is not None:
+            slot = claim_slot(folder)
             # The library looks for the folder when it is imported, which is before the settings are read.
-            values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]  # left out there
+            values.MmapedDict = AllocatedDict  # type: ignore[attr-defined]
+            values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
         registry = CollectorRegistry()
+        self.event_types = EventTypeCounts(folder, slot, event_types_max)
         self.worker_info = Gauge(
             "rioni_worker_info",
             "1 for each worker process that lives, by its name and that of its machine",
@@ -47,36 +62,6 @@ class Metrics:
             "Time to answer publish requests, by the size of the body",
             ["slo_bucket"],
             buckets=LATENCY_BUCKETS_S,
-            registry=registry,
-        )
-        self.published_events = Counter(
-            "rioni_published_events",
-            "Events stored",
-            ["event_type"],
-            registry=registry,
-        )
-        self.published_bytes = Counter(
-            "rioni_published_bytes",
-            "Bytes of publish requests whose events were stored",
-            ["event_type"],
-            registry=registry,
-        )
-        self.deleted_events = Counter(
-            "rioni_deleted_events",
-            "Deletions stored",
-            ["event_type"],
-            registry=registry,
-        )
-        self.duplicate_events = Counter(
-            "rioni_duplicate_events",
-            "Events left out because they had been stored before",
-            ["event_type"],
-            registry=registry,
-        )
-        self.refused_batches = Counter(
-            "rioni_refused_batches",
-            "Batches of which nothing was stored",
-            ["event_type"],
             registry=registry,
         )
         self.streams = Gauge(
@@ -120,6 +105,39 @@ class Metrics:
             "The longest time that one piece of work has kept a worker from all others, since its start",
             registry=registry,
             multiprocess_mode="livemax",
+        )
+        self.pool_busy_threads = Gauge(
+            "rioni_pool_busy_threads",
+            "Native threads that are at work, by kind of pool",
+            ["pool"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.pool_queue = Gauge(
+            "rioni_pool_queue",
+            "Tasks that wait for a native thread, by kind of pool",
+            ["pool"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.pool_oldest_seconds = Gauge(
+            "rioni_pool_oldest_seconds",
+            "For how long the oldest task has been running, by kind of pool",
+            ["pool"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.pool_rejected = Counter(
+            "rioni_pool_rejected",
+            "Tasks that were refused because no native thread was free, by kind of pool",
+            ["pool"],
+            registry=registry,
+        )
+        self.greenlets = Gauge(
+            "rioni_greenlets",
+            "Greenlets that have been started and have not ended: one for each connection, others for background work",
+            registry=registry,
+            multiprocess_mode="livesum",
         )
         self.committed_cursors = Counter(
             "rioni_committed_cursors",
@@ -170,6 +188,7 @@ class Metrics:
             "Batches of which it was found out in Kafka what had become of them",
             registry=registry,
         )
+        registry.register(self.event_types)
         self._registry = registry
 
     def of_store(self) -> StoreMeasurements:
@@ -183,10 +202,11 @@ class Metrics:
             settled_batches=self.store_settled_batches.inc,
         )
 
-    def text(self) -> bytes:
-        """All metrics in Prometheus' text format, summed over the worker processes."""
+    def registry(self) -> CollectorRegistry:
+        """All metrics of all worker processes."""
         if MULTIPROCESS_FOLDER not in os.environ:
-            return generate_latest(self._registry)
+            return self._registry
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
-        return generate_latest(registry)
+        registry.register(self.event_types)
+        return registry

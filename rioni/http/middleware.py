@@ -10,6 +10,7 @@ import falcon
 
 from rioni.domain.errors import Malformed, NotAcceptable, UnknownMediaType
 from rioni.domain.tracing import span_context
+from rioni.http.body_budget import BodyBudget, let_go
 from rioni.http.compression import compress_answer
 from rioni.http.metrics import Metrics
 from rioni.http.problems import PROBLEM_JSON
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 FLOW_ID_CHARACTERS_MAX = 200
 FLOW_ID_CHARACTERS = 24
+METHODS = frozenset(falcon.HTTP_METHODS)
+OTHER_METHOD = "OTHER"
+"""The label of all methods that HTTP does not define: clients may invent any number of them."""
 ANY_MEDIA = frozenset(
     (
         "/event-types/{name}/events",
@@ -39,13 +43,14 @@ ANY_MEDIA = frozenset(
 class RequestMiddleware:
     """Gives every request a flow id and a span context, refuses what no resource could read, and counts."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: Metrics, bodies: BodyBudget) -> None:
+        self._metrics, self._bodies = metrics, bodies
         self._counters: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Before routing."""
         req.context.started_at = time.monotonic()
+        req.context.bodies = self._bodies
         req.context.flow_id = flow_id = _flow_id(req.get_header("X-Flow-Id"))
         resp.set_header("X-Flow-Id", flow_id)
         req.context.span_ctx = span_ctx = _span_ctx(req.env)
@@ -75,7 +80,11 @@ class RequestMiddleware:
         _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
     ) -> None:
         """After the responder."""
-        kind = req.method, req.uri_template or "unknown", str(resp.status)[:3]
+        let_go(req)
+        if (resp.data or resp.text) and resp.content_type is None:
+            resp.content_type = falcon.MEDIA_JSON
+        method = req.method if req.method in METHODS else OTHER_METHOD
+        kind = method, req.uri_template or "unknown", str(resp.status)[:3]
         counters = self._counters.get(kind)
         if counters is None:
             # PERF: the library takes 5 us to find them. There are only so many: its labels grow as this does.

@@ -27,6 +27,7 @@ STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.StillUsed: HTTPStatus.BAD_REQUEST,
     errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
     errors.Insufficient: HTTPStatus.FORBIDDEN,
+    errors.CrossSite: HTTPStatus.FORBIDDEN,
     errors.Denied: HTTPStatus.FORBIDDEN,
     errors.AdminOnly: HTTPStatus.FORBIDDEN,
     errors.Blocked: HTTPStatus.FORBIDDEN,
@@ -37,6 +38,7 @@ STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.UnusableStart: HTTPStatus.PRECONDITION_FAILED,
     errors.Outdated: HTTPStatus.PRECONDITION_FAILED,
     errors.UnknownMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.ForeignHost: HTTPStatus.MISDIRECTED_REQUEST,
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,
@@ -124,6 +126,8 @@ def on_rioni_error(req: falcon.Request, resp: falcon.Response, ex: errors.RioniE
         body = problem(status, str(ex), _type(ex, status), _available(ex))
     if (challenge := _challenge(ex)) is not None:
         resp.set_header("WWW-Authenticate", challenge)
+    if ex.retry_after_s is not None:
+        resp.set_header("Retry-After", str(ex.retry_after_s))
     answer(req, resp, status, body)
 
 

@@ -75,7 +75,7 @@ class CompatibilityCheckResource:
         body = self._services.query(schemas.body_of, name, version)
         known = msgspec.json.decode(body, type=Schema)
         wanted = SubmittedSchema(type=submitted.type or known.type, schema=submitted.schema)
-        error = self._services.offload(why_incompatible, event_type, known, wanted)
+        error = self._services.compute(why_incompatible, event_type, known, wanted)
         answer = {
             "compatible": error is None,
             "compatibility_mode": event_type.compatibility_mode,

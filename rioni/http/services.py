@@ -23,6 +23,7 @@ from rioni.domain.limits import Limits
 from rioni.domain.ports import Clock, EventStores, Offload, Signals
 from rioni.domain.registry_ports import Registry
 from rioni.http.authentication import Authentication
+from rioni.http.body_budget import BodyBudget
 from rioni.http.examination import Examination
 from rioni.http.streaming.sharing import Shared
 from rioni.http.streaming.slots import StreamSlots
@@ -46,6 +47,9 @@ class Services:
     authentication: Authentication
     clock: Clock
     offload: Offload
+    """Where the database is waited for."""
+    compute: Offload
+    """Where something is computed that takes long."""
     bus: Bus
     gate: Gate
     publisher: Publisher
@@ -61,6 +65,7 @@ class Services:
     registry: Registry
     stores: EventStores
     coordinator: Coordinator
+    bodies: BodyBudget
     stream_slots: StreamSlots
     streams: StreamPorts
     """What all streams work with."""

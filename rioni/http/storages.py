@@ -7,8 +7,10 @@ import falcon
 import orjson
 
 from rioni.commands.storages import CreateStorage, DeleteStorage, SetDefaultStorage
+from rioni.config import Config
 from rioni.domain.errors import Invalid
-from rioni.domain.storage_entry import EMBEDDED, StorageEntry
+from rioni.domain.storage_configuration import kept_configuration
+from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
 from rioni.http import bodies
 from rioni.http.requests import dispatch, read_json
 from rioni.http.services import Services
@@ -28,7 +30,9 @@ class StoragesResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the storages by id."""
         settings_for(req, self._services, REFUSAL)
-        resp.data = orjson.dumps([_item(each) for each in self._services.query(storages.all_storages)])
+        resp.data = orjson.dumps(
+            [_item(each, self._services.config) for each in self._services.query(storages.all_storages)]
+        )
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Add a storage."""
@@ -38,7 +42,7 @@ class StoragesResource:
                 "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "
                 "Let it be of type kafka."
             )
-        resp.data = _body(dispatch(CreateStorage(storage=submitted), req, self._services))
+        resp.data = _body(dispatch(CreateStorage(storage=submitted), req, self._services), self._services.config)
         resp.status = HTTPStatus.CREATED.value
 
 
@@ -51,7 +55,7 @@ class StorageResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Show a storage."""
         settings_for(req, self._services, REFUSAL)
-        resp.data = _body(self._services.query(storages.get, storage_id))
+        resp.data = _body(self._services.query(storages.get, storage_id), self._services.config)
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Delete a storage that nothing needs."""
@@ -67,15 +71,21 @@ class DefaultStorageResource:
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Let event types that are created from now on begin there."""
-        resp.data = _body(dispatch(SetDefaultStorage(storage_id=storage_id), req, self._services))
+        resp.data = _body(
+            dispatch(SetDefaultStorage(storage_id=storage_id), req, self._services), self._services.config
+        )
 
 
-def _body(storage: StorageEntry) -> bytes:
-    return orjson.dumps(_item(storage))
+def _body(storage: StorageEntry, config: Config) -> bytes:
+    return orjson.dumps(_item(storage, config))
 
 
-def _item(storage: StorageEntry) -> dict[str, Any]:
+def _item(storage: StorageEntry, config: Config) -> dict[str, Any]:
+    """A storage; one of type kafka that was given no configuration shows the brokers that the settings name."""
     item: dict[str, Any] = {"id": storage.id, "storage_type": storage.storage_type, "default": storage.default}
-    if storage.configuration:
-        item[f"{storage.storage_type}_configuration"] = storage.configuration
+    configuration = storage.configuration
+    if storage.storage_type == KAFKA and not configuration and config.kafka is not None:
+        configuration = {"bootstrap_servers": config.kafka}
+    if kept := kept_configuration(configuration):
+        item[f"{storage.storage_type}_configuration"] = kept
     return item

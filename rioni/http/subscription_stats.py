@@ -10,6 +10,7 @@ import orjson
 from rioni.commands.across_timelines import newest_now, recorded_at_ms_after
 from rioni.domain.coordination_ports import Assignment, EventTypePartition, Topology
 from rioni.domain.cursor import Place, parse_offset
+from rioni.domain.cursor_arithmetic import beyond_end
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
 from rioni.domain.subscription import Subscription
 from rioni.domain.timeline import FIRST_ORDER, Timelines
@@ -30,9 +31,12 @@ class SubscriptionStatsResource:
         topology = services.coordinator.topology(subscription_id)
         cursors = services.coordinator.cursors(subscription_id)
         event_types = {name: services.registry.timelines(name) for name in subscription.event_types}
-        unconsumed = {}
+        unconsumed: dict[EventTypePartition, int] = {}
+        errors: dict[EventTypePartition, str] = {}
         for timelines in event_types.values():
-            unconsumed.update(unconsumed_of(timelines, newest_now(timelines, services.stores), cursors))
+            newest = newest_now(timelines, services.stores)
+            unconsumed.update(unconsumed_of(timelines, newest, cursors))
+            errors.update(cursor_errors(timelines, newest, cursors))
         ages_s: dict[EventTypePartition, int | None] = {}
         if req.get_param_as_bool("show_time_lag"):
             behind = {key: _place(cursors[key]) for key, count in unconsumed.items() if count}
@@ -42,7 +46,8 @@ class SubscriptionStatsResource:
             {
                 "event_type": name,
                 "partitions": [
-                    _assignment(topology, key, unconsumed.get(key), ages_s.get(key)) for key in partitions_of(timelines)
+                    _assignment(topology, key, unconsumed.get(key), ages_s.get(key), errors.get(key))
+                    for key in partitions_of(timelines)
                 ],
             }
             for name, timelines in event_types.items()
@@ -82,12 +87,24 @@ def unconsumed_of(
     Args:
         timelines: of the event type.
         newest: the places of the last events, by number.
-        cursors: the committed offsets; nothing is known of partitions without one.
+        cursors: the committed offsets; nothing is known of partitions without one, or with one beyond the last event.
     """
+    beyond = cursor_errors(timelines, newest, cursors)
     return {
-        key: max(0, timelines.distance(int(key.partition), _place(cursors[key]), newest[int(key.partition)]))
+        key: timelines.unconsumed(int(key.partition), _place(cursors[key]), newest[int(key.partition)])
         for key in partitions_of(timelines)
-        if key in cursors
+        if key in cursors and key not in beyond
+    }
+
+
+def cursor_errors(
+    timelines: Timelines, newest: Sequence[Place], cursors: Mapping[EventTypePartition, str]
+) -> dict[EventTypePartition, str]:
+    """For each partition that is committed beyond its last event a sentence that says so; arguments as above."""
+    return {
+        key: beyond_end(key, cursors[key], newest[int(key.partition)])
+        for key in partitions_of(timelines)
+        if key in cursors and timelines.is_beyond_end(_place(cursors[key]), newest[int(key.partition)])
     }
 
 
@@ -114,7 +131,11 @@ def status_of(services: Services, subscription: Subscription) -> list[dict[str, 
 
 
 def _assignment(
-    topology: Topology, key: EventTypePartition, unconsumed: int | None = None, age_s: int | None = None
+    topology: Topology,
+    key: EventTypePartition,
+    unconsumed: int | None = None,
+    age_s: int | None = None,
+    error: str | None = None,
 ) -> dict[str, Any]:
     """What is known of a partition, members in the order that clients know."""
     assignment = topology.partitions.get(key, Assignment())
@@ -126,5 +147,6 @@ def _assignment(
         "consumer_lag_seconds": age_s,
         "stream_id": assignment.session,
         "assignment_type": session and ("direct" if session.requested else "auto"),
+        "cursor_error": error,
     }
     return {name: value for name, value in members.items() if value is not None}

@@ -11,7 +11,7 @@ from rioni.commands.subscriptions import ChangeSubscription, CreateSubscription,
 from rioni.domain.errors import Malformed
 from rioni.domain.subscription import Subscription
 from rioni.http import bodies
-from rioni.http.requests import attribute, dispatch, integer, read_json
+from rioni.http.requests import attribute, dispatch, integer, listed, read_json
 from rioni.http.services import Services
 from rioni.http.subscription_stats import status_of
 from rioni.projections import subscriptions
@@ -51,7 +51,7 @@ class SubscriptionsResource:
         self._services.registry.refresh()
         wanted = SubscriptionFilter(
             owning_application=req.get_param("owning_application"),
-            event_types=tuple(req.get_param_as_list("event_type") or ()),
+            event_types=tuple(listed(req, "event_type")),
             reader=attribute(req, "reader"),
         )
         token = req.get_param("token")
@@ -144,7 +144,7 @@ def _token_places(
 
 
 def _href(req: falcon.Request, place: str, limit: int) -> str:
-    parts = [f"event_type={quote(name)}" for name in req.get_param_as_list("event_type") or ()]
+    parts = [f"event_type={quote(name)}" for name in listed(req, "event_type")]
     parts += [
         f"{name}={quote(value, safe=':')}"
         for name in ("reader", "owning_application", "show_status")

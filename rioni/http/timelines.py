@@ -1,5 +1,7 @@
 """`/event-types/{name}/timelines` and `partition-count`: where events are stored (registry contract 7.7 and 8)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -7,6 +9,7 @@ import falcon
 import orjson
 
 from rioni.commands.timelines import Repartition, StartSwitch
+from rioni.domain.errors import EventTypeNotFound, NotFound
 from rioni.domain.timeline import Timeline, Timelines
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http import bodies
@@ -25,14 +28,16 @@ class TimelinesResource:
         """List all timelines by order, those whose events are gone included."""
         settings_for(req, self._services)
         registry = self._services.registry
-        timelines, retention_ms = registry.timelines(name), registry.event_type(name).options.retention_time
+        with _detail_without_full_stop():
+            timelines, retention_ms = registry.timelines(name), registry.event_type(name).options.retention_time
         resp.data = orjson.dumps([_item(each, timelines, retention_ms) for each in timelines.timelines])
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Store events in a new topic from now on; publishers wait meanwhile."""
         services = self._services
         storage_id = bodies.timeline_request(read_json(req))
-        services.switcher.switch(StartSwitch(event_type=name, storage_id=storage_id), context_of(req, services))
+        with _detail_without_full_stop():
+            services.switcher.switch(StartSwitch(event_type=name, storage_id=storage_id), context_of(req, services))
         resp.status = HTTPStatus.CREATED.value
 
 
@@ -53,6 +58,15 @@ class PartitionCountResource:
         resp.status = HTTPStatus.NO_CONTENT.value
 
     on_post = on_put
+
+
+@contextmanager
+def _detail_without_full_stop() -> Iterator[None]:
+    """Gives an unknown event type the detail that Nakadi gives it here, other than everywhere else."""
+    try:
+        yield
+    except EventTypeNotFound as ex:
+        raise NotFound(str(ex).removesuffix(".")) from ex
 
 
 def _item(timeline: Timeline, timelines: Timelines, retention_ms: int | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from tests.support.server import open_stream, running_server
+from tests.support.tokens import bearer, write_tokens
 
 
 LOG = "nakadi.audit.log"
@@ -36,8 +37,8 @@ def test_the_event_type_is_there_with_the_feature_and_a_subscription_gets_every_
         "options": {"retention_time": 345_600_000},
     }
     assert {name: event_type[name] for name in expected} == expected
-    everybody, admin = [{"data_type": "*", "value": "*"}], [{"data_type": "service", "value": "stups_nakadi"}]
-    assert event_type["authorization"] == {"admins": admin, "readers": everybody, "writers": admin}
+    admin = [{"data_type": "service", "value": "stups_nakadi"}]
+    assert event_type["authorization"] == {"admins": admin, "readers": admin, "writers": admin}
 
     subscription = subscribe(LOG, read_from="begin")
     name = create(f"test.{uuid.uuid4().hex[:8]}")
@@ -86,3 +87,39 @@ def test_the_events_go_on_when_their_event_type_gets_another_timeline(client, su
             switched += [each for each in timelines if each["event_type"] == LOG and each["order"] == 2]
     assert sorted(seen) == sorted(name.replace("/", ":") for name in names)
     assert len(switched) == 1
+
+
+def test_a_stranger_reads_neither_what_was_changed_nor_where_it_stands(tmp_path):
+    write_tokens(tmp_path / "tokens.toml", {"admin": {"uid": "operations"}, "stranger": {"uid": "shop"}})
+    environment = {
+        "RIONI_AUTH_MODE": "basic",
+        "RIONI_AUTH_TOKENS": str(tmp_path / "tokens.toml"),
+        "RIONI_ADMIN_DEFAULT": "service:operations",
+    }
+    path = f"/event-types/{LOG}"
+    begin = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
+    with (
+        running_server(tmp_path / "data", "--workers", "1", environment=environment) as server,
+        server.client(headers=bearer("admin")) as admin,
+        server.client(headers=bearer("stranger")) as stranger,
+    ):
+        assert admin.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True}).is_success
+        storage = {"id": "k", "storage_type": "kafka", "kafka_configuration": {"pw": "s3cret", "zk_path": "/p"}}
+        assert admin.post("/storages", json=storage).status_code == 201
+        body = {"owning_application": "shop", "event_types": [LOG], "read_from": "begin"}
+        subscription = stranger.post("/subscriptions", json=body).json().get("id", uuid.uuid4())
+        for refused in (
+            stranger.get("/storages"),
+            stranger.get(f"{path}/partitions"),
+            stranger.get(f"{path}/events", headers=begin),
+            stranger.get(f"/subscriptions/{subscription}/events"),
+            stranger.post(f"{path}/events", json=[]),
+        ):
+            assert refused.status_code in (403, 404), refused.text
+        read = admin.post("/subscriptions", json=body | {"consumer_group": "admin"}).json()["id"]
+        batches = f"/subscriptions/{read}/events?batch_flush_timeout=1&stream_timeout=30"
+        with open_stream(admin, batches) as stream:
+            events = []
+            while "storage" not in {event["data"]["resource_type"] for event in events}:
+                events += stream.batch().get("events", [])
+    assert "s3cret" not in str(events)

@@ -16,7 +16,7 @@ from rioni.http.authentication import TOKEN_CHARACTERS_MAX
 from tests.acceptance.conftest import event, rows
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
-from tests.support.tokens import FULL_SCOPES, bearer, sha256, write_tokens
+from tests.support.tokens import ADMINISTRATOR, FULL_SCOPES, bearer, sha256, write_tokens
 
 
 UNAUTHENTICATED = "Full authentication is required to access this resource"
@@ -57,7 +57,11 @@ def servers(tmp_path_factory):
                 write_tokens(folder / "tokens.toml", TOKENS)
                 with (folder / "tokens.toml").open("a") as file:
                     file.write(ending("over", "2020-01-01T00:00:00Z"))
-                environment = {"RIONI_AUTH_MODE": mode, "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
+                environment = {
+                    "RIONI_AUTH_MODE": mode,
+                    **ADMINISTRATOR,
+                    "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
+                }
                 server = running_server(folder / "data", "--workers", "1", environment=environment)
                 running[mode] = stack.enter_context(server)
             return running[mode]
@@ -161,7 +165,7 @@ def test_a_flow_id_that_could_confuse_a_log_is_replaced(client, sent):
 def test_a_stream_ends_with_its_token_and_says_so(tmp_path, name):
     tokens = tmp_path / "tokens.toml"
     write_tokens(tokens, {"lasting": {"uid": "alice"}})
-    environment = {"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": str(tokens)}
+    environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENS": str(tokens)}
     with running_server(tmp_path / "data", "--workers", "1", environment=environment) as server:
         with server.client(headers=bearer("lasting")) as client:
             client.post("/event-types", json=event_type_body(name=name))
@@ -206,7 +210,7 @@ def token_info():
 
 def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else_gets_in(token_info, tmp_path):
     url = f"http://127.0.0.1:{token_info.server_port}/tokeninfo"
-    environment = {"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENINFO_REMOTE": url}
+    environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENINFO_REMOTE": url}
     running = running_server(tmp_path / "data", "--workers", "1", environment=environment)
     with running as server, server.client() as client:
         for _ in range(5):
@@ -217,6 +221,7 @@ def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else
         assert client.get("/event-types", headers=bearer("known")).status_code == 200
         refused = client.get("/event-types", headers=bearer("third"))
         assert refused.status_code == 503
+        assert refused.headers["Retry-After"] == "5"
         assert refused.json()["type"] == "https://httpstatus.es/503"
         assert "third" not in refused.text
 
@@ -225,6 +230,8 @@ def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else
     ("environment", "reason"),
     [
         ({"RIONI_AUTH_MODE": "basic"}, "auth_mode basic needs one of auth_tokens, auth_issuers"),
+        ({"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": "tokens.toml"}, "auth_mode basic needs admin_default"),
+        ({"RIONI_AUTH_MODE": "full", "RIONI_AUTH_TOKENS": "tokens.toml"}, "auth_mode full needs admin_default"),
         ({"RIONI_AUTH_MODE": "strict"}, "must be one of off, basic, realm, full, not 'strict'"),
         ({"RIONI_AUTH_TOKENS": "nowhere.toml"}, "nowhere.toml can't be used: No such file or directory"),
         ({"RIONI_AUTH_ISSUERS": "nowhere.toml"}, "nowhere.toml can't be used: No such file or directory"),

@@ -10,7 +10,7 @@ from tests.acceptance.conftest import event
 from tests.support.builders import SCHEMA, event_type_body
 from tests.support.routes import routed
 from tests.support.server import open_stream, running_server
-from tests.support.tokens import bearer, write_tokens
+from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
 
 
 ET, COMPACTED = "authz.guarded", "authz.compacted"
@@ -171,6 +171,7 @@ def guarded(tmp_path_factory):
     write_tokens(folder / "tokens.toml", ROLES | {"no-scope": {"uid": "reader", "scopes": ["other"]}})
     environment = {
         "RIONI_AUTH_MODE": "basic",
+        **ADMINISTRATOR,
         "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
         "RIONI_ALL_DATA_ACCESS": "service:nobody,user:analyst",
     }

@@ -13,7 +13,10 @@ from tests.support.avro import EID, ORDER, batch, datum, envelope
 
 
 AVRO = {"type": "avro_schema", "schema": json.dumps(ORDER)}
-BATCH = BATCH_SCHEMAS[CONSUMPTION]["1"]
+SCHEMA = fastavro.parse_schema(dict(BATCH_SCHEMAS[CONSUMPTION]["1"].document))
+HEADER = bytes.fromhex("c301 451a7f6089e7f57e")
+"""What clients of Nakadi know a consumption batch by."""
+LENGTH = f"{MEDIA_TYPE}; framing=length"
 CURSOR = json.dumps([{"partition": "0", "offset": "BEGIN"}])
 
 
@@ -30,15 +33,20 @@ def order(number, **metadata):
 
 
 def messages(data):
-    """The batches of a binary stream."""
+    """The batches of a binary stream, decoded as Nakadi's clients do: a message ends where its datum ends."""
     stream = io.BytesIO(data)
-    schema = fastavro.parse_schema(dict(BATCH.document))
-    while length := stream.read(4):
-        message = stream.read(int.from_bytes(length, "big"))
-        assert message.startswith(BATCH.header)
-        body = io.BytesIO(message.removeprefix(BATCH.header))
-        yield fastavro.schemaless_reader(body, schema, None)
-        assert body.read() == b""
+    while header := stream.read(len(HEADER)):
+        assert header == HEADER
+        yield fastavro.schemaless_reader(stream, SCHEMA, None)
+
+
+def framed_messages(data):
+    """The batches of a binary stream with a length before each."""
+    while data:
+        length, data = int.from_bytes(data[:4], "big"), data[4:]
+        (found,) = messages(data[:length])
+        yield found
+        data = data[length:]
 
 
 def read_low_level(client, name, count, accept=MEDIA_TYPE):
@@ -109,13 +117,13 @@ def test_a_low_level_stream_may_be_binary(client, create, name):
     create(name, schema=AVRO)
     publish(client, name, order(1), order(2), order(3, flow_id="mine"))
     response = read_low_level(client, name, 3)
-    assert response.headers["content-type"] == MEDIA_TYPE
+    assert response.headers["content-type"] == "application/x-json-stream"
     first, second = messages(response.content)
     assert first["cursor"] == {
         "partition": "0",
         "offset": "001-0001-000000000000000001",
-        "event_type": None,
-        "cursor_token": None,
+        "event_type": name,
+        "cursor_token": "",
     }
     assert [len(each["events"]) for each in (first, second)] == [2, 1]
     data = [each["payload"] for found in (first, second) for each in found["events"]]
@@ -125,13 +133,31 @@ def test_a_low_level_stream_may_be_binary(client, create, name):
     assert (metadata["flow_id"], metadata["partition"]) == ("mine", "0")
 
 
+def test_each_message_may_come_behind_its_length(client, create, name):
+    create(name, schema=AVRO)
+    publish(client, name, order(1), order(2), order(3))
+    framed = read_low_level(client, name, 3, accept=LENGTH)
+    assert framed.headers["content-type"] == LENGTH
+    assert list(framed_messages(framed.content)) == list(messages(read_low_level(client, name, 3).content))
+
+
+def test_keep_alives_are_messages_too(client, create, subscribe, name):
+    create(name, schema=AVRO)
+    path = f"/subscriptions/{subscribe(name)}/events?batch_flush_timeout=1&stream_keep_alive_limit=2"
+    response = client.get(path, headers={"Accept": MEDIA_TYPE})
+    found = list(messages(response.content))
+    assert len(found) >= 2
+    assert {(each["cursor"]["event_type"], len(each["events"])) for each in found} == {(name, 0)}
+    assert (found[0]["info"], found[1]["info"]) == ("Stream started", None)
+
+
 def test_a_subscriptions_stream_may_be_binary(client, create, subscribe, name):
     create(name, schema=AVRO)
     subscription_id = subscribe(name, read_from="begin")
     publish(client, name, order(1))
     path = f"/subscriptions/{subscription_id}/events?stream_limit=1&batch_flush_timeout=1"
     with client.stream("GET", path, headers={"Accept": MEDIA_TYPE}) as response:
-        assert response.headers["content-type"] == MEDIA_TYPE
+        assert response.headers["content-type"] == "application/x-json-stream"
         stream_id = response.headers["x-nakadi-streamid"]
         read = response.iter_bytes()
         data = next(read)

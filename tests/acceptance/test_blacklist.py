@@ -7,7 +7,7 @@ import pytest
 from tests.acceptance.conftest import event, problem, rows
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
-from tests.support.tokens import bearer, write_tokens
+from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
 
 
 UNKNOWN = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
@@ -23,7 +23,7 @@ def asked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("blacklist")
     uids = ("stups_nakadi", "noisy", "quiet")
     write_tokens(folder / "tokens.toml", {uid: {"uid": uid, "realm": "services"} for uid in uids})
-    environment = {"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
+    environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
     with (
         running_server(folder / "data", "--workers", "2", environment=environment) as server,
         contextlib.ExitStack() as s,

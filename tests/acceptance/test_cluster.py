@@ -8,7 +8,7 @@ from rioni.local_cluster.cluster import running_cluster
 from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes
-from tests.support.server import open_stream, running_server
+from tests.support.server import PROMETHEUS, open_stream, running_server
 from tests.support.waiting import wait_until
 
 
@@ -55,9 +55,11 @@ def test_what_one_node_has_answered_the_others_know(server, create, subscribe, n
 
 
 def test_the_first_storage_is_one_that_all_nodes_can_use(client):
-    assert client.get("/storages").json() == [{"id": "default", "storage_type": "kafka", "default": True}]
+    (storage,) = client.get("/storages").json()
+    assert storage.pop("kafka_configuration").keys() == {"bootstrap_servers"}
+    assert storage == {"id": "default", "storage_type": "kafka", "default": True}
     checks = client.get("/readyz").json()["checks"]
-    assert checks.keys() == {"database", "log", "disk", "kafka", "zookeeper"}
+    assert checks.keys() == {"database", "log", "access", "disk", "kafka", "zookeeper", "clock"}
     assert checks["kafka"]["status"] == "warning"
     assert "single broker" in checks["kafka"]["warnings"][0]
 
@@ -68,7 +70,8 @@ def test_workers_have_names_that_no_other_node_uses(server):
         with node.client() as client:
             name = client.get("/livez").json()["worker"]
             assert (
-                f'rioni_worker_info{{node="{socket.gethostname()}",worker="{name}"}} 1.0' in client.get("/metrics").text
+                f'rioni_worker_info{{node="{socket.gethostname()}",worker="{name}"}} 1.0'
+                in client.get("/metrics", headers=PROMETHEUS).text
             )
             names.add(name)
     assert len(names) == len(server.nodes)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.acceptance.conftest import event, problem, rows
 from tests.support.builders import SCHEMA, event_type_body
+from tests.support.waiting import wait_until
 
 
 pytestmark = pytest.mark.both_modes
@@ -32,9 +33,30 @@ def test_metrics_are_summed_over_the_workers(client, server, create, name):
         with server.client() as other:
             other.post(f"/event-types/{name}/events", json=[event()])
     response = client.get("/metrics")
-    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["content-type"] == "application/json"
+    assert response.json().keys() == {"version", "gauges", "counters", "histograms", "meters", "timers"}
     assert server.metric(f'rioni_published_events_total{{event_type="{name}"}}') == 10
     assert server.metric('rioni_publish_seconds_count{slo_bucket="<5K"}') >= 10
+
+
+def test_prometheus_gets_its_own_formats(client):
+    for media_type in ("text/plain", "application/openmetrics-text"):
+        response = client.get("/metrics", headers={"Accept": f"{media_type};q=0.5,*/*;q=0.1"})
+        assert response.headers["content-type"].startswith(f"{media_type}; version=")
+        assert "rioni_worker_info{" in response.text
+    assert (
+        "Metrics are application/json"
+        in problem(client.get("/metrics", headers={"Accept": "text/html"}), 406)["detail"]
+    )
+
+
+def test_the_metrics_of_a_deleted_event_type_go(client, server, create, name):
+    create(name)
+    client.post(f"/event-types/{name}/events", json=[event()])
+    series = f'rioni_published_events_total{{event_type="{name}"}}'
+    assert server.metric(series) == 1
+    client.delete(f"/event-types/{name}")
+    wait_until(lambda: not server.metric(series))
 
 
 def test_the_metrics_tell_of_streams_and_of_the_hub(client, server, create, name):
@@ -47,6 +69,18 @@ def test_the_metrics_tell_of_streams_and_of_the_hub(client, server, create, name
     assert server.metric('rioni_streamed_events_total{api="low-level"}') == before + 3
     assert server.metric('rioni_streams{api="low-level"}') == 0
     assert server.metric("rioni_hub_stall_seconds") > 0
+
+
+def test_an_empty_answer_has_no_content_type(client, create, name):
+    body = event_type_body(name=create(name))
+    for answer in (
+        client.post(f"/event-types/{name}/events", json=[event()]),
+        client.put(f"/event-types/{name}", json=body),
+        client.delete(f"/event-types/{name}"),
+    ):
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert "content-type" not in answer.headers
+    assert client.get("/event-types").headers["content-type"] == "application/json"
 
 
 def test_the_flow_id_is_echoed_or_made(client):

@@ -98,7 +98,11 @@ def refused(client, label, existing, **headers):
     placeholders = {each["name"]: each.get("example") for each in described_parameters(label) if each["in"] == "path"}
     address = urlsplit(str(client.base_url))
     with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
-        lines = [f"{method.upper()} {path.format(**placeholders | existing)} HTTP/1.1", "Host: x", "Connection: close"]
+        lines = [
+            f"{method.upper()} {path.format(**placeholders | existing)} HTTP/1.1",
+            "Host: localhost",
+            "Connection: close",
+        ]
         lines += [
             f"{each['name']}: {each['example']}"
             for each in described_parameters(label)

@@ -292,6 +292,7 @@ def test_all_broken_fields_are_named_together(client):
     assert sorted(found["detail"].splitlines()) == [
         'Field "category" must not be null',
         'Field "labels[]" Key cannot be empty',
+        'Field "labels[]" Key name should start and end with a letter or a digit',
         'Field "name" must not be null',
         'Field "owning_application" must not be null',
         'Field "schema" must not be null',

@@ -28,6 +28,13 @@ def test_every_filter_can_be_asked_for(client, create, name):
         problem(client.get("/event-types", params={each: "alice"}), 400, "Should be data_type:value")
 
 
+def test_labels_may_be_a_list_with_commas(client, create, name):
+    create(f"{name}.a", labels={"team": "x", "tier": "1"})
+    create(f"{name}.b", labels={"team": "x"})
+    for label in ("team:x,tier", ["team:x", "tier"], "team,tier:1,"):
+        assert _names(client.get("/event-types", params={"name": f"{name}.*", "label": label})) == [f"{name}.a"]
+
+
 def test_the_links_lead_through_all_pages_and_back(client, names, name):
     asked = {"owning_application": name, "name": f"{name}.*"}
     page = client.get("/event-types", params=asked | {"limit": 2})

@@ -7,7 +7,7 @@ import pytest
 from tests.acceptance.conftest import event
 from tests.support.builders import SCHEMA, event_type_body
 from tests.support.server import open_stream, running_server
-from tests.support.tokens import bearer, write_tokens
+from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
 
 
 BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
@@ -19,7 +19,7 @@ def guarded(tmp_path_factory):
     """A client of a server that asks for tokens, on which owners are looked for."""
     folder = tmp_path_factory.mktemp("guarded")
     write_tokens(folder / "tokens.toml", TOKENS)
-    environment = {"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
+    environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
     with (
         running_server(folder / "data", "--workers", "1", environment=environment) as server,
         server.client() as client,

@@ -10,7 +10,7 @@ from rioni.config import Config
 from rioni.domain.errors import Unavailable
 from rioni.local_cluster.servers import HOST, free_ports
 from tests.acceptance.conftest import event, partitions, problem
-from tests.support.server import open_stream, running_server
+from tests.support.server import PROMETHEUS, open_stream, running_server
 from tests.support.waiting import wait_until
 
 
@@ -122,7 +122,9 @@ def test_metrics_tell_how_kafka_fares(client, create, publish, name):
     create(name)
     publish(name, "0")
     count = next(
-        line for line in client.get("/metrics").text.splitlines() if line.startswith("rioni_kafka_append_seconds_count")
+        line
+        for line in client.get("/metrics", headers=PROMETHEUS).text.splitlines()
+        if line.startswith("rioni_kafka_append_seconds_count")
     )
     assert float(count.split()[-1]) >= 1
 

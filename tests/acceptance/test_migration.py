@@ -1,18 +1,20 @@
 """A broker moves from its data directory to a cluster, and its clients notice nothing."""
 
 import uuid
+from contextlib import closing
 
 import pytest
 
 from rioni.bootstrap.foundation import lay_foundation
 from rioni.bootstrap.migration import migrate
 from rioni.bootstrap.preparation import prepare
+from rioni.commands.timelines import CloseTimeline, StartSwitch
 from rioni.config import Config
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.domain.ports import direct
 from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.postgres, pytest.mark.slow]
@@ -82,6 +84,19 @@ def history(data):
         assert client.post("/event-types/b/events", json=[keyed]).status_code == 200
         read = consume(server, subscription, 18)
         return subscription, read, state(client, subscription)
+
+
+def interrupt_changes(data):
+    """Leave behind what a process does that dies amid a switch of `c`, and amid a repartitioning of `d`."""
+    with prepare(Config(data=data)) as directory, closing(lay_foundation(Config(data=data), directory)) as base:
+        store = base.adapters.stores.of("default")
+        base.bus.transact(StartSwitch(event_type="c", storage_id="default", can_be_used=True), base.own_context())
+        base.registry.refresh()
+        following = base.registry.timelines("c").switch.timeline
+        store.create_topic(following.topic, following.partitions)
+        base.bus.transact(CloseTimeline(event_type="c", timeline=following), base.own_context())
+        store.close_topic(base.registry.timelines("c").active.topic)
+        store.extend_topic(base.registry.timelines("d").active.topic, 3)
 
 
 def publish_again(client):
@@ -157,6 +172,18 @@ def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_pa
         assert (storage["id"], storage["storage_type"]) == ("default", "kafka")
 
 
+def test_what_a_process_has_not_finished_is_finished_in_the_cluster(cluster, data, node):
+    history(data)
+    interrupt_changes(data)
+    assert migrate(data, Config(**cluster), no_progress).events == 28
+    with node() as server, server.client() as client:
+        wait_until(lambda: len(client.get("/event-types/c/timelines").json()) == 2)
+        for name in ("c", "d"):
+            publish_orders(client, name, "last")
+        (partition,) = client.get("/event-types/c/partitions").json()
+        assert partition["newest_available_offset"] == "001-0002-000000000000000000"
+
+
 def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node, tmp_path):
     subscription, read, _ = history(data)
     target, early = Config(**cluster), Config(data=tmp_path / "early", **cluster)
@@ -187,6 +214,6 @@ def test_what_names_no_cluster_or_no_data_is_refused(cluster, data):
 
 def test_a_kafka_that_is_away_is_named_before_anything_is_sent_there(cluster, data):
     with prepare(Config(data=data)) as directory:
-        lay_foundation(Config(data=data), directory, direct).close()
+        lay_foundation(Config(data=data), directory).close()
     with pytest.raises(Unavailable, match="No broker of Kafka answers"):
         migrate(data, Config(**cluster | {"kafka": "127.0.0.1:1"}), no_progress)

@@ -14,10 +14,10 @@ from tests.support.builders import event_type_body
 
 
 LINE = b"POST /event-types/test.bounds/events HTTP/1.1\r\n"
-HOST = b"Host: x\r\n"
+HOST = b"Host: localhost\r\n"
 CHUNKED = b"Transfer-Encoding: chunked"
 NO_CHUNKS = b"0\r\n\r\n"
-SECOND = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+SECOND = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def headers(*lines, body=b"hello", line=LINE, host=HOST):
         ("H1 NUL in a value", headers(b"X: a\0b", b"Content-Length: 5"), 400),
         ("H1 a header without colon", headers(b"Content-Length"), 400),
         ("H1 a space before a header", headers(b" Content-Length: 5"), 400),
-        ("H1 a space before the first header", headers(host=b" Host: x\r\n"), 400),
+        ("H1 a space before the first header", headers(host=b" Host: localhost\r\n"), 400),
         ("H1 two spaces in the first line", headers(line=LINE.replace(b" HTTP", b"  HTTP"), body=b""), 400),
         ("H1 no version", headers(line=b"GET /health\r\n", body=b""), 400),
         ("H1 the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),

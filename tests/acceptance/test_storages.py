@@ -44,11 +44,33 @@ def test_a_storage_is_created_shown_and_deleted(client, storage_id, configuratio
     problem(client.get(f"/storages/{storage_id}"), 404)
 
 
-def test_credentials_of_a_storage_are_never_shown(client, storage_id):
-    configuration = {"brokers": ["k:9092"], "sasl": {"username": "u", "password": "s3cret"}}
+def test_nothing_but_known_members_is_kept_and_no_credentials_in_them(client, storage_id):
+    configuration = EXHIBITOR | {
+        "bootstrap_servers": "SASL_SSL://u:s3cret@k:9092, u:s3cret@l:9092",
+        "zk_address": "u:s3/cr@et@z:2181",
+        "sasl": {"username": "u", "password": "s3cret"},
+        "pw": "s3cret",
+        "brokers": [f"s3cret-{number}" for number in range(5_000)],
+    }
     created = client.post("/storages", json=kafka(storage_id, configuration))
-    assert created.json()["kafka_configuration"]["sasl"] == {"username": "u", "password": "***"}
-    assert "s3cret" not in client.get("/storages").text
+    assert created.status_code == 201
+    assert created.json()["kafka_configuration"] == EXHIBITOR | {"bootstrap_servers": "SASL_SSL://k:9092,l:9092"}
+    assert "s3" not in client.get("/storages").text
+    client.delete(f"/storages/{storage_id}")
+
+
+@pytest.mark.both_modes
+def test_a_cluster_shows_how_its_default_storage_is_reached_so_that_it_can_be_copied(client, server, storage_id):
+    default = client.get("/storages/default").json()
+    if default["storage_type"] == "embedded":
+        assert "kafka_configuration" not in default
+        return
+    configuration = default["kafka_configuration"]
+    assert configuration == client.get("/storages").json()[0]["kafka_configuration"]
+    assert configuration["bootstrap_servers"].startswith("127.0.0.1:")
+    copied = client.post("/storages", json=kafka(storage_id, configuration | {"topic_prefix": f"{storage_id}-"}))
+    assert copied.status_code == 201
+    assert copied.json()["kafka_configuration"]["bootstrap_servers"] == configuration["bootstrap_servers"]
     client.delete(f"/storages/{storage_id}")
 
 
@@ -63,6 +85,8 @@ def test_credentials_of_a_storage_are_never_shown(client, storage_id):
         (kafka("../x"), 422, "letters, digits"),
         (kafka(7), 400, "id"),
         (kafka("x", []), 400, "kafka_configuration"),
+        (kafka("x", {"zk_path": {"pw": "s3cret"}}), 422, "kafka_configuration: zk_path can't be read"),
+        (kafka("x", {"zk_address": "u:pw,more@z:1"}), 422, "kafka_options"),
         ([], 400, "object"),
     ],
 )

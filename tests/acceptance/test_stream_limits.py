@@ -158,7 +158,7 @@ def test_a_client_that_stops_reading_is_cut_off_and_holds_nothing(client, server
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         stalled.connect((parts.hostname, parts.port))
-        stalled.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        stalled.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         wait_until(lambda: len(assigned(client, subscription_id)) == 1)
         owner = assigned(client, subscription_id)
         wait_until(lambda: assigned(client, subscription_id) != owner)

@@ -115,6 +115,9 @@ def test_links_repeat_the_query_in_the_order_that_clients_know(client, three, na
     rows(
         ("5.4 event_type", "event_type={0}.a", True),
         ("5.4 event_type: all of them", "event_type={0}.a&event_type={0}.b", True),
+        ("5.4 event_type: a list with commas", "event_type={0}.a,{0}.b", True),
+        ("5.4 event_type: commas, not all of them", "event_type={0}.a,{0}.c", False),
+        ("5.4 event_type: commas that are encoded", "event_type={0}.a%2C{0}.b", True),
         ("5.4 event_type: not all of them", "event_type={0}.a&event_type={0}.c", False),
         ("5.4 reader", "reader=user:alice", True),
         ("5.4 reader: listed explicitly", "reader=user:bob", False),

@@ -108,3 +108,30 @@ def test_bad_requests_are_refused(client, two):
     unknown = str(uuid.uuid4())
     problem(client.get(f"/subscriptions/{unknown}/stats"), 404, f'Subscription with id "{unknown}" does not exist')
     problem(client.get(f"/subscriptions/{two}/stats?show_time_lag=x"), 400, "show_time_lag")
+
+
+def test_a_cursor_beyond_the_last_event_is_named_instead_of_a_lag_of_none(
+    client, server, create, subscribe, name, stats
+):
+    """A lag of 0 would say that all is well, while nothing that is published next would be delivered."""
+    create(name)
+    path = f"/subscriptions/{subscribe(name, read_from='begin')}"
+    ahead = {"event_type": name, "partition": "0", "offset": format_offset(1, 9), "cursor_token": ""}
+    with server.client() as other, open_stream(other, f"{path}/events") as stream:
+        headers = {"X-Nakadi-StreamId": stream.stream_id}
+        assert client.post(f"{path}/cursors", json={"items": [ahead]}, headers=headers).status_code == 204
+    publish(client, name, "0", 5)
+    ((partition,),) = [item["partitions"] for item in stats(path.rpartition("/")[2], "?show_time_lag=true")]
+    assert {"unconsumed_events", "consumer_lag_seconds"}.isdisjoint(partition)
+    error = (
+        f"The committed cursor {ahead['offset']} of event type {name}, partition 0, is beyond the last event, "
+        f"{format_offset(1, 4)}. Reset the cursors of the subscription"
+    )
+    assert partition["cursor_error"] == error
+    client.delete(f"{path}/streams/{stream.stream_id}")
+    with server.client() as other, open_stream(other, f"{path}/events") as stream:
+        assert stream.batches()[-1]["info"]["debug"].endswith(error)
+    reset = {"items": [{"event_type": name, "partition": "0", "offset": "BEGIN"}]}
+    assert client.patch(f"{path}/cursors", json=reset).status_code == 204
+    with server.client() as other, open_stream(other, f"{path}/events") as stream:
+        assert len(stream.events(5)) == 5

@@ -84,8 +84,10 @@ def test_a_timeline_that_cannot_be_is_refused(client, create, name, body, status
 
 def test_unknown_and_compacted_event_types_have_no_timelines_to_switch(client, create, name):
     detail = 'EventType "nope" does not exist'
-    problem(client.get("/event-types/nope/timelines"), 404, detail)
-    problem(client.post("/event-types/nope/timelines", json={"storage_id": "default"}), 404, detail)
+    unknown = client.get("/event-types/nope/timelines")
+    assert problem(unknown, 404)["detail"] == detail
+    unknown = client.post("/event-types/nope/timelines", json={"storage_id": "default"})
+    assert problem(unknown, 404)["detail"] == detail
     create(name, cleanup_policy="compact", partition_strategy="random")
     problem(
         client.post(f"/event-types/{name}/timelines", json={"storage_id": "default"}),

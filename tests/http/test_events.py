@@ -10,6 +10,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.publishing import Publisher
 from rioni.config import Config
 from rioni.domain.ports import direct
+from rioni.http.body_budget import BodyBudget
 from rioni.http.events import EventsResource
 from rioni.http.metrics import Metrics
 from rioni.http.middleware import RequestMiddleware
@@ -30,7 +31,7 @@ def client(tmp_path):
         timeline = ActiveTimeline(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
         publisher = Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()
-        app = falcon.App(middleware=[RequestMiddleware(metrics)])
+        app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget())])
         services = SimpleNamespace(config=Config(), publisher=publisher)
         app.add_route("/event-types/{name}/events", EventsResource(services, metrics))
         yield falcon.testing.TestClient(app)

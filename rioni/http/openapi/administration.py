@@ -4,6 +4,7 @@ from rioni.domain.settings import BLACKLIST_TYPES
 from rioni.http.openapi.operations import (
     STRING,
     Json,
+    also,
     answer,
     array,
     body,
@@ -54,6 +55,14 @@ _NOT_READY = _LIVE | {
 _HANGING = _LIVE | {
     "status": "failed",
     "checks": {"housekeeping": {"status": "failed", "reason": "The jobs of this process hang: restart it."}},
+}
+
+
+_KINDS_OF_METRICS = ("gauges", "counters", "histograms", "meters", "timers")
+_METRICS: Json = {
+    "type": "object",
+    "required": ["version", *_KINDS_OF_METRICS],
+    "properties": {"version": STRING, **{kind: {"type": "object"} for kind in _KINDS_OF_METRICS}},
 }
 
 
@@ -183,13 +192,21 @@ PATHS: Json = {
             OPERATING,
             "Show metrics",
             {
-                200: answer(
-                    "All metrics of the node, in Prometheus' text format.",
-                    STRING,
-                    media="text/plain; version=0.0.4; charset=utf-8",
-                    headers=("Cache-Control",),
+                200: also(
+                    also(
+                        answer(
+                            "All metrics of the node, each member called like a series of Prometheus: "
+                            '`name{label="value"}`. Clients that name `text/plain` or `application/openmetrics-text` '
+                            "in `Accept` get Prometheus' text format or OpenMetrics.",
+                            _METRICS,
+                            headers=("Cache-Control",),
+                        ),
+                        "text/plain; version=0.0.4; charset=utf-8",
+                    ),
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 )
             },
+            problems=(406,),
         ),
     },
     "/health": {

@@ -156,8 +156,10 @@ def _composed() -> Json:
         "consumer_lag_seconds": INTEGER | {"description": "The age of the first unconsumed event, if asked for."},
         "stream_id": STRING | {"description": "The stream that reads the partition; empty if none does."},
         "assignment_type": {"enum": ["auto", "direct"], "description": "Whether the stream asked for the partition."},
+        "cursor_error": STRING | {"description": "Why nothing can be said of the lag; absent where all is well."},
     }
-    assigned = structure(statistics, optional=("unconsumed_events", "consumer_lag_seconds", "assignment_type"))
+    known_later = ("unconsumed_events", "consumer_lag_seconds", "assignment_type", "cursor_error")
+    assigned = structure(statistics, optional=known_later)
     assignments = structure({"event_type": STRING, "partitions": array(assigned)})
     link = structure({"href": STRING})
     metadata = {"type": "object", "description": "At least `eid` and `occurred_at`; the broker adds the rest."}

@@ -22,9 +22,9 @@ from rioni.http.openapi import (
 from rioni.http.openapi.operations import Json, problem, reference
 
 
-_EVERYWHERE = (400, 406, 500, 503)
+_EVERYWHERE = (400, 406, 421, 500, 503)
 _WITH_TOKEN = (401, 403)
-_WITH_BODY = (408, 413)
+_WITH_BODY = (408, 413, 429)
 _MEDIA_TYPE = 415
 COMMON = (*_EVERYWHERE, *_WITH_TOKEN, *_WITH_BODY, _MEDIA_TYPE)
 """The problems that are much the same for all operations."""
@@ -51,6 +51,8 @@ to say what they have processed.
 
 Where the broker asks for tokens, every path but `/health` needs one, with the scope `uid` or, in the mode `full`, with
 the scope that is named with each operation.
+
+Requests that a browser sends for a web page of another site are refused (403) unless they only read.
 
 Bodies are JSON in UTF-8. Refusals are problems (RFC 9457) whose `detail` says what to do."""
 

@@ -47,6 +47,7 @@ _EVENT_TYPE = {
 _IF_NONE_MATCH = header("If-None-Match", "The `ETag` of the state that the client has.", example='"1f"')
 _EXPLICIT = "must list exactly this `data_type:value`; wildcards do not count."
 _KEYS = "A key, or `key:value`, that they must have; may be given more than once."
+_KEY_LISTS = f"{_KEYS[:-1]}, or hold a list separated by commas."
 _FILTERS = (
     query("name", "Only those of this name; `*` stands for any text.", example="order.*"),
     query("owning_application", "Only those of this application.", example="shop"),
@@ -54,7 +55,7 @@ _FILTERS = (
     query("admin", f"Their admins {_EXPLICIT}", example="user:jane"),
     query("reader", f"Their readers {_EXPLICIT}", example="service:billing"),
     query("writer", f"Their writers {_EXPLICIT}", example="service:shop"),
-    query("label", _KEYS, array(STRING), ["team:orders"]),
+    query("label", _KEY_LISTS, array(STRING), ["team:orders"]),
     query("annotation", _KEYS, array(STRING), ["nakadi.io/internal-event-type"]),
 )
 _CONSUMERS = {

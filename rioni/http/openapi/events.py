@@ -17,6 +17,7 @@ from rioni.http.openapi.operations import (
     schema,
 )
 from rioni.http.openapi.parameters import NAME
+from rioni.http.streaming.avro_frames import LengthPrefixedAvroFrames
 from rioni.http.streaming.frames import Frames
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID
 from rioni.http.streaming.server_sent_events import MEDIA_TYPE as SERVER_SENT_EVENTS
@@ -62,14 +63,16 @@ BATCH = {"cursor": {"partition": "0", "offset": "001-0001-000000000000000542"}, 
 def streamed(batch: Json, header: str) -> Json:
     """A stream of batches like this one."""
     in_json = answer(
-        "Batches until the stream ends: one on each line, or one after the other in Avro if that is all that the "
-        "client accepts, or each the data of a server-sent event if the client names that.",
+        "Batches until the stream ends: one on each line, or each the data of a server-sent event if the client names "
+        f"that. A client that accepts nothing but `{AVRO}` gets one message in Avro after the other, under the same "
+        f"media type as JSON; one that accepts nothing but `{LengthPrefixedAvroFrames.MEDIA_TYPE}` gets each message "
+        "behind its length.",
         schema("Batch"),
         batch,
         media=Frames.MEDIA_TYPE,
         headers=(header,),
     )
-    return also(also(in_json, AVRO), SERVER_SENT_EVENTS)
+    return also(also(in_json, LengthPrefixedAvroFrames.MEDIA_TYPE), SERVER_SENT_EVENTS)
 
 
 LAST_EVENT = header(

@@ -124,7 +124,11 @@ STORAGE: Notes = {
     "id": _note("Letters, digits, `.`, `_` and `-`, at most 36."),
     "storage_type": _note("The kind of storage."),
     "default": _note("Whether new event types begin there."),
-    "kafka_configuration": _note("How a cluster is reached, as it was given; passwords and tokens are not kept."),
+    "kafka_configuration": _note(
+        "How a cluster is reached: `bootstrap_servers`, `topic_prefix`, `replication_factor`, `min_insync_replicas`; "
+        "where none is given, the brokers of the setting `kafka`. `exhibitor_address`, `exhibitor_port`, `zk_address`, "
+        "`zk_path` and `zookeeper_connection` are kept as well; other members, and users in addresses, are not."
+    ),
 }
 TIMELINE: Notes = {
     "order": _note("Part of every offset."),

@@ -25,7 +25,8 @@ TIMESTAMP: Json = {"type": "string", "format": "date-time", "examples": ["2026-1
 PROBLEMS: Mapping[int, str] = {
     400: "The request can't be read: not JSON, a member or parameter of the wrong type, an unknown literal.",
     401: "There is no token, or none that is valid.",
-    403: "The client may not do this or is blocked, or its token lacks the scope or is of another realm.",
+    403: "The client may not do this or is blocked, its token lacks the scope or is of another realm, or a browser "
+    "sent the request for a web page of another site.",
     404: "What the path names does not exist.",
     406: "The client accepts no form of the answer that there is, or compressed a request that is no POST.",
     408: "The body took too long to come.",
@@ -33,8 +34,9 @@ PROBLEMS: Mapping[int, str] = {
     412: "The resource is no longer, or never was, what the request takes it for.",
     413: "The body, or the body after inflating, is too large.",
     415: "The body is not `application/json`.",
+    421: "The header `Host` names no host that the broker answers to.",
     422: "The request can be read but is against a rule; `detail` names the rule.",
-    429: "There are too many connections of this kind.",
+    429: "There are too many connections of this kind, or bodies of this client that are not answered yet.",
     500: "A defect of the broker; `detail` has a number that the broker's log names too.",
     501: "The feature is switched off.",
     503: "A dependency is missing or writing is switched off: the same request may succeed later.",

@@ -110,7 +110,8 @@ PATHS: Json = {
                 query("owning_application", "Only those of this application.", example="warehouse"),
                 query(
                     "event_type",
-                    "Only those to this event type; may be given more than once, for those to all of them.",
+                    "Only those to this event type; may be given more than once, or hold a list separated by commas, "
+                    "for those to all of them.",
                     array(STRING),
                     ["order.created"],
                 ),

@@ -1,7 +1,8 @@
 """Writes batches in Avro, for clients that ask for them (consumption contract 8.1).
 
-A batch is one message in Avro's single-object encoding. Where it ends only a decoder could say, so each one comes
-behind its length: four bytes, the most significant first.
+A batch is one message in Avro's single-object encoding. As in Nakadi, messages follow each other with nothing between
+them, so a client finds the end of one by decoding it. A client that asks for it gets each message behind its length:
+four bytes, the most significant first.
 """
 
 import time
@@ -12,6 +13,7 @@ from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.avro.consumption import StoredEvent, write_batch, write_block
 from rioni.domain.ports import Chunk
 from rioni.domain.streaming.messages import Send
+from rioni.http.streaming.frames import Frames
 
 
 LENGTH_BYTES = 4
@@ -22,23 +24,37 @@ EVENTS_AT_ONCE = 200
 class AvroFrames:
     """Writes the batches of one stream in Avro."""
 
-    MEDIA_TYPE: ClassVar[str] = MEDIA_TYPE
+    MEDIA_TYPE: ClassVar[str] = Frames.MEDIA_TYPE
+    """Nakadi names the JSON stream here too, and its clients expect that."""
 
     def __init__(self, token: Callable[[], str] | None = None) -> None:
         """Begin.
 
         Args:
-            token: makes the cursor tokens of a subscription's stream; None for a low-level stream, whose cursors have
-                neither token nor event type.
+            token: makes the cursor tokens of a subscription's stream; None for a low-level stream, where they are
+                empty.
         """
         self._token = token
 
     def write(self, send: Send) -> bytes:
+        """The message of a batch."""
+        cursor = {
+            "partition": send.partition.partition,
+            "offset": send.place.offset,
+            "event_type": send.partition.event_type,
+            "cursor_token": self._token() if self._token else "",
+        }
+        return write_batch(cursor, list(_blocks(send)), send.info)
+
+
+class LengthPrefixedAvroFrames(AvroFrames):
+    """Writes each batch behind its length."""
+
+    MEDIA_TYPE: ClassVar[str] = f"{MEDIA_TYPE}; framing=length"
+
+    def write(self, send: Send) -> bytes:
         """The message of a batch, its length in front."""
-        cursor = {"partition": send.partition.partition, "offset": send.place.offset}
-        if self._token:
-            cursor |= {"event_type": send.partition.event_type, "cursor_token": self._token()}
-        message = write_batch(cursor, list(_blocks(send)), send.info)
+        message = super().write(send)
         return len(message).to_bytes(LENGTH_BYTES, "big") + message
 
 

@@ -12,7 +12,7 @@ from rioni.domain.cursor import Place
 from rioni.domain.streaming.parameters import StreamLimits
 from rioni.http.compression import GzipStream, accepts_gzip
 from rioni.http.services import Services
-from rioni.http.streaming.avro_frames import AvroFrames
+from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
 from rioni.http.streaming.frames import Frames, FrameWriter
 from rioni.http.streaming.pump import Pump
 from rioni.http.streaming.server_sent_events import ServerSentEvents, wants_events
@@ -33,9 +33,12 @@ def stream_limits(services: Services) -> StreamLimits:
     )
 
 
-def wants_avro(req: falcon.Request) -> bool:
-    """Whether a client reads binary batches: it must ask for them and for nothing else (consumption contract 8.1)."""
-    return req.accept.strip().lower() == MEDIA_TYPE
+def _avro_frames(req: falcon.Request) -> type[AvroFrames] | None:
+    """The binary form that a client asks for; it must ask for it and for nothing else (consumption contract 8.1)."""
+    kind, _, parameter = req.accept.replace(" ", "").lower().partition(";")
+    if kind != MEDIA_TYPE:
+        return None
+    return {"": AvroFrames, "framing=length": LengthPrefixedAvroFrames}.get(parameter)
 
 
 def wanted_frames(
@@ -48,8 +51,8 @@ def wanted_frames(
         places: where a low-level stream begins.
         stream_id: of a subscription's stream.
     """
-    if wants_avro(req):
-        return AvroFrames
+    if avro_frames := _avro_frames(req):
+        return avro_frames
     if wants_events(req):
         return partial(ServerSentEvents, places=places, stream_id=stream_id)
     return Frames

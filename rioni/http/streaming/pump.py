@@ -13,6 +13,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 from rioni.domain.coordination_ports import EventTypePartition
@@ -228,7 +229,8 @@ class Pump(ABC):
         runs = []
         for fetch in fetches.values():
             tail, number = self._tails[fetch.partition.event_type], int(fetch.partition.partition)
-            order, chunks = tail.read(number, fetch.after, fetch.bytes_max)
+            beside = partial(_places_in, fetch.partition.event_type, fetches)
+            order, chunks = tail.read(number, fetch.after, fetch.bytes_max, beside)
             begun = Place(order, BEFORE_FIRST)
             lost = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
             runs.append(Run(fetch, order, chunks, lost))
@@ -280,6 +282,11 @@ class Pump(ABC):
     def _arrived(self, partitions: Collection[EventTypePartition]) -> Arrived:
         newest = {name: self._tails[name].newest() for name in {partition.event_type for partition in partitions}}
         return Arrived({key: newest[key.event_type][int(key.partition)] for key in partitions})
+
+
+def _places_in(event_type: str, fetches: Mapping[EventTypePartition, Fetch]) -> dict[int, Place]:
+    """Behind which places of an event type something is fetched, by the number of the partition."""
+    return {int(key.partition): fetch.after for key, fetch in fetches.items() if key.event_type == event_type}
 
 
 def _tells_the_end(output: Output) -> bool:

@@ -1,12 +1,13 @@
 """What the streams of one process ask together: a notification wakes many of them, and the first one asks for all."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from rioni.commands.across_timelines import newest_of, read_after
 from rioni.domain.cursor import Place
+from rioni.domain.errors import Unavailable
 from rioni.domain.ports import Chunk, Clock, EventStores, Signals
 from rioni.domain.timeline import Timelines
 
@@ -15,6 +16,9 @@ T = TypeVar("T")
 
 HOLDS_S = 1.0
 """How long an answer is good for without a notification: these may be lost."""
+
+LOADING_WAIT_S = 75.0
+"""How long one waits for what another one reads, whose own deadlines are shorter."""
 
 SHARED_BYTES_MAX = 65_536
 """What was read is kept for the others up to this length: where streams meet, at the end of a partition, it is short.
@@ -66,7 +70,9 @@ class Tail:
         """What was read last of each partition: at which end, behind which place, how many bytes."""
         self._loading: dict[tuple[int, Place], threading.Event] = {}
 
-    def read(self, number: int, after: Place, bytes_max: int) -> tuple[int, Sequence[Chunk]]:
+    def read(
+        self, number: int, after: Place, bytes_max: int, beside: Callable[[], Mapping[int, Place]] = dict
+    ) -> tuple[int, Sequence[Chunk]]:
         """The next chunks of a partition; see `read_after`. Who wants the same as another one at the same time waits.
 
         PERF: streams that the append of another process had woken kept each other waiting in the offload.
@@ -78,11 +84,12 @@ class Tail:
                 if begin == after and known is newest and size <= bytes_max:
                     return found
             if loaded := self._loading.get((number, after)):
-                loaded.wait()
+                if not loaded.wait(LOADING_WAIT_S):
+                    raise Unavailable("Events are being read, which takes too long. Try again later.")
                 continue
             self._loading[number, after] = loaded = threading.Event()
             try:
-                found = read_after(self.timelines, self._stores, number, after, bytes_max)
+                found = read_after(self.timelines, self._stores, number, after, bytes_max, beside)
             finally:
                 del self._loading[number, after]
                 loaded.set()

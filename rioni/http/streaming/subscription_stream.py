@@ -5,12 +5,14 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rioni.commands.across_timelines import newest_now
 from rioni.domain.coordination_ports import EventTypePartition, Topology, Trouble
 from rioni.domain.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.cursor_arithmetic import beyond_end
 from rioni.domain.errors import Invalid, RioniError
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
-from rioni.domain.streaming.messages import Attempt, Bury, Coordinated, End, Holding, Output, Reason
+from rioni.domain.streaming.messages import Arrived, Attempt, Bury, Coordinated, End, Holding, Output, Reason
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.timeline import FIRST_ORDER
 from rioni.domain.unprocessable import Policy
@@ -63,6 +65,10 @@ class SubscriptionStream(Pump):
         self._known = frozenset(partitions)
         self._seen: tuple[Topology, Mapping[EventTypePartition, str]] | None = None
         self._owned: Collection[EventTypePartition] = ()
+        # Before the client learns the stream's id: from then on it may commit ahead of the end, as the API allows.
+        self._begun_at: Mapping[EventTypePartition, str] = ports.coordinator.cursors(subscription_id)
+        self._unchecked: dict[EventTypePartition, str] = {}
+        """The cursors of partitions that the stream was given, as long as it is not known whether they exist."""
         # Should it end before it has heard how far anything is: on a place that is before all that can be committed.
         self._machine.aside = min(partitions), Place(FIRST_ORDER, BEFORE_FIRST)
 
@@ -83,11 +89,37 @@ class SubscriptionStream(Pump):
         if self._seen is None or topology is not self._seen[0] or cursors is not self._seen[1]:
             self._seen = topology, cursors
             holdings = dict(self._holdings(topology, cursors))
-            self._owned = holdings.keys()
+            gained = holdings.keys() - self._owned
+            self._unchecked |= {key: self._begun_at.get(key, cursors[key]) for key in gained}
+            self._begun_at, self._owned = {}, holdings.keys()
             self._step(Coordinated(holdings))
         if topology.resetting or not topology.partitions.keys() <= self._known:
             self._step(End(Reason.RESET))
-        self._step(self._arrived(self._owned))
+        arrived = self._arrived(self._owned)
+        if self._unchecked:
+            self._check_cursors(arrived)
+        self._step(arrived)
+
+    def _check_cursors(self, arrived: Arrived) -> None:
+        """End where a partition that the stream was given is committed beyond its last event: it would wait in silence.
+
+        Not where the client itself commits ahead while it streams, which the API allows.
+        """
+        for key, offset in list(self._unchecked.items()):
+            if key not in arrived.newest:
+                del self._unchecked[key]
+                continue
+            timelines, place = self._tails[key.event_type].timelines, _place(offset)
+            if place.order > timelines.active.order:
+                # This process has not heard of the timeline yet.
+                continue
+            del self._unchecked[key]
+            if timelines.is_beyond_end(place, arrived.newest[key]):
+                # What others have appended may not be known here yet.
+                newest = newest_now(timelines, self._ports.stores)[int(key.partition)]
+                if timelines.is_beyond_end(place, newest):
+                    self._step(End(Reason.BEYOND_END, beyond_end(key, offset, newest)))
+                    return
 
     def _holdings(
         self, topology: Topology, cursors: Mapping[EventTypePartition, str]

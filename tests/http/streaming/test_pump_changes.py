@@ -14,7 +14,7 @@ from rioni.domain.timeline import Timelines
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.surroundings import Client, StreamPorts
 from rioni.storage.embedded.coordination import EmbeddedCoordinator
-from tests.http.streaming.conftest import A, B, lines, publish, sessions, start
+from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
 from tests.support.builders import timeline, timelines_of
 from tests.support.stream_client import client_with
 
@@ -166,4 +166,50 @@ def test_what_somebody_may_see_can_change_while_the_stream_lasts(ports, signals,
     visibility[0] = Visibility(reader=blue)
     signals.then += [lambda: publish_with(ports, 0, owned, 3), lambda: publish(ports, 0, 4)]
     assert [line["events"] for line in lines(next(stream))] == [[4]]
+    stream.close()
+
+
+# --- cursors beyond the last event ---
+
+
+def test_a_stream_that_would_wait_beyond_the_last_event_ends_and_names_the_cursor(ports, subscription):
+    """As after a restore of older events: the two that were published since would never come."""
+    publish(ports, 0, 0, 1)
+    first = start(ports, subscription)
+    ports.coordinator.commit(subscription, first._stream_id, [(A, format_offset(1, 9))])
+    first.close()
+    stream = start(ports, subscription)
+    said = [line["info"]["debug"] for line in lines(b"".join(stream)) if "info" in line]
+    assert said[-1] == (
+        f"The committed cursor {format_offset(1, 9)} of event type a, partition 0, is beyond the last event, "
+        f"{format_offset(1, 1)}. Reset the cursors of the subscription"
+    )
+    assert not sessions(ports, subscription)
+
+
+def test_a_client_that_commits_ahead_while_it_streams_goes_on(ports, subscription, signals):
+    publish(ports, 0, 0, 1)
+    stream = start(ports, subscription)
+    assert [line["events"] for line in lines(next(stream))] == [[0], [1]]
+    commit(ports, stream, subscription, A, 3)
+    signals.then.append(lambda: publish(ports, 0, 2, 3, 4))
+    assert [line["events"] for line in lines(next(stream)) if "events" in line] == [[4]]
+    stream.close()
+
+
+def test_a_cursor_in_a_timeline_that_is_not_known_here_yet_is_not_taken_for_one_beyond_the_end(
+    ports, subscription, timelines, signals
+):
+    first = start(ports, subscription)
+    ports.coordinator.commit(subscription, first._stream_id, [(A, format_offset(2, 0))])
+    first.close()
+    ports.stores.of("default").create_topic("next", 2)
+    ports.stores.of("default").append("next", {0: [b"0", b"1"]})
+
+    def learn() -> None:
+        timelines[:] = [switched(-1, -1)]
+
+    signals.then.append(learn)
+    stream = start(ports, subscription)
+    assert [line["events"] for line in lines(next(stream)) if "events" in line] == [[1]]
     stream.close()

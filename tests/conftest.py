@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -7,7 +10,16 @@ from hypothesis import HealthCheck, settings
 
 from rioni.local_cluster import jars
 from rioni.local_cluster.cluster import LocalCluster, running_cluster
-from tests.support.postgres import running_postgres
+from tests.support.postgres import fresh_database
+from tests.support.scheduling import Scheduling, slow_first
+from tests.support.shared_servers import SharedServers, address_of
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 
 # A shared machine may be slow at times; what a test promises is not how fast it is.
@@ -52,36 +64,88 @@ def _without_skips(report: pytest.TestReport | pytest.CollectReport) -> pytest.T
     return report
 
 
+# --- processes ---
+
+_SERVERS = pytest.StashKey[SharedServers]()
+_WORKERS_MAX = 8
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare what the processes of the run share, in the one that starts the others."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_SERVERS] = servers = SharedServers()
+        config.add_cleanup(servers.close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker of pytest-xdist where servers are to be had."""
+    node.workerinput["shared_servers"] = node.config.stash[_SERVERS].address
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """More workers than cores, for `-n auto`: most of the time tests wait for servers."""
+    return min(2 * (os.cpu_count() or 1), _WORKERS_MAX)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Distribute the tests, whatever `--dist` says."""
+    return Scheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests in another order than the random one, where that makes a parallel run shorter."""
+    if hasattr(config, "workerinput"):
+        slow_first(items)
+
+
+# --- servers ---
+
+
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[Callable[[], str]]:
-    """Makes a fresh database and returns its URL; each process of a test run has a server of its own."""
-    with running_postgres() as fresh_database:
-        yield fresh_database
+def shared_server(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Returns the address of a server that all processes of the run share; see `address_of`."""
+    config = request.config
+    if (told := getattr(config, "workerinput", {}).get("shared_servers")) is not None:
+        return partial(address_of, path=told)
+    return lambda server: address_of(server, config.stash[_SERVERS].address)
 
 
-def _running(**servers: int) -> Iterator[LocalCluster]:
+@pytest.fixture(scope="session")
+def postgres_url(shared_server: Callable[[str], str]) -> Callable[[], str]:
+    """Makes a fresh database and returns its URL."""
+    url = shared_server("postgres")
+    return lambda: fresh_database(url)
+
+
+def _needs_java() -> None:
     if reason := jars.missing():
         pytest.skip(reason)
-    with running_cluster(**servers, postgres=False) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster() -> Iterator[LocalCluster]:
-    """One broker of Kafka for all tests of a process; every test uses topics of its own."""
-    yield from _running()
+def kafka_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
+    """One broker of Kafka for all tests, none of which may stop it; every test uses topics of its own."""
+    _needs_java()
+    return LocalCluster([], [], shared_server("kafka"), "", "")
 
 
 @pytest.fixture(scope="session")
 def other_kafka_cluster() -> Iterator[LocalCluster]:
-    """A Kafka that has nothing to do with the first one; a test may stop it, if it starts it again."""
-    yield from _running()
+    """A Kafka of this process, which has nothing to do with the first; a test may stop it, if it starts it again."""
+    _needs_java()
+    with running_cluster(postgres=False) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
-def zookeeper_cluster() -> Iterator[LocalCluster]:
-    """One ZooKeeper for all tests of a process; every test uses a path of its own."""
-    yield from _running(brokers=0, zookeepers=1)
+def zookeeper_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
+    """One ZooKeeper for all tests, none of which may stop it; every test uses a path of its own."""
+    _needs_java()
+    return LocalCluster([], [], "", shared_server("zookeeper"), "")
 
 
 @pytest.fixture(scope="session")

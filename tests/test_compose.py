@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from rioni.config import PREFIX, SETTINGS
+from rioni.config import SETTINGS
 from rioni.config_sources import load
 from rioni.http.openapi.document import document
 from rioni.local_cluster import jars
+from rioni.setting import PREFIX
 
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +27,8 @@ def test_the_nodes_are_nodes_of_one_cluster():
     assert first == second
     assert first.clustered
     assert first.host == "0.0.0.0"
+    assert first.allow_unauthenticated
+    assert first.allowed_hosts.split(",") == [*NODES]
 
 
 def test_every_variable_is_a_setting():

@@ -1,11 +1,16 @@
 """What the suite promises of itself."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
+
+from tests.support.scheduling import SHARING, SPLIT
+from tests.support.waiting import wait_until
 
 
 ROOT = Path(__file__).parents[1]
@@ -31,11 +36,47 @@ def test_b():
     ids=["may be skipped", "no test may be skipped", "no file may be skipped"],
 )
 def test_skipped_tests_fail_where_nothing_may_be_missing(tmp_path, content, environ, code, summary):
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
-    (tmp_path / "test_skipping.py").write_text(content)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "--rootdir", str(tmp_path), str(tmp_path)]
-    environ = {"PYTHONPATH": str(ROOT)} | environ
-    kept = {name: value for name, value in os.environ.items() if name != "TESTS_NO_SKIPS"}
-    done = subprocess.run(command, cwd=tmp_path, env=kept | environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(**suite(tmp_path, content, environ), capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout
     assert summary in done.stdout
+
+
+def suite(folder, content, environ, *options):
+    """A suite of one file with the conftest.py of this one, as `subprocess` starts it."""
+    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    (folder / "test_one_file.py").write_text(content)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "--rootdir", str(folder), str(folder)]
+    kept = {name: value for name, value in os.environ.items() if name != "TESTS_NO_SKIPS"}
+    return {"args": [*command, *options], "cwd": folder, "env": kept | {"PYTHONPATH": str(ROOT)} | environ}
+
+
+def test_files_that_are_scheduled_by_name_exist():
+    assert all((ROOT / file).is_file() for files in (SPLIT, *SHARING.values()) for file in files)
+
+
+USING = """
+import time
+from pathlib import Path
+
+def test_it(postgres_url):
+    Path("asked").write_text(postgres_url())
+    Path("asked").rename("used")
+    while not Path("enough").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGKILL], ids=["ends", "is interrupted", "is killed"])
+def test_shared_servers_end_with_the_run_however_it_ends(tmp_path, number):
+    with subprocess.Popen(**suite(tmp_path, USING, {}, "-n", "1"), start_new_session=True) as run:
+        wait_until(lambda: (tmp_path / "used").exists() or run.poll() is not None)
+        folder = Path(make_url((tmp_path / "used").read_text()).query["host"])
+        assert folder.is_dir()
+        if number == signal.SIGINT:
+            os.killpg(run.pid, number)  # as a terminal does
+        elif number == signal.SIGKILL:
+            run.kill()
+        (tmp_path / "enough").touch()
+    # Its folder goes when the server has ended.
+    wait_until(lambda: not folder.exists())

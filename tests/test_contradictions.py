@@ -1,7 +1,7 @@
 import pytest
 
-from rioni.config import ConfigError
 from rioni.config_sources import load
+from rioni.setting import ConfigError
 
 
 KAFKA = {"RIONI_KAFKA": "kafka:9092"}

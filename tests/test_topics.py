@@ -1,16 +1,18 @@
 """Pins what is written for ever: topics, the ids of streams, and the stored form of every event.
 
 A failure here means that logs in the field could not be read any more. Never rename a topic; to change the fields of an
-event raise its `class_version`, add an upcaster, and add the new form here beside the old one.
+event raise its `class_version`, add an upcaster and a format, and add the new form here beside the old one.
 """
 
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from rioni.domain.aggregates import AGGREGATES, TOPICS
 from rioni.domain.audit_events import AUDITED
-from rioni.domain.events import stream_id
+from rioni.domain.events import current_version, stream_id
+from rioni.domain.log_format import FORMATS, newest, version_in
 
 
 EVENT_TYPE = (
@@ -53,6 +55,7 @@ STORED = {
     "timeline.switch-started": [
         b'{"class_version":1,"event_type":"a","timeline":' + TIMELINE + b',"worker":"w"}',
     ],
+    "timeline.close-started": [b'{"class_version":1,"event_type":"a","timeline_id":"1"}'],
     "timeline.switched": [b'{"class_version":1,"event_type":"a","timeline":' + TIMELINE + b',"latest_position":[-1]}'],
     "timeline.switch-aborted": [b'{"class_version":1,"event_type":"a","timeline_id":"1","reason":"x"}'],
     "timeline.cleaned-up": [b'{"class_version":1,"event_type":"a","order":1,"cleaned_up_at":"t"}'],
@@ -60,6 +63,8 @@ STORED = {
     "timeline.deleted": [b'{"class_version":1,"event_type":"a"}'],
     "topic.abandoned": [b'{"class_version":1,"topic":"t","storage_id":"s","event_type":"a"}'],
     "topic.deleted": [b'{"class_version":1,"topic":"t"}'],
+    "topic-creation.started": [b'{"class_version":1,"topic":"t","storage_id":"s","event_type":"a","worker":"w"}'],
+    "topic-creation.ended": [b'{"class_version":1,"topic":"t"}'],
     "subscription.created": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
     "subscription.changed": [b'{"class_version":1,"id":"1","subscription":' + SUBSCRIPTION + b"}"],
     "subscription.cursors-reset": [
@@ -99,6 +104,9 @@ STORED = {
     "settings.feature-switched": [
         b'{"class_version":1,"setting":"settings","feature":"kpi_collection","enabled":true}'
     ],
+    "settings.loss-accepted": [
+        b'{"class_version":1,"setting":"settings","findings":["events.db is missing."],"reason":"x"}'
+    ],
 }
 
 
@@ -124,6 +132,33 @@ def test_every_form_ever_stored_can_be_read(topic, stored):
 @pytest.mark.parametrize("topic", sorted(STORED))
 def test_what_is_written_today_is_the_last_pinned_form(topic):
     assert TOPICS[topic].decode(STORED[topic][-1]).encode() == STORED[topic][-1]
+
+
+def test_the_newest_format_of_the_log_has_every_topic_at_the_version_that_is_written():
+    """Who raises a class version, or adds a topic to a released format, adds a format."""
+    assert list(FORMATS) == list(range(1, newest(FORMATS) + 1))
+    assert {topic for each in FORMATS.values() for topic in each.versions} <= TOPICS.keys()
+    written = {topic: current_version(event_class) for topic, event_class in TOPICS.items()}
+    assert {topic: version_in(topic, newest(FORMATS), FORMATS) for topic in TOPICS} == written
+
+
+def test_every_class_has_all_steps_from_and_to_its_older_versions():
+    for event_class in TOPICS.values():
+        steps = current_version(event_class) - 1
+        assert list(event_class.UPCASTERS) == list(range(1, steps + 1))
+        assert list(event_class.DOWNCASTERS) == list(range(2, steps + 2))
+
+
+def test_the_documentation_says_which_release_reads_and_writes_what():
+    page = Path("docs/concepts/event-sourcing.md").read_text(encoding="utf-8")
+    rows = [
+        f"| {number} | {each.release} | "
+        + (", ".join(f"`{topic}` {version}" for topic, version in each.versions.items()) or "all, at version 1")
+        + " |"
+        for number, each in FORMATS.items()
+    ]
+    table = page.partition("| Format | Since release | Class versions |\n")[2].partition("\n\n")[0]
+    assert table.splitlines()[1:] == rows
 
 
 def test_stream_ids_never_change():

@@ -65,7 +65,7 @@ def test_a_path_in_the_base_url_comes_before_the_path_of_the_request():
     assert server.head("GET", "/health").startswith(b"GET /nakadi/health HTTP/1.1\r\nHost: [::1]:81\r\n")
 
 
-@pytest.mark.parametrize("url", ["localhost:8080", "https://localhost", "http://", "http://x:port", "http://[::1"])
+@pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "http://", "http://x:port", "http://[::1"])
 def test_what_is_no_base_url_is_named(url):
     with pytest.raises(Invalid, match=r"is not a (base )?URL"):
         Server(url)

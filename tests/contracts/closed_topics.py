@@ -25,13 +25,6 @@ class ClosedTopicsContract:
         assert store.bounds(TOPIC)[0] == Bounds(0, 1)
         assert read_all(store, TOPIC, 0) == events(1, 2)
 
-    def test_a_closed_topic_can_be_reopened(self, store: EventStore):
-        store.close_topic(TOPIC)
-        for _ in range(2):
-            store.reopen_topic(TOPIC)
-        assert store.append(TOPIC, {0: events(1)}) == {0: 0}
-        store.reopen_topic("unknown")
-
     def test_closing_stops_one_topic_alone_and_an_unknown_one_not_at_all(self, store: EventStore):
         store.create_topic("other", 1)
         store.close_topic(TOPIC)

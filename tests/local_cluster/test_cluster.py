@@ -18,10 +18,10 @@ needs_java = pytest.mark.skipif(bool(jars.missing()), reason=jars.missing())
 
 
 @pytest.mark.kafka
-def test_a_broker_answers_and_goes_on_after_it_was_killed(kafka_cluster):
-    admin = AdminClient({"bootstrap.servers": kafka_cluster.kafka})
+def test_a_broker_answers_and_goes_on_after_it_was_killed(other_kafka_cluster):
+    admin = AdminClient({"bootstrap.servers": other_kafka_cluster.kafka})
     assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
-    (broker,) = kafka_cluster.kafkas
+    (broker,) = other_kafka_cluster.kafkas
     broker.kill()
     assert not broker.alive
     broker.start()

@@ -8,6 +8,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -18,6 +19,7 @@ from rioni.storage.embedded import compaction
 from rioni.storage.embedded.events import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import TOPIC, read_all, read_headers
+from tests.support.campaigns import length
 from tests.support.clock import ManualClock
 from tests.support.processes import Died
 
@@ -209,4 +211,5 @@ class Statements:
 
 
 TestCompaction = Compaction.TestCase
-TestCompaction.settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
+TestCompaction.settings = settings(max_examples=length(80, 2_000), stateful_step_count=20, deadline=None)
+TestCompaction.pytestmark = [pytest.mark.nightly]

@@ -1,11 +1,8 @@
 """A process that publishes is killed at random moments: what it was told is durable must be there, and nothing else.
 
 What it had given a name is then sent again: it must be there once.
-
-KILLS sets how often, 30 times unless told.
 """
 
-import os
 import random
 import subprocess
 import threading
@@ -15,14 +12,16 @@ import pytest
 
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.storage.embedded import publisher
+from tests.support.campaigns import length
 
 
 PUBLISHERS = 6
-KILLS = int(os.environ.get("KILLS", "30"))
+KILLS = length(30, 500)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 3 * KILLS)
+@pytest.mark.nightly
+@pytest.mark.timeout(300 + 10 * KILLS)
 def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path):
     chance = random.Random()  # every run shall try other moments
     starts = [0] * publisher.PARTITIONS

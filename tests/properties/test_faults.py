@@ -19,6 +19,7 @@ import pytest
 from rioni.local_cluster import jars
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
+from tests.support.campaigns import NIGHTLY
 from tests.support.faulty_cluster import APPEND_TIMEOUT_S, SESSION_TIMEOUT_S, FaultyCluster, faulty_cluster
 from tests.support.history_checker import Delivery, History, Observation, violations
 from tests.support.recording import NO_ANSWER, Consumers, Publisher, Registrar, position_of, read
@@ -28,6 +29,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.kafka,
     pytest.mark.zookeeper,
     pytest.mark.postgres,
@@ -159,7 +161,6 @@ OTHERS: tuple[Fault, ...] = (
     kill_a_zookeeper,
     pause_a_zookeeper,
 )
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SCENARIOS = [COMBINED, *((fault,) * 3 for fault in (*COMBINED, *OTHERS) if NIGHTLY)]
 
 

@@ -12,12 +12,13 @@ import pytest
 
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
+from tests.support.campaigns import length
 from tests.support.server import open_stream, running_server
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = length(5, 50)
 NAME, KPI = "order.created", "nakadi.batch.published"
 
 

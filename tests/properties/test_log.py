@@ -214,7 +214,9 @@ def test_a_changed_head_shows(written, position, last):
         assert copy.findings()
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM head", "INSERT INTO head SELECT 2, position, hash FROM head"])
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM head", "INSERT INTO head SELECT 2, position, hash, format FROM head"]
+)
 def test_a_head_that_is_not_one_row_shows(copied, statement):
     copied.tamper((statement, ()))
     assert first(copied.findings()) >= 0

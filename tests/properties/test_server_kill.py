@@ -15,12 +15,13 @@ import pytest
 
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
+from tests.support.campaigns import length
 from tests.support.server import running_server
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = length(5, 100)
 PUBLISHERS = 4
 PARTITIONS = 3
 NAME = "order.created"

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -22,6 +23,7 @@ from rioni.storage.embedded.coordination import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
 from tests.support.builders import LATER_MS, event_type_spec
+from tests.support.campaigns import length
 from tests.support.processes import Died, Process
 
 
@@ -121,9 +123,12 @@ class Switching(RuleBasedStateMachine):
         elif fresh:
             assert first == len(partition.events), "the end came too early"
 
-    @rule(which=st.integers(0, 1), lives=st.integers(-1, 14), storage_id=st.sampled_from(STORAGES))
+    @rule(which=st.integers(0, 1), lives=st.integers(-1, 24), storage_id=st.sampled_from(STORAGES))
     def switch(self, which, lives, storage_id):
-        before, command = len(self.timelines.timelines), StartSwitch(event_type=NAME, storage_id=storage_id)
+        before, unfinished = len(self.timelines.timelines), self.timelines.switch
+        command = StartSwitch(event_type=NAME, storage_id=storage_id)
+        if unfinished is not None and unfinished.closing:
+            before += 1  # it can only be completed
         try:
             with self.mortal(which, lives) as worker:
                 worker.switcher.switch(command, self.broker.context())
@@ -135,10 +140,10 @@ class Switching(RuleBasedStateMachine):
     def repair(self, which):
         worker = self.workers[which]
         worker.registry.refresh()
-        worker.switcher.repair(self.broker.context())
+        worker.switcher.repair(self.broker.context)
         assert self.timelines.switch is None
 
-    @rule(which=st.integers(0, 1), lives=st.integers(-1, 9), count=st.integers(1, PARTITIONS_MAX))
+    @rule(which=st.integers(0, 1), lives=st.integers(-1, 19), count=st.integers(1, PARTITIONS_MAX))
     def repartition(self, which, lives, count):
         try:
             with self.mortal(which, lives) as worker:
@@ -235,4 +240,5 @@ class Switching(RuleBasedStateMachine):
 
 
 TestSwitching = Switching.TestCase
-TestSwitching.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestSwitching.settings = settings(max_examples=length(100, 2_000), stateful_step_count=30, deadline=None)
+TestSwitching.pytestmark = [pytest.mark.nightly]

@@ -1,6 +1,6 @@
 """Workers are killed while they switch timelines and add partitions: nobody notices, but for a request without answer.
 
-KILLS sets how often, 10 times unless told, and SEED when.
+The environment variable SEED sets when.
 """
 
 import contextlib
@@ -19,12 +19,13 @@ import httpx
 import pytest
 
 from tests.support.builders import event_type_body
+from tests.support.campaigns import length
 from tests.support.server import open_stream, running_server
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = int(os.environ.get("KILLS", "10"))
+KILLS = length(10, 200)
 PARTITIONS_MAX = 8
 ENOUGH_S = 60
 KILLS_MAX = 5 * KILLS
@@ -132,13 +133,16 @@ def story(data):
 def check_story(entries, timelines, partitions):
     """The trail tells everything from the creation through each switch to what there is now."""
     assert [each["topic"] for each in entries[:2]] == ["event-type.created", "timeline.opened"]
+    closed = [each["topic"] for each in entries].count("timeline.close-started")
+    assert closed == len(timelines) - 1, "what was about to be closed is closed"
     told = [each for each in entries if each["topic"].startswith("timeline.")]
     assert all(earlier["after"] == later["before"] for earlier, later in pairwise(told)), "a change is missing"
     last = told[-1]["after"]
     assert [each["id"] for each in last["timelines"]] == [each["id"] for each in timelines]
     assert "switch" not in last
     assert last["timelines"][-1]["partitions"] == partitions
-    switches = [each["topic"] for each in told[1:] if each["topic"] != "timeline.repartitioned"]
+    steps = {"timeline.repartitioned", "timeline.close-started"}
+    switches = [each["topic"] for each in told[1:] if each["topic"] not in steps]
     assert set(switches[::2]) == {"timeline.switch-started"}
     assert set(switches[1::2]) <= {"timeline.switched", "timeline.switch-aborted"}
     assert switches.count("timeline.switched") == len(timelines) - 1

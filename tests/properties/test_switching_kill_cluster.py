@@ -25,6 +25,13 @@ NAME = "order.created"
 SCHEMA = '{"properties":{"number":{"type":"integer"}},"required":["number"]}'
 PARTITIONS = 2
 ENOUGH_S = 60
+HELD = 42
+HOLD_UP_COMPLETIONS = f"""
+CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_advisory_xact_lock({HELD}); RETURN NEW; END $$;
+CREATE TRIGGER held_up BEFORE INSERT ON log
+FOR EACH ROW WHEN (NEW.topic = 'timeline.switched') EXECUTE FUNCTION held_up()
+"""
 SETTINGS = {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
 
 
@@ -53,14 +60,19 @@ class Cluster:
 
     @contextlib.contextmanager
     def a_switch_that_has_closed(self, url: str, storage_id: str, topic: str) -> Iterator[None]:
-        """The same; within the block the old topic takes no events any more, and the log does not know of it."""
-        with psycopg.connect(self._database) as connection:
-            with self.a_switch_that_has_begun(url, storage_id):
-                connection.execute("LOCK TABLE log IN SHARE MODE")  # so that nobody writes
-                self._broker.resume()
+        """The same; within the block the old topic takes no events any more, and the log does not say where it ends."""
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            connection.execute(HOLD_UP_COMPLETIONS)
+            connection.execute(f"SELECT pg_advisory_lock({HELD})")
+            attempt = threading.Thread(target=_attempt, args=(url, storage_id))
+            attempt.start()
+            try:
                 wait_until(lambda: self._is_closed(topic))
                 yield
-            connection.rollback()
+            finally:
+                connection.execute(f"SELECT pg_advisory_unlock({HELD})")
+                attempt.join()
+                connection.execute("DROP FUNCTION held_up CASCADE")
 
     def _switches(self) -> int:
         with psycopg.connect(self._database) as connection:
@@ -86,10 +98,10 @@ def timelines(client: httpx.Client) -> list[dict]:
 
 
 @pytest.fixture
-def cluster(tmp_path, cluster_environment, kafka_cluster):
-    environment = cluster_environment() | SETTINGS
+def cluster(tmp_path, cluster_environment, other_kafka_cluster):
+    environment = cluster_environment() | {"RIONI_KAFKA": other_kafka_cluster.kafka} | SETTINGS
     with running_nodes(tmp_path, count=3, environment=environment) as nodes:
-        yield Cluster(nodes, environment, kafka_cluster.kafkas[0])
+        yield Cluster(nodes, environment, other_kafka_cluster.kafkas[0])
 
 
 @pytest.fixture
@@ -157,9 +169,9 @@ def test_a_node_that_is_killed_amid_a_switch_locks_and_loses_nothing(cluster, cl
         switch(client, "default")
         with cluster.a_switch_that_has_closed(second.url, "other", timelines(client)[-1]["topic"]):
             second.kill()
-        # Those who wait at the closed topic go on where they were, without any command.
+        # Those who wait at the closed topic go on in the next one: another node completes the switch.
         until_more(publishers)
-        assert [each["storage_id"] for each in timelines(client)] == ["default", "other", "default"]
+        assert [each["storage_id"] for each in timelines(client)] == ["default", "other", "default", "other"]
         assert switch(client, "other").status_code == 201
         until_more(publishers)
 

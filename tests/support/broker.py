@@ -16,10 +16,12 @@ from rioni.commands.avro_publishing import AvroPublisher
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
 from rioni.commands.cursors import Committer
+from rioni.commands.event_types import CreateEventType
 from rioni.commands.gate import Gate
 from rioni.commands.jobs import Housekeeper
 from rioni.commands.kpi_feed import KpiFeed
 from rioni.commands.log_feeds import LogFeed, LogFeeds
+from rioni.commands.outside import Outside
 from rioni.commands.own_event_types import OwnEventTypes
 from rioni.commands.own_publishing import OwnPublisher
 from rioni.commands.positions import Positions
@@ -28,15 +30,19 @@ from rioni.commands.retention import Retention
 from rioni.commands.storages import CreateStorage
 from rioni.commands.sweeping import Sweeper
 from rioni.commands.switching import Switcher
+from rioni.commands.timelines import StartSwitch
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.authorization import BROKER, Attribute, Subject
+from rioni.domain.event_type import EventTypeSpec
 from rioni.domain.feed_ports import Spools
 from rioni.domain.limits import Limits
 from rioni.domain.log_ports import EventLog
 from rioni.domain.own_event_types import Ownership, audit_log, kpis
-from rioni.domain.ports import EventStore, EventStores, direct
+from rioni.domain.ports import EventStore, EventStores, direct, in_place
 from rioni.domain.storage_entry import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.timeline import Timeline
 from rioni.domain.timestamps import rfc3339
+from rioni.domain.topic_creation import TopicCreation
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
@@ -59,7 +65,7 @@ IDEMPOTENCY_WINDOW_S = 3_600
 COMPACTION_LAG_S = 600
 RETENTION_EVERY_S = 60
 DEFAULT_ADMIN = Attribute("service", "stups_nakadi")
-OWNERSHIP = Ownership(admins=DEFAULT_ADMIN)
+OWNERSHIP = Ownership(readers=DEFAULT_ADMIN, admins=DEFAULT_ADMIN)
 
 
 class Broker:
@@ -72,12 +78,12 @@ class Broker:
         upgrade(self.engine)
         self.log = SqlEventLog(self.engine, TOPICS)
         self.signals = EmbeddedSignals(directory.signals)
-        self.stores = OpenedEventStores(self._storage, {EMBEDDED: self._open}, direct)
+        self.stores = OpenedEventStores(self._storage, {EMBEDDED: self._open}, in_place)
         self.coordinator = EmbeddedCoordinator(directory.coordination, clock=self.clock, signals=self.signals)
         self.limits = Limits()
         self.projector = Projector()
         self.bus = self.bus_on(self.log)
-        self.registry = MemoryRegistry(self.log, self.limits, direct)
+        self.registry = MemoryRegistry(self.log, self.limits, direct, direct)
         self.gate = Gate(self.registry, DEFAULT_ADMIN)
         self.positions = Positions(
             self.registry,
@@ -85,18 +91,11 @@ class Broker:
             self.bus,
             stores=self.stores,
             coordinator=self.coordinator,
-            offload=direct,
             reset_timeout_s=1,
         )
-        self.switcher = Switcher(
-            self.registry,
-            self.bus,
-            self.stores,
-            coordinator=self.coordinator,
-            signals=self.signals,
-            offload=direct,
-        )
         self.timeline = ActiveTimeline(self.registry, self.stores, self.signals, self.clock, wait_max_s=0)
+        found_closed = self.timeline.found_closed
+        self.switcher = Switcher(self.registry, self.bus, self.signals, self.clock, found_closed)
         self.publisher = Publisher(self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, direct)
         schemas = CompiledAvroSchemas(self._read, direct, self.limits.event_bytes_max)
         self.avro_publisher = AvroPublisher(
@@ -106,7 +105,6 @@ class Broker:
             [audit_log(OWNERSHIP, self.limits), *kpis(OWNERSHIP, self.limits)],
             self.registry,
             self.bus,
-            direct,
             lambda: rfc3339(self.clock.now_ms()),
         )
         self.own_publisher = OwnPublisher(self.registry, self.stores, self.clock, Random(0))
@@ -126,7 +124,7 @@ class Broker:
             found = self._storage(wanted)
             return msgspec.structs.replace(found, storage_type=KAFKA) if found and wanted == storage_id else found
 
-        return OpenedEventStores(find, {EMBEDDED: self._open}, direct)
+        return OpenedEventStores(find, {EMBEDDED: self._open}, in_place)
 
     def bus_on(self, log: EventLog, stores: EventStores | None = None) -> Bus:
         """A bus with connections of its own to the log; `stores` in place of the broker's own."""
@@ -142,6 +140,24 @@ class Broker:
     def do(self, command: Any, subject: Subject = BROKER) -> Any:
         """Run a command; each one has an id of its own and comes a second after the one before."""
         return self.bus.dispatch(command, self.context(subject))
+
+    def start_creation(self, spec: EventTypeSpec) -> TopicCreation:
+        """Create an event type until its topic is about to be created, and no further."""
+        context = self.context()
+        outside = self.bus.transact(CreateEventType(spec=spec, is_schema_checked=True), context)
+        assert isinstance(outside, Outside)
+        self.registry.refresh()
+        (creation,) = [each for each in self.registry.topic_creations() if each.topic == context.topic]
+        return creation
+
+    def start_switch(self, event_type: str, storage_id: str = DEFAULT_STORAGE) -> Timeline:
+        """Switch until that is recorded, and no further; return the next timeline, whose topic does not exist."""
+        command = StartSwitch(event_type=event_type, storage_id=storage_id, can_be_used=True)
+        self.bus.transact(command, self.context())
+        self.registry.refresh()
+        switch = self.registry.timelines(event_type).switch
+        assert switch is not None
+        return switch.timeline
 
     def context(self, subject: Subject = BROKER) -> Context:
         """The circumstances of the next command."""
@@ -160,14 +176,13 @@ class Broker:
                 stores or self.stores,
                 self.bus,
                 self.clock,
-                direct,
                 idempotency_window_s=IDEMPOTENCY_WINDOW_S,
                 compaction_lag_s=COMPACTION_LAG_S,
                 every_s=RETENTION_EVERY_S,
             ),
             positions=self.positions,
             switcher=self.switcher,
-            sweeper=Sweeper(self.registry, stores or self.stores, self.coordinator, self.bus, direct),
+            sweeper=Sweeper(self.registry, stores or self.stores, self.coordinator, self.bus),
             context=self.context,
         )
 

@@ -48,21 +48,34 @@ class Publisher(threading.Thread):
 
 
 class Committed:
-    """What the consumers of a subscription have received, each batch in the moment in which its commit succeeds."""
+    """What the consumers of a subscription have received, batch after batch in the order of their committed cursors.
+
+    Not in the order of the answers: a consumer that waits for the processor may have lost the partition by then, and
+    the next one may be quicker to write down what follows. A commit is answered 204 only where it moved the cursor on.
+    """
 
     def __init__(self) -> None:
-        self.eids: dict[str, list[str]] = defaultdict(list)
+        self._batches: dict[str, list[tuple[str, Sequence[str]]]] = defaultdict(list)
         self.wanted = sys.maxsize
         self._lock = threading.Lock()
 
     @property
     def complete(self) -> bool:
         with self._lock:
-            return sum(map(len, self.eids.values())) >= self.wanted
+            return sum(len(eids) for batches in self._batches.values() for _, eids in batches) >= self.wanted
 
-    def add(self, partition: str, eids: Sequence[str]) -> None:
+    @property
+    def eids(self) -> dict[str, list[str]]:
+        """By partition."""
         with self._lock:
-            self.eids[partition] += eids
+            return {
+                partition: [eid for _, eids in sorted(batches) for eid in eids]
+                for partition, batches in self._batches.items()
+            }
+
+    def add(self, cursor: Mapping[str, str], eids: Sequence[str]) -> None:
+        with self._lock:
+            self._batches[cursor["partition"]].append((cursor["offset"], eids))
 
 
 class Consumer(threading.Thread):
@@ -91,7 +104,7 @@ class Consumer(threading.Thread):
                     answer = self._client.post(f"{self._path}/cursors", json=items, headers=headers)
                     if answer.status_code != httpx.codes.NO_CONTENT:
                         return  # it is delivered again
-                    self._committed.add(cursor["partition"], [each["metadata"]["eid"] for each in events])
+                    self._committed.add(cursor, [each["metadata"]["eid"] for each in events])
                 if self._committed.complete:
                     return
 

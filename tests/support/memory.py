@@ -40,9 +40,6 @@ class MemoryEventStore:
         self._closed.add(topic)
         return bounds
 
-    def reopen_topic(self, topic: str) -> None:
-        self._closed.discard(topic)
-
     def delete_topic(self, topic: str) -> None:
         self._topics.pop(topic, None)
         self._closed.discard(topic)
@@ -100,7 +97,14 @@ class MemoryEventStore:
                 kept.append(index)
         return kept
 
-    def read(self, topic: str, partition: int, first: int, bytes_max: int) -> Sequence[Chunk]:
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        first: int,
+        bytes_max: int,
+        beside: Callable[[], Mapping[int, int]] = dict,  # noqa: ARG002 - of the port
+    ) -> Sequence[Chunk]:
         found: list[Chunk] = []
         for one in self._partition(topic, partition):
             if one.next <= first or one.next <= self._oldest.get((topic, partition), 0):

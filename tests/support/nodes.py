@@ -11,6 +11,10 @@ from tests.support.conformance import check
 from tests.support.server import RunningServer, running_server
 
 
+NODES = "nodes"
+"""The host of all nodes together."""
+
+
 class RunningNodes:
     """Servers that share their state; looks like one of them, whose requests go to each in turn."""
 
@@ -39,7 +43,7 @@ class RunningNodes:
     def client(self, **options) -> httpx.Client:
         """A client whose requests go to each node in turn."""
         return httpx.Client(
-            base_url="http://nodes",
+            base_url=f"http://{NODES}",
             timeout=30,
             event_hooks={"response": [check]},
             transport=_InTurn([httpx.URL(node.url) for node in self.nodes]),
@@ -55,6 +59,8 @@ class _InTurn(httpx.HTTPTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         url = next(self._urls)
         request.url = request.url.copy_with(scheme=url.scheme, host=url.host, port=url.port)
+        if request.headers["Host"] == NODES:
+            request.headers["Host"] = url.netloc.decode()
         return super().handle_request(request)
 
 

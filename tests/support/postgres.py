@@ -1,30 +1,38 @@
-"""A real PostgreSQL from a wheel, for the length of a test run, with as many databases as are asked for."""
+"""A real PostgreSQL from a wheel, for the length of a test run, and as many databases as are asked for."""
 
 import contextlib
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from uuid import uuid4
 
 import psycopg
+from sqlalchemy import make_url
 
 from rioni.local_cluster.cluster import running_postgres as running_server
 
 
 @contextlib.contextmanager
-def running_postgres() -> Iterator[Callable[[], str]]:
+def running_postgres(connections_max: int) -> Iterator[str]:
     """Start a server in a scratch folder, where its socket is too; it listens on no port, and works for root as well.
 
+    Args:
+        connections_max: how many may be open at the same time.
+
     Yields:
-        A function that makes another empty database and returns its URL, for SQLAlchemy.
+        The URL of its first database, for SQLAlchemy.
     """
-    numbers = itertools.count(1)
-    with running_server() as server, psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        # No test stops the machine; waiting for the disk would only cost time.
-        connection.execute("ALTER SYSTEM SET fsync = off")
-        connection.execute("SELECT pg_reload_conf()")
+    with running_server() as server:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            # No test stops the machine; waiting for the disk would only cost time.
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute(f"ALTER SYSTEM SET max_connections = {connections_max}")
+        server.stop()
+        server.ensure_postgres_running()
+        yield server.get_uri(driver="psycopg")
 
-        def fresh_database() -> str:
-            name = f"test_{next(numbers)}"
-            connection.execute(f"CREATE DATABASE {name}")
-            return server.get_uri(name, driver="psycopg")
 
-        yield fresh_database
+def fresh_database(url: str) -> str:
+    """Make another empty database on the server of a database, and return its URL."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(url.replace("+psycopg", "", 1), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return make_url(url).set(database=name).render_as_string(hide_password=False)

@@ -1,12 +1,14 @@
 """Processes of one broker, all within the test: each hears of the log by itself, and may be stopped anywhere."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rioni.commands.active_timeline import ActiveTimeline
 from rioni.commands.bus import Bus
 from rioni.commands.switching import Switcher
 from rioni.domain.coordination_ports import Coordinator
+from rioni.domain.log_ports import EventLog, LogTransaction
 from rioni.domain.ports import EventStore, EventStores, direct
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
@@ -18,53 +20,42 @@ class Died(BaseException):
 
 
 class Process:
-    """What one process has, and a hook into whatever it does outside."""
+    """What one process has, and a hook into whatever its commands do."""
 
     def __init__(self, broker: Broker, coordinator: Coordinator, stores: EventStores | None = None) -> None:
         """Share log, clock and signals with others; `stores` in place of the broker's own."""
         self.step: Callable[[], None] = lambda: None
-        """Called before and after each command, and each call of a store that belongs to one."""
-        self.decides = False
-        """Whether a command is being run: no other one can be meanwhile."""
+        """Called before and after each transaction of a command, and each call of a store that belongs to one."""
         self.coordinator = coordinator
         self.stores = stores or broker.stores
-        self.registry = MemoryRegistry(broker.log, broker.limits, direct)
+        self.registry = MemoryRegistry(broker.log, broker.limits, direct, direct)
         self.registry.refresh()
-        stepped = _SteppedStores(self)
-        bus = Bus(
-            broker.log,
+        log: Any = _SteppedLog(broker.log, self)
+        self.bus = Bus(
+            log,
             Projector(),
-            stores=stepped,
+            stores=_SteppedStores(self),
             coordinator=coordinator,
             limits=broker.limits,
             default_admin=DEFAULT_ADMIN,
         )
-        self.bus: Any = _Stepped(bus, self, decides=True)
-        self.switcher = Switcher(
-            self.registry, self.bus, stepped, coordinator=coordinator, signals=broker.signals, offload=direct
-        )
+        self.switcher = Switcher(self.registry, self.bus, broker.signals, broker.clock)
         self.timeline = ActiveTimeline(self.registry, self.stores, broker.signals, broker.clock, wait_max_s=0)
 
 
-class _Stepped:
-    """Passes calls on, with a step before and one after each."""
+class _SteppedLog:
+    def __init__(self, log: EventLog, process: Process) -> None:
+        self._log, self._process = log, process
 
-    def __init__(self, target: Any, process: Process, *, decides: bool = False) -> None:
-        self._target, self._process, self._decides = target, process, decides
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[LogTransaction]:
+        self._process.step()
+        with self._log.transaction() as transaction:
+            yield transaction
+        self._process.step()
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            process, before = self._process, self._process.decides
-            process.step()
-            process.decides |= self._decides
-            try:
-                result = getattr(self._target, name)(*args, **kwargs)
-            finally:
-                process.decides = before
-            process.step()
-            return result
-
-        return call
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
 
 
 class _SteppedStores:
@@ -72,5 +63,22 @@ class _SteppedStores:
         self._process = process
 
     def of(self, storage_id: str) -> EventStore:
-        store: Any = _Stepped(self._process.stores.of(storage_id), self._process)
+        store: Any = _SteppedStore(self._process.stores.of(storage_id), self._process)
         return store
+
+    def close(self) -> None:
+        self._process.stores.close()
+
+
+class _SteppedStore:
+    def __init__(self, store: EventStore, process: Process) -> None:
+        self._store, self._process = store, process
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._process.step()
+            result = getattr(self._store, name)(*args, **kwargs)
+            self._process.step()
+            return result
+
+        return call

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -18,6 +18,8 @@ from tests.support.conformance import check
 
 
 START_S = 60
+PROMETHEUS = {"Accept": "text/plain"}
+"""The headers of a request for metrics in Prometheus' text format."""
 STOP_S = 30
 
 
@@ -37,7 +39,7 @@ class RunningServer:
 
     def metric(self, name: str) -> float:
         """The value of a metric, summed over the workers; 0 where nothing was counted yet."""
-        lines = httpx.get(f"{self.url}/metrics", timeout=START_S).text.splitlines()
+        lines = httpx.get(f"{self.url}/metrics", timeout=START_S, headers=PROMETHEUS).text.splitlines()
         values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name} ")]
         return float(values[0]) if values else 0.0
 
@@ -58,10 +60,12 @@ class RunningServer:
 
 
 @contextlib.contextmanager
-def running_server(data: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[RunningServer]:
+def running_server(
+    data: Path, *options: str, environment: dict[str, str] | None = None, program: Sequence[str] = ("-m", "rioni")
+) -> Iterator[RunningServer]:
     """Start a server on a free port; it is ended with the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data), *options],
+        [sys.executable, *program, "serve", "--port", "0", "--data", str(data), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -93,7 +97,7 @@ def _wait_for_url(process: subprocess.Popen, lines: list[str]) -> str:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         for line in list(lines):
-            if found := re.search(r"serves (http://\S+)", line):
+            if found := re.search(r"serves (https?://\S+)", line):
                 return found[1]
         if process.poll() is not None:
             break

@@ -14,6 +14,10 @@ FULL_SCOPES = (
 )
 
 
+ADMINISTRATOR = {"RIONI_ADMIN_DEFAULT": "service:stups_nakadi"}
+"""What servers that ask for tokens have to be told."""
+
+
 def write_tokens(path: Path, tokens: dict[str, dict]) -> None:
     """Write a file of tokens; the members of each are those of its table, `sha256` aside."""
     tables = []

@@ -1,0 +1,44 @@
+"""Which tests one worker of pytest-xdist runs in a row, and which of them come first."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+
+SHARING: Mapping[str, Iterable[str]] = {
+    "spark": ("tests/bulk/test_audit.py", "tests/bulk/test_commands.py", "tests/bulk/test_rebuild.py"),
+    "other_kafka_cluster": (
+        "tests/acceptance/test_kafka.py",
+        "tests/acceptance/test_switching_under_load.py",
+        "tests/local_cluster/test_cluster.py",
+        "tests/properties/test_switching_kill_cluster.py",
+        "tests/storage/kafka/test_named_appender_crashes.py",
+    ),
+}
+"""For each fixture of the whole session that takes long to start: the files that use it."""
+SPLIT = ("tests/properties/test_soak.py",)
+"""Files whose tests go to several workers, since each of them is long and none shares anything."""
+_GROUPS = {file: fixture for fixture, files in SHARING.items() for file in files}
+
+
+class Scheduling(LoadFileScheduling):
+    """Leaves a file to one worker, and all files that share such a fixture; files with slow tests come first.
+
+    The mark `xdist_group` would do the same, but has no effect on tests of pytest 9.2 (pytest-xdist 3.8).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return nodeid if file in SPLIT else _GROUPS.get(file, file)
+
+    def schedule(self) -> None:
+        """As in the base class, but in the order of `slow_first`, not by the number of tests."""
+        self.config.option.loadscopereorder = False
+        super().schedule()
+
+
+def slow_first(items: list[pytest.Item]) -> None:
+    """Move the tests of files that have slow ones to the front, so that no worker begins with them at the end."""
+    slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
+    items.sort(key=lambda item: item.path not in slow)

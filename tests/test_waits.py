@@ -1,0 +1,156 @@
+"""Every wait has a deadline, and threads are made and waited for only where that was thought about.
+
+What `docs/decisions/0017-native-threads-and-gevent.md` says is checked here, as far as source code shows it.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+
+WAITS = {"result", "get", "join", "wait", "acquire"}
+"""Methods that wait for ever when they are called without arguments."""
+
+THREADS = {"threading", "queue", "multiprocessing", "concurrent"}
+
+OWN_COMMAND = "a command of its own, which its user may interrupt"
+ON_THE_HUB = "used by greenlets alone: events with deadlines, and locks held for changes in memory"
+
+MAY_USE_THREADS: Mapping[str, str] = {
+    "rioni/bootstrap/worker.py": "an event that is only set and looked at",
+    "rioni/commands/attendance.py": ON_THE_HUB,
+    "rioni/demo.py": OWN_COMMAND,
+    "rioni/http/examination.py": "greenlets that look at what may hang; whoever waits for them has a deadline",
+    "rioni/http/inflating.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
+    "rioni/http/services.py": "an event that is only set and looked at",
+    "rioni/http/streaming/sharing.py": ON_THE_HUB,
+    "rioni/local_cluster/cluster.py": OWN_COMMAND,
+    "rioni/projections/bulk/rebuild.py": OWN_COMMAND,
+    "rioni/projections/registry.py": "a lock with a deadline",
+    "rioni/storage/embedded/signals.py": "a greenlet that listens, events with deadlines; threads share Places",
+    "rioni/storage/follower.py": "a greenlet with a connection of its own",
+    "rioni/storage/group_commit.py": "greenlets that submit, and one that has their jobs written",
+    "rioni/storage/kafka/admin.py": "the native queue, in which answers of Kafka arrive",
+    "rioni/storage/kafka/named_appender.py": "an event that nobody sets, in place of a sleep",
+    "rioni/storage/kafka/tails.py": "a greenlet that has Kafka polled",
+    "rioni/storage/occupancy.py": "a greenlet with a connection of its own",
+    "rioni/storage/tokens/cached.py": ON_THE_HUB,
+    "rioni/storage/tokens/circuit_breaker.py": ON_THE_HUB,
+    "rioni/storage/tokens/key_set.py": ON_THE_HUB,
+    "rioni/storage/tokens/tokens_file.py": "a lock that is only tried",
+    "rioni/storage/tokens/web.py": "a timer that ends a connection",
+    "rioni/storage/zookeeper/coordination.py": ON_THE_HUB,
+    "rioni/storage/zookeeper/keeper.py": ON_THE_HUB,
+    "rioni/storage/zookeeper/mirror.py": ON_THE_HUB,
+    "rioni/storage/zookeeper/slots.py": ON_THE_HUB,
+}
+
+MAY_WAIT: Mapping[tuple[str, str], str] = {
+    ("rioni/demo.py", "server.wait()"): OWN_COMMAND,
+    ("rioni/demo.py", "thread.join()"): OWN_COMMAND,
+    ("rioni/local_cluster/cluster.py", "server.wait()"): "it has been killed",
+    ("rioni/local_cluster/servers.py", "self._process.wait()"): "it has been killed",
+    ("rioni/projections/bulk/rebuild.py", "job.result()"): "it is done",
+    ("rioni/projections/bulk/session.py", "gateway.proc.wait()"): "it has been killed",
+    ("rioni/storage/embedded/file_lock.py", "self._orders.get()"): "a native thread that has nothing else to do",
+    (
+        "rioni/storage/embedded/file_lock.py",
+        "fcntl.flock(order.fd, fcntl.LOCK_EX)",
+    ): "a native thread that others wait for with a deadline",
+    ("rioni/storage/kafka/admin.py", "self.begin(name, *arguments, timeout_s=timeout_s).result()"): "it has a deadline",
+    ("rioni/storage/kafka/hearsay.py", "request.result()"): "it has a deadline",
+}
+
+
+def _waits(source: str) -> Iterator[str]:
+    """The calls in a module that may wait for ever."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        timeouts = [*node.args, *(each.value for each in node.keywords if each.arg == "timeout")]
+        endless = not (node.args or node.keywords) or any(
+            isinstance(each, ast.Constant) and each.value is None for each in timeouts
+        )
+        # A dictionary may be asked with None for a default.
+        of_dictionary = node.func.attr == "get" and len(node.args) > 1
+        if node.func.attr in WAITS and endless and not of_dictionary:
+            yield ast.unparse(node)
+        if node.func.attr == "flock" and not {"LOCK_NB", "LOCK_UN"} & {
+            each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)
+        }:
+            yield ast.unparse(node)
+
+
+def _uses_threads(source: str) -> bool:
+    """Whether a module imports what threads are made of."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        if THREADS & {name.partition(".")[0] for name in names}:
+            return True
+    return False
+
+
+def _modules() -> dict[str, str]:
+    return {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("rioni/**/*.py"))}
+
+
+def test_every_wait_has_a_deadline():
+    found = {(name, wait) for name, source in _modules().items() for wait in _waits(source)}
+    assert found - set(MAY_WAIT) == set(), "give it a timeout, or say in MAY_WAIT why it ends"
+    assert set(MAY_WAIT) - found == set(), "take it out of MAY_WAIT"
+
+
+def test_threads_are_used_only_where_that_was_thought_about():
+    found = {name for name, source in _modules().items() if _uses_threads(source)}
+    assert found - set(MAY_USE_THREADS) == set(), "use a pool of rioni/bootstrap/pools.py"
+    assert set(MAY_USE_THREADS) - found == set(), "take it out of MAY_USE_THREADS"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("future.result()", True),
+        ("future.result(timeout=None)", True),
+        ("event.wait(None)", True),
+        ("lock.acquire()", True),
+        ("self._thread.join()", True),
+        ("queue.get()", True),
+        ("fcntl.flock(fd, fcntl.LOCK_EX)", True),
+        ("fcntl.flock(fd, fcntl.LOCK_SH)", True),
+        ("future.result(5)", False),
+        ("event.wait(timeout=left_s)", False),
+        ("lock.acquire(blocking=False)", False),
+        ("mapping.get(key)", False),
+        ("mapping.get(key, None)", False),
+        ("', '.join(names)", False),
+        ("fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)", False),
+        ("fcntl.flock(fd, fcntl.LOCK_UN)", False),
+    ],
+)
+def test_a_wait_that_may_last_for_ever_is_told_from_others(source, found):
+    assert bool([*_waits(f"def function():\n    {source}")]) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import threading", True),
+        ("import os, threading as t", True),
+        ("from threading import Lock", True),
+        ("from concurrent.futures import ThreadPoolExecutor", True),
+        ("def function():\n    import queue", True),
+        ("import kazoo.handlers.threading", False),
+        ("from rioni.storage.places import Places", False),
+    ],
+)
+def test_a_use_of_threads_is_told_from_others(source, found):
+    assert _uses_threads(source) == found

@@ -8,6 +8,7 @@ timelines, settings; most of it changes. The rebuild is the one of `rioni rebuil
 
 import argparse
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from rioni.domain.chain import GENESIS
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.rebuild import rebuild
 from rioni.storage.log_tables import HEAD, LOG
+from rioni.storage.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries
 from tests.support.log import create_tables, rows
 
@@ -68,7 +70,8 @@ def main() -> None:
         for title, dry_run in (("rebuild", False), ("dry run", True)):
             phases = Phases()
             began = time.monotonic()
-            report = rebuild(url, Path(folder) / "scratch", dry_run=dry_run, progress=phases)
+            alone = partial(rebuild_lock, shadow.open_engine(url))
+            report = rebuild(url, Path(folder) / "scratch", dry_run=dry_run, progress=phases, alone=alone)
             ended = time.monotonic()
             print(f"\n{title}: {report.seconds:.1f} s, {sum(report.rows.values()):,} rows")
             ends = [*list(phases.began.values())[1:], ended]

@@ -1,4 +1,5 @@
-# A node of Rioni, from this checkout. Settings are environment variables; the data directory is the volume /data.
+# A node of Rioni, from this checkout. Settings are environment variables; the data directory is the volume /data. It
+# listens on all addresses of its container, so it needs an auth_mode, or RIONI_ALLOW_UNAUTHENTICATED=true to try things.
 FROM python:3.12-slim AS build
 COPY . /src
 RUN pip wheel --no-cache-dir --wheel-dir /wheels "/src[cluster]"

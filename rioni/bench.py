@@ -3,6 +3,7 @@
 import math
 import secrets
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     token: str | None = None
+    ca_certificate: Path | None = None
     event_type: str
     category: str
     connections: int
@@ -44,6 +46,7 @@ class Consume(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     token: str | None = None
+    ca_certificate: Path | None = None
     event_type: str
     connections: int
     """Streams, each with a second connection for its commits."""
@@ -65,7 +68,7 @@ def publish(plan: Publish) -> Report:
         Invalid: the URL is not one, or the event type is of another category.
         Unavailable: the server can't be reached or refuses the event type.
     """
-    server = Server(plan.url, plan.token)
+    server = Server(plan.url, plan.token, plan.ca_certificate)
     _ensure_event_type(server, plan)
     bodies = Bodies(plan.category, plan.batch, plan.size)
     report = Report("published", "requests")
@@ -182,7 +185,7 @@ def consume(plan: Consume) -> Report:
         Invalid: the URL is not one.
         Unavailable: the server can't be reached or refuses the subscription.
     """
-    server = Server(plan.url, plan.token)
+    server = Server(plan.url, plan.token, plan.ca_certificate)
     wanted = {
         "owning_application": OWNER,
         "consumer_group": secrets.token_hex(8),

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rioni.config import PREFIX, SETTINGS, Config, ConfigError, Setting
+from rioni.config import SETTINGS, Config
 from rioni.contradictions import contradictions
+from rioni.setting import PREFIX, ConfigError, Setting
 
 
 FILE = "rioni.toml"

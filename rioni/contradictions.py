@@ -22,8 +22,16 @@ def contradictions(config: Config) -> list[str]:
         (_is_pattern(config.owning_applications), "owning_applications is not a regular expression"),
         (config.event_bytes_max <= config.body_bytes_max, "event_bytes_max is above body_bytes_max"),
         (
+            (config.tls_certificate is None) == (config.tls_key is None),
+            "tls_certificate and tls_key need each other: set both, or none",
+        ),
+        (
             config.auth_mode == Mode.OFF or any(getattr(config, name) is not None for name in TOKEN_SOURCES),
             f"auth_mode {config.auth_mode} needs one of {', '.join(TOKEN_SOURCES)}",
+        ),
+        (
+            config.auth_mode == Mode.OFF or config.admin_default != "",
+            f"auth_mode {config.auth_mode} needs admin_default: name who shall have every right, as data_type:value",
         ),
         (
             not config.clustered or config.kafka is not None,

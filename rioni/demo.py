@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rioni.bootstrap import operations
 from rioni.config import Config
-from rioni.domain.errors import RioniError, Unavailable
+from rioni.domain.errors import Invalid, RioniError, Unavailable
 from rioni.flights import DATASETS, FLIGHTS, OWNER, batches, rows
 
 
@@ -48,6 +49,8 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     Raises:
         RioniError: something that the demo needs is missing, or a promise is broken.
     """
+    if config.tls_certificate is not None:
+        raise Invalid("The demo speaks HTTP alone. Run it without tls_certificate and tls_key.")
     console = Console(soft_wrap=True)
     operations.check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
@@ -110,7 +113,11 @@ def _broker(config: Config) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rioni serve` beside this process, which must stay free of gevent for Spark's sake."""
     command = [sys.executable, "-m", "rioni", "serve", "--host", config.host, "--port", str(config.port)]
     command += ["--data", str(config.data), "--workers", str(config.workers)]
-    server = subprocess.Popen(command, start_new_session=True)
+    environment = dict(os.environ)
+    if config.log_level == "info":
+        # That streams begin and end is no news here, and would be written amid the progress bars.
+        environment["RIONI_LOG_LEVEL"] = "warning"
+    server = subprocess.Popen(command, start_new_session=True, env=environment)
     try:
         _wait_until_healthy(config, server)
         yield server

@@ -29,7 +29,11 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
     Raises:
         Unavailable: nobody answers, or with another status.
     """
-    connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
+    connection: http.client.HTTPConnection
+    if server.tls is None:
+        connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
+    else:
+        connection = http.client.HTTPSConnection(*server.address, timeout=TIMEOUT_S, context=server.tls)
     headers = {"Host": server.netloc, "Content-Type": "application/json"}
     if server.token:
         headers["Authorization"] = f"Bearer {server.token}"

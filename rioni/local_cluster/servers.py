@@ -143,6 +143,8 @@ def zookeeper(class_path: str, folder: Path, number: int, ports: Mapping[int, tu
         "initLimit": 20,
         "syncLimit": 4,
         "minSessionTimeout": 1_000,
+        # All of its clients come from one address.
+        "maxClientCnxns": 0,
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr",
     }

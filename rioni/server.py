@@ -32,7 +32,7 @@ from rioni.config import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.http.authentication import TOKEN_CHARACTERS_MAX
 from rioni.http.deadlines import Deadlines, PacedSocket
-from rioni.http.framing import BoundedRequest, ClosingReader, check_host
+from rioni.http.framing import BoundedRequest, ClosingReader, check_host, discard_rest
 from rioni.http.metrics_slots import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.tls import Tls
 
@@ -156,14 +156,20 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         req.body.reader = ClosingReader(req)
         sock.expect_body()
         req.scheme = "http" if self.app.tls is None else "https"
+        closes = False
         try:
             try:
                 super().handle_request(listener_name, req, sock, addr)
+            except StopIteration:  # gunicorn's way to end the connection
+                closes = True
             finally:
                 sock.flush()
         except TimeoutError as ex:
             # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
             raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
+        sock.expect_body()
+        if not discard_rest(req, partial(gevent.sleep, 0)) or closes:
+            raise StopIteration
         sock.expect_request()
         if not self.alive:
             sock.stop_reading()

@@ -15,6 +15,8 @@ from rioni.http.tls import Tls
 
 SMALL_BYTES = 65_536
 """What is mostly taken by the kernel at once."""
+RECEIVED_BYTES = 65_536
+"""At a time. PERF: gunicorn copies what it has not passed on yet with each read, and would ask for a whole body."""
 
 
 class Deadlines(NamedTuple):
@@ -63,7 +65,7 @@ class PacedSocket:
         self._in_body, self._begin_s, self._received_bytes = True, self._monotonic_s(), 0
 
     def expect_request(self) -> None:
-        """From now on comes the next request, or what is left of the body of the last one."""
+        """From now on comes the next request."""
         self._in_body, self._begin_s = False, None
 
     @property
@@ -78,13 +80,13 @@ class PacedSocket:
             self._sock.shutdown(socket.SHUT_RD)
 
     def recv(self, size: int) -> bytes:
-        """Read what has come, at most so many bytes."""
+        """Read what has come, at most so many bytes, and never more than `RECEIVED_BYTES`."""
         patience_s = self._patience_s()
         if patience_s is not None and patience_s <= 0:
             raise self._too_slow()
         self._sock.settimeout(patience_s)
         try:
-            data: bytes = self._sock.recv(size)
+            data: bytes = self._sock.recv(min(size, RECEIVED_BYTES))
         except TimeoutError as ex:
             raise self._too_slow() from ex
         except OSError:

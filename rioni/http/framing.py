@@ -4,15 +4,19 @@ A proxy in front that finds other bounds than the broker would let one client's 
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from gunicorn.http.errors import InvalidHeader
+from gunicorn.http.errors import InvalidHeader, ParseException
 from gunicorn.http.message import Request
 
 
 HTTP_1_1 = (1, 1)
 HEADERS_BYTES_MAX = 65_536
 """Of all headers together. PERF: reading them takes the square of their length, here up to 20 ms."""
+PIECE_BYTES = 65_536
+REST_BYTES_MAX = 200_000_000
+"""Of a body that is not wanted: more than any that is accepted."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]*)?", re.ASCII)
 
 
@@ -54,3 +58,26 @@ class ClosingReader:
             self._req.force_close()
             raise
         return data
+
+
+def discard_rest(req: Any, yield_turn: Callable[[], None]) -> bool:
+    """Read on to the end of a request's body, which was answered before its end, so that the client gets the answer.
+
+    Closing a connection of which something is unread resets it, and the client may lose what it has not read by then.
+
+    Returns:
+        Whether the next request can follow. It can't if reading failed, or the body goes on for more than
+        `REST_BYTES_MAX`.
+    """
+    if req.body.failed:
+        return False
+    rest_bytes = 0
+    try:
+        while piece := req.body.reader.read(PIECE_BYTES):
+            rest_bytes += len(piece)
+            if rest_bytes > REST_BYTES_MAX:
+                return False
+            yield_turn()
+    except (OSError, ParseException):
+        return False
+    return True

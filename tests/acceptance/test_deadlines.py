@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -85,6 +86,29 @@ def test_a_large_body_may_take_longer_than_a_small_one(impatient):
         connection.sendall(body[start + 500 :])
         connection.settimeout(30)
         assert connection.recv(65_536).startswith(b"HTTP/1.1 ")
+
+
+def test_a_body_that_is_refused_unread_may_take_its_time_and_another_request_may_follow(impatient):
+    """It comes in about two seconds, which is more than the second that headers have."""
+    parts = urlsplit(impatient.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        head = b"POST /event-types/test.unknown/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+        connection.sendall(head)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 404 ")
+        for _ in range(20):
+            connection.sendall(b" " * 5_000)
+            time.sleep(DRIP_S)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert _all_of(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_answer_to_a_body_that_is_much_too_large_is_not_lost(impatient):
+    parts = urlsplit(impatient.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+        connection.sendall(POST + b"Connection: close\r\nContent-Length: 60000000\r\n\r\n")
+        for _ in range(60):
+            connection.sendall(b" " * 1_000_000)
+        assert _all_of(connection).startswith(b"HTTP/1.1 413 ")
 
 
 def test_the_server_serves_everybody_else_meanwhile_and_afterwards(impatient):

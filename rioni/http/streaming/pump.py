@@ -114,7 +114,8 @@ class Pump(ABC):
         self._left = True
         self._attend_at_s = self._ports.clock.monotonic()
         with contextlib.ExitStack() as leaving:
-            for leave in (self._client.on_close, self._leave, self._watch.close, self._ports.memory.close):
+            # Backwards: the client's slot is free before its partitions are, and who sees these free gets a slot too.
+            for leave in (self._leave, self._client.on_close, self._watch.close, self._ports.memory.close):
                 leaving.callback(leave)
             while self._advance():
                 pass

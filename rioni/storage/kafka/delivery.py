@@ -1,9 +1,19 @@
-"""Hands batches to Kafka through one idempotent producer, and says what has become of them."""
+"""Hands batches to Kafka through idempotent producers, and says what has become of them.
+
+librdkafka resends what was not answered under the same sequence number, which brokers store once. When a message is
+lost, because of a time-out or because a broker refuses it, librdkafka numbers anew in all partitions: whatever else was
+not answered by then it would resend under a new number, and it may be stored twice. So it must never come to that:
+
+- Messages have no time-out there. The producer that has not answered in time takes no further batches, and is discarded
+  once it has none left that is waited for.
+- A refusal is fatal to the producer (`enable.gapless.guarantee`): it sends nothing any more, but what is being sent is
+  answered still.
+"""
 
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 
 import structlog
@@ -12,7 +22,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rioni.domain.errors import NotFound, PartlyStored, RioniError, TooLarge, TopicClosed
 from rioni.domain.headers import NO_HEADERS, Headers
 from rioni.storage.group_commit import Job
-from rioni.storage.kafka.admin import GRACE_S
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, Place, unavailable
 from rioni.storage.kafka.records import Record, headers_of, key_of
 
@@ -21,6 +30,12 @@ HEADERS_BYTES = 10_000
 """What key, owner and consumer tag of a record may take beside event and datum."""
 
 LOOK_EVERY_S = 0.1
+LOOK_AT_ALL_EVERY_S = 0.02
+"""The same where several producers have batches."""
+
+HEARD_S, HEARD_SHARE = 10.0, 1 / 2
+"""How long it is tried to append to a topic that exists, but that the broker which the producer asks does not know; and
+for which share of the time-out at most."""
 
 # Nothing was written now: these are the leader's own words, or come before it is asked. What was handed over before
 # and never answered may have been.
@@ -90,7 +105,8 @@ class Part:
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         self.unanswered -= 1
         if error is not None:
-            self.error = error
+            # What follows in the same partition was refused too, or not sent.
+            self.error = self.error or error
         else:
             self.in_order &= self.error is None
             self.offsets.append(message.offset())
@@ -102,6 +118,8 @@ class Batch(Job):
     def __init__(self, topic: str, parts: Mapping[Place, Part]) -> None:
         self.topic, self.parts = topic, parts
         self.now_ms, self.begun_s, self.repeated = 0, 0.0, False
+        self.producer: Producer = None
+        """The one that it was handed to."""
         super().__init__(sum([len(event) for part in parts.values() for event in part.events]))
 
     @property
@@ -111,7 +129,7 @@ class Batch(Job):
 
 
 class Delivery:
-    """One producer, for one thread at a time."""
+    """Producers of which one takes new batches, for one thread at a time."""
 
     def __init__(self, connection: Connection, timeout_s: float, **settings: object) -> None:
         """Connect to nothing yet.
@@ -119,22 +137,23 @@ class Delivery:
         Args:
             connection: where the brokers are.
             timeout_s: how long Kafka may take.
-            settings: of the producer, beside those that it has anyway.
+            settings: of the producers, beside those that they have anyway.
         """
         self._timeout_s, self._request_timeout_s = timeout_s, connection.request_timeout_s
         self._settings = connection.client(
             **{
                 "enable.idempotence": True,
+                "enable.gapless.guarantee": True,
                 "acks": "all",
                 "linger.ms": 0,
-                "delivery.timeout.ms": int(1_000 * timeout_s),
+                "delivery.timeout.ms": 0,
                 "message.max.bytes": RECORD_BYTES_MAX + HEADERS_BYTES,
                 "queue.buffering.max.messages": 0,
                 **settings,
             }
         )
         self._producer = Producer(self._settings)
-        self._broken = False
+        self._replaced: set[Producer] = set()
 
     def deliver(self, group: Sequence[Batch], now_ms: int) -> None:
         """Append batches and note their outcomes; blocks until all are known.
@@ -148,7 +167,7 @@ class Delivery:
 
     def begin(self, group: Sequence[Batch], now_ms: int) -> None:
         """Hand batches over to the producer; they are under way then."""
-        self._renew()
+        self._poll(self._producer, 0)
         for batch in group:
             batch.now_ms, batch.begun_s, batch.under_way, batch.repeated = now_ms, time.monotonic(), True, False
             self._produce_all(batch, batch.parts)
@@ -166,84 +185,101 @@ class Delivery:
             end_s = min(until_s, *[self._deadline_s(batch) for batch in awaited if batch.under_way])
             # PERF: mostly the first batch that is looked at is the last one, so that this is one look for each poll.
             while (left_s := end_s - time.monotonic()) > 0 and any(batch.unanswered for batch in awaited):
-                self._poll(min(left_s, LOOK_EVERY_S))
+                self._poll_all(min(left_s, LOOK_EVERY_S))
             for batch in group:
                 if batch.under_way:
                     self._settle(batch)
+            self._discard(group)
             if time.monotonic() >= until_s:
                 return
 
     def _deadline_s(self, batch: Batch) -> float:
-        # No message should stay longer than the delivery timeout.
-        return batch.begun_s + self._timeout_s + GRACE_S
+        return batch.begun_s + self._timeout_s
 
     def _settle(self, batch: Batch) -> None:
         """Note the outcome of a batch, if it is known."""
         if batch.unanswered:
             if time.monotonic() < self._deadline_s(batch):
                 return
-            _log.error("the client of Kafka does not answer and is replaced")
-            self._producer = Producer(self._settings)
+            if batch.producer is self._producer:
+                _log.warning("Kafka has not answered in time; its client is replaced")
+                self._replace()
             for part in batch.parts.values():
                 if part.unanswered:
                     part.abandon()
-        if not batch.repeated and (unknown := {place: part for place, part in batch.parts.items() if part.unknown}):
+        unknown = {place: part for place, part in batch.parts.items() if part.unknown}
+        if unknown and time.monotonic() < batch.begun_s + min(HEARD_S, HEARD_SHARE * self._timeout_s):
             # Asked before: they exist, so it is only the producer that has not heard of them.
-            batch.repeated = True
-            for name in {place.topic for place in unknown}:
-                with contextlib.suppress(KafkaException):  # the others are written
-                    self._producer.list_topics(name, self._request_timeout_s)
+            self._hear(batch, {place.topic for place in unknown})
             self._produce_all(batch, unknown)
             return
         batch.error, batch.under_way = _outcome(batch), False
 
+    def _hear(self, batch: Batch, names: Collection[str]) -> None:
+        """Let the producer ask for topics, a little later than the last time."""
+        if batch.repeated:
+            self._poll_all(LOOK_EVERY_S)
+        batch.repeated = True
+        for name in names:
+            with contextlib.suppress(KafkaException):  # the others are written
+                self._producer.list_topics(name, self._request_timeout_s)
+
     def _produce_all(self, batch: Batch, parts: Mapping[Place, Part]) -> None:
+        batch.producer = self._producer
         for place, part in parts.items():
             part.begin()
-            self._produce(place, part, batch.now_ms)
+            self._produce(batch, place, part)
 
-    def _renew(self) -> None:
-        self._poll(0)
-        until_s = time.monotonic() + GRACE_S
-        while self._broken and len(self._producer) and time.monotonic() < until_s:
-            self._poll()
-        if self._broken:
-            self._producer, self._broken = Producer(self._settings), False
+    def _replace(self) -> None:
+        """Hand further batches to a new producer; what the present one has it may still store, once."""
+        self._replaced.add(self._producer)
+        self._producer = Producer(self._settings)
 
-    def _poll(self, wait_s: float = LOOK_EVERY_S) -> None:
+    def _discard(self, group: Sequence[Batch]) -> None:
+        """Let go of replaced producers that have nothing any more that is waited for."""
+        if self._replaced:
+            waited_for = {batch.producer for batch in group if batch.under_way}
+            for producer in self._replaced - waited_for:
+                producer.purge()
+                self._poll(producer, 0)
+            self._replaced &= waited_for
+
+    def _poll_all(self, wait_s: float) -> None:
+        for producer in list(self._replaced):
+            self._poll(producer, 0)
+        self._poll(self._producer, min(wait_s, LOOK_AT_ALL_EVERY_S) if self._replaced else wait_s)
+
+    def _poll(self, producer: Producer, wait_s: float) -> None:
         try:
-            self._producer.poll(wait_s)
+            producer.poll(wait_s)
         except KafkaException as ex:
             # It says once that it takes no more; what has become of each record it still says.
-            self._broken = True
             _log.error("the client of Kafka has given up and is replaced", reason=ex.args[0].str())
+            producer.purge(in_flight=False)
+            if producer is self._producer:
+                self._replace()
 
-    def _produce(self, place: Place, part: Part, now_ms: int) -> None:
-        produce, record_headers = self._producer.produce, part.record_headers
+    def _produce(self, batch: Batch, place: Place, part: Part) -> None:
+        produce, record_headers, now_ms = batch.producer.produce, part.record_headers, batch.now_ms
         for index, (event, delivered) in enumerate(zip(part.events, part.callbacks(), strict=False)):
             headers = record_headers(index)
-            while True:
-                try:
-                    if headers is None:
-                        produce(place.topic, event or None, None, place.partition, delivered, timestamp=now_ms)
-                    else:
-                        produce(
-                            place.topic,
-                            event or None,
-                            key_of(part.headers[index]),
-                            place.partition,
-                            delivered,
-                            timestamp=now_ms,
-                            headers=headers,
-                        )
-                except BufferError:
-                    self._poll()
-                except KafkaException as ex:
-                    part.error = ex.args[0]
-                    return
+            try:
+                if headers is None:
+                    produce(place.topic, event or None, None, place.partition, delivered, timestamp=now_ms)
                 else:
-                    part.unanswered += 1
-                    break
+                    produce(
+                        place.topic,
+                        event or None,
+                        key_of(part.headers[index]),
+                        place.partition,
+                        delivered,
+                        timestamp=now_ms,
+                        headers=headers,
+                    )
+            except KafkaException as ex:
+                part.error = ex.args[0]
+                return
+            part.unanswered += 1
 
 
 def refused(error: KafkaError) -> bool:

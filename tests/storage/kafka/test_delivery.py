@@ -1,0 +1,173 @@
+"""How often producers store what they are given, while answers are lost or a broker knows less than the others."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rioni.domain.errors import PartlyStored, TopicClosed, Unavailable
+from rioni.domain.ports import direct
+from rioni.domain.store_measurements import StoreMeasurements
+from rioni.local_cluster import jars
+from rioni.local_cluster.cluster import running_cluster
+from rioni.storage.clock import SystemClock
+from rioni.storage.kafka.appender import Appender
+from rioni.storage.kafka.client import END, Connection, Place
+from rioni.storage.kafka.topics import Topics
+from tests.support.faulty_cluster import BROKERS, Brokers
+from tests.support.waiting import wait_until
+
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+PARTITIONS = 4
+TIMEOUT_S = 5.0
+ENOUGH_S = 60
+UNHEARD_S = 4.0
+"""Longer than librdkafka waits for brokers to hear of a topic."""
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Brokers]:
+    if reason := jars.missing():
+        pytest.skip(reason)
+    with contextlib.ExitStack() as stack:
+        brokers = Brokers(stack)
+        stack.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
+        yield brokers
+        brokers.heal()
+
+
+@pytest.fixture
+def connections(brokers: Brokers) -> list[Connection]:
+    """Two to the same topics, on ways of their own."""
+    prefix = f"{uuid4()}-"
+    return [
+        Connection(bootstrap_servers=",".join(way.address for way in ways), topic_prefix=prefix, request_timeout_s=5.0)
+        for ways in brokers.from_nodes[:2]
+    ]
+
+
+@contextlib.contextmanager
+def opened(connection: Connection, timeout_s: float) -> Iterator[Appender]:
+    with contextlib.closing(
+        Appender(connection, SystemClock(), direct, lambda *_: None, timeout_s, StoreMeasurements())
+    ) as appender:
+        yield appender
+
+
+def stored(connection: Connection, name: str) -> dict[int, list[bytes]]:
+    """What each partition holds."""
+    found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    left = set(found)
+    deadline_s = time.monotonic() + ENOUGH_S
+    with contextlib.closing(Consumer(connection.consumer())) as consumer:
+        consumer.assign([TopicPartition(name, number, 0) for number in found])
+        while left:
+            assert time.monotonic() < deadline_s
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is None:
+                found[message.partition()].append(message.value())
+            elif message.error().code() == END:
+                left.discard(message.partition())
+    return found
+
+
+def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
+    brokers: Brokers, connections: list[Connection]
+):
+    topics = Topics(connections[1])
+    topics.create("topic", PARTITIONS)
+    name, ways = topics.name("topic"), brokers.from_nodes[0]
+    handed: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    with opened(connections[0], TIMEOUT_S) as appender, ThreadPoolExecutor() as pool:
+
+        def append(number: int, text: str) -> Future[object]:
+            events = [f"{text}-{each}".encode() for each in range(3)]
+            handed[number] += events
+            return pool.submit(appender.append, "topic", {Place(name, number): events}, {})
+
+        for number in range(PARTITIONS):
+            append(number, "first").result()
+        for way in ways:
+            way.cut(there=False)
+        appends = []
+        for number in range(PARTITIONS):
+            appends.append(append(number, "unanswered"))
+            time.sleep(TIMEOUT_S / PARTITIONS)
+        # The first one is given up now, while the others are waited for still.
+        with pytest.raises(PartlyStored):
+            appends[0].result()
+        for way in ways:
+            way.heal()
+            way.break_off()
+        for each in appends[1:]:
+            with contextlib.suppress(PartlyStored):
+                each.result()
+        for number in range(PARTITIONS):
+            append(number, "last").result()
+    assert stored(connections[1], name) == handed
+
+
+def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
+    brokers: Brokers, connections: list[Connection]
+):
+    topics = Topics(connections[1])
+    for topic in ("open", "closed"):
+        topics.create(topic, PARTITIONS)
+    name, closed = topics.name("open"), topics.name("closed")
+    admin = AdminClient(connections[1].client())
+    leaders = {
+        Place(topic, number): each.leader
+        for topic in (name, closed)
+        for number, each in admin.list_topics(topic, ENOUGH_S).topics[topic].partitions.items()
+    }
+    way = brokers.from_nodes[0][leaders[Place(name, 0)] - 1]
+    elsewhere = next(place for place in leaders if place.topic == closed and leaders[place] != leaders[Place(name, 0)])
+    with opened(connections[0], 2 * TIMEOUT_S) as appender, ThreadPoolExecutor() as pool:
+        for place in leaders:
+            appender.append(place.topic, {place: [b"first"]}, {})
+        topics.close("closed")
+        way.cut(there=False)
+        unanswered = pool.submit(appender.append, "open", {Place(name, 0): [b"unanswered"]}, {})
+        wait_until(lambda: topics.bounds("open")[0].newest == 1)
+        with pytest.raises(TopicClosed):
+            appender.append("closed", {elsewhere: [b"refused"] * 3}, {})
+        way.break_off()
+        way.heal()
+        with contextlib.suppress(PartlyStored):
+            unanswered.result()
+        appender.append("open", {Place(name, 0): [b"last"]}, {})
+    assert stored(connections[1], name)[0] == [b"first", b"unanswered", b"last"]
+
+
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(brokers: Brokers, connections: list[Connection]):
+    late = 0
+    brokers.cut_off(late)
+    for number, way in enumerate(brokers.from_nodes[0]):
+        if number != late:
+            way.cut()
+    topics = Topics(connections[1])
+    wait_until(partial(created, topics, "new"))
+    with opened(connections[0], ENOUGH_S) as appender, ThreadPoolExecutor() as pool:
+        appended = pool.submit(appender.append, "new", {Place(topics.name("new"), 0): [b"1"]}, {})
+        time.sleep(UNHEARD_S)
+        assert not appended.done()
+        brokers.heal()
+        assert list(appended.result().values()) == [0]
+
+
+def created(topics: Topics, topic: str) -> bool:
+    """Whether it could be created; not as long as the brokers look for another one to lead them."""
+    with contextlib.suppress(Unavailable):
+        topics.create(topic, 1)
+        return True
+    return False

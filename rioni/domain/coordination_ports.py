@@ -115,6 +115,12 @@ class Coordinator(Protocol):
         object as before where nothing was committed, nor committed again.
         """
 
+    def committed(self, subscription_id: str) -> Mapping[EventTypePartition, str]:
+        """The same, with everything that was committed anywhere before; may wait for it, for a session timeout or two.
+
+        `cursors` may be older while others can't be heard, as the streams of this process must not wait.
+        """
+
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
         """For each partition a number that grows whenever its owner commits what is committed; read after `cursors`."""
 

@@ -42,7 +42,7 @@ class SubscriptionCursorsResource:
                 "event_type": partition.event_type,
                 "cursor_token": str(uuid4()),
             }
-            for partition, offset in services.coordinator.cursors(subscription_id).items()
+            for partition, offset in services.coordinator.committed(subscription_id).items()
         ]
         resp.data = orjson.dumps({"items": items})
 

@@ -26,6 +26,7 @@ class CoordinatorContract(CommitContract, FailureContract):
     def test_initialising_lays_down_cursors_and_unassigned_partitions_in_order(self, coordinator, other, subscription):
         for each in (coordinator, other):
             assert list(each.cursors(subscription).items()) == list(ALL.items())
+            assert each.committed(subscription) == ALL
             assert list(each.topology(subscription).partitions.items()) == [(key, Assignment()) for key in ALL]
 
     def test_initialising_again_changes_nothing(self, coordinator, other, subscription):

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -99,9 +98,6 @@ class FaultyCluster:
         self.ways = ways
         self.kills: list[tuple[float, float]] = []
         """When nodes were killed, and when those who had connections must have noticed."""
-        self.sound = threading.Event()
-        """Set while nothing is broken."""
-        self.sound.set()
 
     def kill_node(self, number: int) -> None:
         """End all processes of a node."""

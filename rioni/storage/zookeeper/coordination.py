@@ -167,6 +167,11 @@ class ZooKeeperCoordinator:
                 return self._patiently(self._present_cursors, subscription_id)
             return last
 
+    @at_home
+    def committed(self, subscription_id: str) -> Cursors:
+        """The committed offsets, never older ones; see the port."""
+        return self._patiently(self._known.cursors, subscription_id)
+
     def _present_cursors(self, subscription_id: str) -> Cursors:
         self._keeper.barrier()
         return self._known.cursors(subscription_id)

@@ -23,7 +23,7 @@ from rioni.local_cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import WORKERS
 from rioni.storage.zookeeper.slots import ZooKeeperSlots
-from tests.contracts.coordination import A0, ALL, ENOUGH_S, name, offset
+from tests.contracts.coordination import A0, A1, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to
 from tests.support.waiting import wait_until
 
@@ -141,6 +141,25 @@ def test_who_gets_a_partition_does_not_begin_before_what_was_committed(cut_off, 
         cursors = pool.submit(process.coordinator.cursors, subscription)
         way.heal()
         assert cursors.result()[A0] == offset(9)
+
+
+def test_who_asks_what_is_committed_is_never_told_what_was_before(cut_off, coordinator, subscription):
+    process, way = cut_off
+    own, stream = name(), name()
+    process.coordinator.join(subscription, own, [A1])
+    coordinator.join(subscription, stream, [A0])
+    wait_until(lambda: process.coordinator.topology(subscription).partitions[A0] == Assignment(stream))
+    assert process.coordinator.cursors(subscription)[A0] == offset(-1)
+    way.cut()
+    assert coordinator.commit(subscription, stream, [(A0, offset(9))]) == [True]
+    with ThreadPoolExecutor() as pool:
+        committed = pool.submit(process.coordinator.committed, subscription)
+        way.break_off()
+        wait_until(lambda: not process.keeper.connected)
+        # Its own streams go on with what it knows.
+        assert process.coordinator.cursors(subscription)[A0] == offset(-1)
+        way.heal()
+        assert committed.result()[A0] == offset(9)
 
 
 def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):

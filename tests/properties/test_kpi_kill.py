@@ -18,7 +18,7 @@ from tests.support.server import open_stream, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = length(5, 50)
+KILLS = length(3, 50)
 NAME, KPI = "order.created", "nakadi.batch.published"
 
 

@@ -21,7 +21,7 @@ from tests.support.server import running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = length(5, 100)
+KILLS = length(3, 100)
 PUBLISHERS = 4
 PARTITIONS = 3
 NAME = "order.created"

@@ -178,5 +178,5 @@ class EventStoreMachine(RuleBasedStateMachine):
 
 
 TestEventStoreMachine = EventStoreMachine.TestCase
-TestEventStoreMachine.settings = settings(max_examples=length(40, 1_000), stateful_step_count=30, deadline=None)
+TestEventStoreMachine.settings = settings(max_examples=length(20, 1_000), stateful_step_count=30, deadline=None)
 TestEventStoreMachine.pytestmark = [pytest.mark.nightly]

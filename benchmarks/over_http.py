@@ -29,11 +29,11 @@ CONSUMED_BATCH = 500
 
 
 @contextlib.contextmanager
-def server(workers: int) -> Iterator[tuple[str, float]]:
+def server(workers: int, data: Path | None = None) -> Iterator[tuple[str, float]]:
     """A fresh server; its URL, and the seconds from its start to its first answer."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", f"{folder}/data"]
+        command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data or f"{folder}/data")]
         log = Path(folder, "log")
         with log.open("w") as file:
             process = subprocess.Popen([*command, "--workers", str(workers)], stderr=file)

@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import os
+import queue
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -31,6 +34,7 @@ START_S = 30
 STALLED_S = 60
 """How long nothing may arrive before the demo gives up."""
 AUDIT_ENTRIES = 8
+SERVES = re.compile(r"Rioni serves \S+:(\d+) with ")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -54,16 +58,16 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     console = Console(soft_wrap=True)
     operations.check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
-    with _broker(config) as server:
-        client = Client(config)
+    with _broker(config) as (server, served):
+        client = Client(served)
         _create(client)
         console.print(f"Event types: {', '.join(dataset.event_type for dataset in DATASETS)}")
-        _publish(console, config, tables)
-        _consume(console, config, client, tables[DATASETS.index(FLIGHTS)])
-        _audit(console, config)
-        _rebuild(console, config)
+        _publish(console, served, tables)
+        _consume(console, served, client, tables[DATASETS.index(FLIGHTS)])
+        _audit(console, served)
+        _rebuild(console, served)
         if not exit_after:
-            _leave_serving(console, config, client, server)
+            _leave_serving(console, served, client, server)
     console.print("The broker has ended.")
 
 
@@ -109,33 +113,42 @@ class Client:
 
 
 @contextlib.contextmanager
-def _broker(config: Config) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `rioni serve` beside this process, which must stay free of gevent for Spark's sake."""
+def _broker(config: Config) -> Iterator[tuple[subprocess.Popen[str], Config]]:
+    """Run `rioni serve` beside this process, which must stay free of gevent for Spark's sake; and where it listens."""
     command = [sys.executable, "-m", "rioni", "serve", "--host", config.host, "--port", str(config.port)]
     command += ["--data", str(config.data), "--workers", str(config.workers)]
     environment = dict(os.environ)
     if config.log_level == "info":
         # That streams begin and end is no news here, and would be written amid the progress bars.
         environment["RIONI_LOG_LEVEL"] = "warning"
-    server = subprocess.Popen(command, start_new_session=True, env=environment)
+    server = subprocess.Popen(command, start_new_session=True, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        _wait_until_healthy(config, server)
-        yield server
+        yield server, msgspec.structs.replace(config, port=_announced_port(server))
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait()
 
 
-def _wait_until_healthy(config: Config, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise Unavailable("The broker did not start; it says why above.")
-        with contextlib.suppress(OSError):
-            Client(config).call("GET", "/health")
-            return
-        time.sleep(0.05)
-    raise Unavailable(f"The broker did not answer within {START_S} s.")
+def _announced_port(server: subprocess.Popen[str]) -> int:
+    """The port on which this broker says that it serves: on the one that was asked for, another one may answer."""
+    ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    threading.Thread(target=_relay, args=(server, ports), daemon=True).start()
+    try:
+        port = ports.get(timeout=START_S)
+    except queue.Empty as ex:
+        raise Unavailable(f"The broker did not start within {START_S} s.") from ex
+    if port is None:
+        raise Unavailable("The broker did not start; it says why above.")
+    return port
+
+
+def _relay(server: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) -> None:
+    """Pass on what the broker writes to stderr, and the port once it serves; None when it has ended."""
+    for line in server.stderr or ():
+        sys.stderr.write(line)
+        if found := SERVES.match(line):
+            ports.put(int(found[1]))
+    ports.put(None)
 
 
 def _create(client: Client) -> None:
@@ -314,7 +327,7 @@ def _rebuild(console: Console, config: Config) -> None:
     )
 
 
-def _leave_serving(console: Console, config: Config, client: Client, server: subprocess.Popen[bytes]) -> None:
+def _leave_serving(console: Console, config: Config, client: Client, server: subprocess.Popen[str]) -> None:
     base = f"http://{config.host}:{config.port}"
     listing = client.call("GET", f"/subscriptions?owning_application={OWNER}")
     client.close()

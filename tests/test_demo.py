@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from rioni.local_cluster.servers import free_ports
-
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -26,8 +24,7 @@ def run_demo(folder, port):
 
 def test_every_promise_is_checked_and_it_works_again(tmp_path):
     for _ in range(2):
-        (port,) = free_ports(1)
-        done = run_demo(tmp_path / "data", port)
+        done = run_demo(tmp_path / "data", 0)
         assert done.returncode == 0, done.stdout + done.stderr
         for promise in (
             "Published 7,796 events",
@@ -40,7 +37,7 @@ def test_every_promise_is_checked_and_it_works_again(tmp_path):
             assert promise in done.stdout
         # Nothing but the address of the broker stands among the progress bars.
         (address,) = done.stderr.splitlines()
-        assert address.startswith(f"Rioni serves http://127.0.0.1:{port} ")
+        assert address.startswith("Rioni serves http://127.0.0.1:")
 
 
 def test_a_taken_port_ends_it_with_a_reason(tmp_path):

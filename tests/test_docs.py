@@ -17,7 +17,9 @@ from rioni.http.metrics import Metrics
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(path for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts)]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
-TEST_COMMAND = "python3 -m venv .venv && .venv/bin/pip install --quiet 'tox>=4.30' && .venv/bin/tox run-parallel --parallel-live"
+TEST_COMMAND = (
+    "python3 -m venv .venv && .venv/bin/pip install --quiet 'tox>=4.30' && .venv/bin/tox run-parallel --parallel-live"
+)
 
 
 @pytest.fixture(scope="module")

@@ -33,16 +33,25 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture(scope="session")
-def server(request, tmp_path_factory):
-    """What all tests of the API ask, each with names of its own: a server with two workers, or two nodes."""
+def embedded_server(tmp_path_factory):
+    with running_server(tmp_path_factory.mktemp("data") / "rioni", "--workers", "2", environment=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster_nodes(cluster_environment, tmp_path_factory):
     data = tmp_path_factory.mktemp("data") / "rioni"
-    if request.param == "cluster":
-        shared = request.getfixturevalue("cluster_environment")()
-        with running_nodes(data, environment=SETTINGS | shared) as nodes:
-            yield nodes
-    else:
-        with running_server(data, "--workers", "2", environment=SETTINGS) as running:
-            yield running
+    with running_nodes(data, environment=SETTINGS | cluster_environment()) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
+def server(request):
+    """What all tests of the API ask, each with names of its own: a server with two workers, or two nodes.
+
+    Both stay until the end of the session: pytest closes a fixture whenever the next test wants another parameter.
+    """
+    return request.getfixturevalue({"embedded": "embedded_server", "cluster": "cluster_nodes"}[request.param])
 
 
 @pytest.fixture

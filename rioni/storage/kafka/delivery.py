@@ -2,12 +2,12 @@
 
 librdkafka resends what was not answered under the same sequence number, which brokers store once. When a message is
 lost, because of a time-out or because a broker refuses it, librdkafka numbers anew in all partitions: whatever else was
-not answered by then it would resend under a new number, and it may be stored twice. So it must never come to that:
+not answered by then it resends under a new number, and it may be stored twice. So:
 
 - Messages have no time-out there. The producer that has not answered in time takes no further batches, and is discarded
   once it has none left that is waited for.
-- A refusal is fatal to the producer (`enable.gapless.guarantee`): it sends nothing any more, but what is being sent is
-  answered still.
+- When something is refused, the producer takes no further batches, and is discarded at once when something else in it
+  is not answered within `RENUMBERED_S`, which is much longer than that takes if no connection breaks.
 """
 
 import contextlib
@@ -32,6 +32,9 @@ HEADERS_BYTES = 10_000
 LOOK_EVERY_S = 0.1
 LOOK_AT_ALL_EVERY_S = 0.02
 """The same where several producers have batches."""
+
+RENUMBERED_S = 1.0
+"""How long something may be under way in a producer in which something else was refused."""
 
 HEARD_S, HEARD_SHARE = 10.0, 1 / 2
 """How long it is tried to append to a topic that exists, but that the broker which the producer asks does not know; and
@@ -79,6 +82,11 @@ class Part:
         return self.error is not None and self.in_order and self.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
     @property
+    def refused(self) -> bool:
+        """Whether some of the events were refused for good, though the partition is known."""
+        return self.error is not None and self.error.code() not in UNKNOWN | TIMED_OUT
+
+    @property
     def unknown(self) -> bool:
         """Whether nothing was written, because the partition is not known."""
         return self.error is not None and not self.offsets and self.error.code() in UNKNOWN
@@ -105,8 +113,7 @@ class Part:
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         self.unanswered -= 1
         if error is not None:
-            # What follows in the same partition was refused too, or not sent.
-            self.error = self.error or error
+            self.error = error
         else:
             self.in_order &= self.error is None
             self.offsets.append(message.offset())
@@ -118,6 +125,8 @@ class Batch(Job):
     def __init__(self, topic: str, parts: Mapping[Place, Part]) -> None:
         self.topic, self.parts = topic, parts
         self.now_ms, self.begun_s, self.repeated = 0, 0.0, False
+        self.deadline_s = math.inf
+        """When it is no longer waited for, on the monotonic clock."""
         self.producer: Producer = None
         """The one that it was handed to."""
         super().__init__(sum([len(event) for part in parts.values() for event in part.events]))
@@ -143,7 +152,6 @@ class Delivery:
         self._settings = connection.client(
             **{
                 "enable.idempotence": True,
-                "enable.gapless.guarantee": True,
                 "acks": "all",
                 "linger.ms": 0,
                 "delivery.timeout.ms": 0,
@@ -154,6 +162,8 @@ class Delivery:
         )
         self._producer = Producer(self._settings)
         self._replaced: set[Producer] = set()
+        self._renumbered: set[Producer] = set()
+        """Those of them in which something was refused."""
 
     def deliver(self, group: Sequence[Batch], now_ms: int) -> None:
         """Append batches and note their outcomes; blocks until all are known.
@@ -170,6 +180,7 @@ class Delivery:
         self._poll(self._producer, 0)
         for batch in group:
             batch.now_ms, batch.begun_s, batch.under_way, batch.repeated = now_ms, time.monotonic(), True, False
+            batch.deadline_s = batch.begun_s + self._timeout_s
             self._produce_all(batch, batch.parts)
 
     def advance(self, group: Sequence[Batch], awaited: Sequence[Batch], wait_s: float) -> None:
@@ -182,28 +193,25 @@ class Delivery:
         """
         until_s = time.monotonic() + wait_s
         while any(batch.under_way for batch in awaited):
-            end_s = min(until_s, *[self._deadline_s(batch) for batch in awaited if batch.under_way])
+            end_s = min(until_s, *[batch.deadline_s for batch in awaited if batch.under_way])
             # PERF: mostly the first batch that is looked at is the last one, so that this is one look for each poll.
             while (left_s := end_s - time.monotonic()) > 0 and any(batch.unanswered for batch in awaited):
                 self._poll_all(min(left_s, LOOK_EVERY_S))
             for batch in group:
                 if batch.under_way:
-                    self._settle(batch)
+                    self._settle(batch, group)
             self._discard(group)
             if time.monotonic() >= until_s:
                 return
 
-    def _deadline_s(self, batch: Batch) -> float:
-        return batch.begun_s + self._timeout_s
-
-    def _settle(self, batch: Batch) -> None:
+    def _settle(self, batch: Batch, group: Sequence[Batch]) -> None:
         """Note the outcome of a batch, if it is known."""
         if batch.unanswered:
-            if time.monotonic() < self._deadline_s(batch):
+            if time.monotonic() < batch.deadline_s:
                 return
-            if batch.producer is self._producer:
-                _log.warning("Kafka has not answered in time; its client is replaced")
-                self._replace()
+            self._replace(batch.producer)
+            if batch.producer in self._renumbered:
+                batch.producer.purge()
             for part in batch.parts.values():
                 if part.unanswered:
                     part.abandon()
@@ -214,6 +222,23 @@ class Delivery:
             self._produce_all(batch, unknown)
             return
         batch.error, batch.under_way = _outcome(batch), False
+        if any(part.refused for part in batch.parts.values()):
+            self._renumber(batch, group)
+
+    def _renumber(self, refused: Batch, group: Sequence[Batch]) -> None:
+        """See to it that nothing is stored twice though a producer numbers anew."""
+        producer = refused.producer
+        # The same topic, if it is closed, refuses what is sent again.
+        others = [
+            each for each in group if each.under_way and each.producer is producer and each.topic != refused.topic
+        ]
+        if others:
+            self._replace(producer)
+            self._renumbered.add(producer)
+        for batch in others:
+            batch.deadline_s = min(batch.deadline_s, batch.begun_s + RENUMBERED_S)
+        if any(batch.deadline_s < time.monotonic() for batch in others):
+            producer.purge()
 
     def _hear(self, batch: Batch, names: Collection[str]) -> None:
         """Let the producer ask for topics, a little later than the last time."""
@@ -230,10 +255,12 @@ class Delivery:
             part.begin()
             self._produce(batch, place, part)
 
-    def _replace(self) -> None:
-        """Hand further batches to a new producer; what the present one has it may still store, once."""
-        self._replaced.add(self._producer)
-        self._producer = Producer(self._settings)
+    def _replace(self, producer: Producer) -> None:
+        """Hand further batches to a new producer; what this one has it may still store, once."""
+        if producer is self._producer:
+            _log.warning("a client of Kafka is replaced")
+            self._replaced.add(producer)
+            self._producer = Producer(self._settings)
 
     def _discard(self, group: Sequence[Batch]) -> None:
         """Let go of replaced producers that have nothing any more that is waited for."""
@@ -243,6 +270,7 @@ class Delivery:
                 producer.purge()
                 self._poll(producer, 0)
             self._replaced &= waited_for
+            self._renumbered &= waited_for
 
     def _poll_all(self, wait_s: float) -> None:
         for producer in list(self._replaced):
@@ -254,10 +282,8 @@ class Delivery:
             producer.poll(wait_s)
         except KafkaException as ex:
             # It says once that it takes no more; what has become of each record it still says.
-            _log.error("the client of Kafka has given up and is replaced", reason=ex.args[0].str())
-            producer.purge(in_flight=False)
-            if producer is self._producer:
-                self._replace()
+            _log.error("the client of Kafka has given up", reason=ex.args[0].str())
+            self._replace(producer)
 
     def _produce(self, batch: Batch, place: Place, part: Part) -> None:
         produce, record_headers, now_ms = batch.producer.produce, part.record_headers, batch.now_ms

@@ -19,6 +19,7 @@ from rioni.local_cluster.cluster import running_cluster
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.client import END, Connection, Place
+from rioni.storage.kafka.delivery import RENUMBERED_S
 from rioni.storage.kafka.topics import Topics
 from tests.support.faulty_cluster import BROKERS, Brokers
 from tests.support.waiting import wait_until
@@ -139,6 +140,7 @@ def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
         way.cut(there=False)
         unanswered = pool.submit(appender.append, "open", {Place(name, 0): [b"unanswered"]}, {})
         wait_until(lambda: topics.bounds("open")[0].newest == 1)
+        time.sleep(RENUMBERED_S)
         with pytest.raises(TopicClosed):
             appender.append("closed", {elsewhere: [b"refused"] * 3}, {})
         way.break_off()

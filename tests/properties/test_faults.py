@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.zookeeper,
     pytest.mark.postgres,
+    pytest.mark.timeout(900),  # most of it is waiting, but a busy machine starts servers slowly
     pytest.mark.skipif(bool(jars.missing()), reason=jars.missing()),
 ]
 

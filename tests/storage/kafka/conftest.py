@@ -1,16 +1,18 @@
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from rioni.local_cluster.cluster import LocalCluster
+from rioni.local_cluster import jars
+from rioni.local_cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.names import opened_names
 from tests.support.clock import ManualClock
+from tests.support.faulty_cluster import BROKERS, Brokers
 
 
 @pytest.fixture
@@ -18,6 +20,24 @@ def connection(kafka_cluster: LocalCluster) -> Connection:
     """To the cluster, with topics of the test's own."""
     # The clock of most tests stands still, in the past.
     return Connection(bootstrap_servers=kafka_cluster.kafka, topic_prefix=f"{uuid4()}-", refuses_late=False)
+
+
+@pytest.fixture(scope="session")
+def several_brokers() -> Iterator[Brokers]:
+    if reason := jars.missing():
+        pytest.skip(reason)
+    with ExitStack() as stack:
+        brokers = Brokers(stack)
+        stack.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
+        yield brokers
+        brokers.heal()
+
+
+@pytest.fixture
+def brokers(several_brokers: Brokers) -> Iterator[Brokers]:
+    """Three brokers of one Kafka; a test may cut them off from each other and from itself."""
+    yield several_brokers
+    several_brokers.heal()
 
 
 @pytest.fixture

@@ -14,14 +14,12 @@ from confluent_kafka.admin import AdminClient
 from rioni.domain.errors import PartlyStored, TopicClosed, Unavailable
 from rioni.domain.ports import direct
 from rioni.domain.store_measurements import StoreMeasurements
-from rioni.local_cluster import jars
-from rioni.local_cluster.cluster import running_cluster
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.client import END, Connection, Place
 from rioni.storage.kafka.delivery import RENUMBERED_S
 from rioni.storage.kafka.topics import Topics
-from tests.support.faulty_cluster import BROKERS, Brokers
+from tests.support.faulty_cluster import Brokers
 from tests.support.waiting import wait_until
 
 
@@ -32,17 +30,6 @@ TIMEOUT_S = 5.0
 ENOUGH_S = 60
 UNHEARD_S = 4.0
 """Longer than librdkafka waits for brokers to hear of a topic."""
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Brokers]:
-    if reason := jars.missing():
-        pytest.skip(reason)
-    with contextlib.ExitStack() as stack:
-        brokers = Brokers(stack)
-        stack.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
-        yield brokers
-        brokers.heal()
 
 
 @pytest.fixture

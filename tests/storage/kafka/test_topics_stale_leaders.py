@@ -1,7 +1,7 @@
 """What becomes of topics whose leader is cut off from the other brokers, answers all the same, and knows no better."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -10,8 +10,6 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports import Bounds
-from rioni.local_cluster import jars
-from rioni.local_cluster.cluster import running_cluster
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
@@ -24,17 +22,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 ENOUGH_S = 60
 TOPICS = 3
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Brokers]:
-    if reason := jars.missing():
-        pytest.skip(reason)
-    with contextlib.ExitStack() as stack:
-        brokers = Brokers(stack)
-        stack.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
-        yield brokers
-        brokers.heal()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import gevent
 
-from rioni.domain.errors import NotFound
+from rioni.domain.errors import NotFound, Unavailable
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
@@ -61,7 +61,8 @@ class Threads:
 
     def _call(self, number: int, call: Callable[..., object], *arguments: object) -> None:
         self._running[number] = call.__name__, time.monotonic()
-        with contextlib.suppress(NotFound):
+        # Between two states of a topic brokers may know no leaders of it.
+        with contextlib.suppress(NotFound, Unavailable):
             call(*arguments)
         del self._running[number]
         self.calls[number] += 1

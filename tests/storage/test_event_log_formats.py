@@ -1,6 +1,7 @@
 """Nodes of two releases share a log: what is written every live one can read, and none folds what it can't."""
 
 import contextlib
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -80,6 +81,14 @@ def stored(engine):
         ]
 
 
+def accepted(log: SqlEventLog, event: DomainEvent) -> bool:
+    """Whether it could be written: PostgreSQL notices a moment later that the connection of another node has ended."""
+    with contextlib.suppress(NotReadByAll):
+        write(log, event)
+        return True
+    return False
+
+
 @pytest.mark.parametrize(
     ("topic", "number", "version"),
     [
@@ -101,7 +110,7 @@ def test_alone_the_next_release_raises_the_format_and_this_one_does_not_go_on(en
     write(this, Noted(name="a", text="x"))
     assert stored(engine)[0] == 1
     this.close()
-    write(release(is_next=True), ColourNoted(name="a", text="y", colour="red"))
+    wait_until(partial(accepted, release(is_next=True), ColourNoted(name="a", text="y", colour="red")))
     assert stored(engine) == (
         2,
         [
@@ -129,14 +138,7 @@ def test_while_an_older_node_lives_only_what_it_reads_is_written(engine, release
     assert newer.entries(1, 10)[0].event == ColourNoted(name="a", text="y")
     older.close()
 
-    def accepted() -> bool:
-        # PostgreSQL notices a moment later that the connection of the older node has ended.
-        with contextlib.suppress(NotReadByAll):
-            write(newer, ColourNoted(name="a", text="z", colour="red"))
-            return True
-        return False
-
-    wait_until(accepted)
+    wait_until(partial(accepted, newer, ColourNoted(name="a", text="z", colour="red")))
     write(newer, Burnt(name="a"))
     assert stored(engine)[0] == 2
     assert len(stored(engine)[1]) == 4

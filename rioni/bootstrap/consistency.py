@@ -5,7 +5,7 @@ the broker runs is not noticed: SQLite itself could not bear it.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,14 +71,7 @@ def mismatches(engine: Engine, data: Path) -> Iterator[str]:
                 if timelines:
                     yield f"{path.name} is missing. It has to hold {counted(len(timelines), 'topic')}."
                 continue
-            found = _inspected(path)
-            if isinstance(found, str):
-                yield found
-                continue
-            strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
-            yield from strangers
-            # Of a foreign file it need not be said that every single topic is missing.
-            if not strangers:
+            if found := (yield from _own(connection, path, expected)):
                 yield from _of_topics(path.name, found, timelines, expected.marks)
         yield from _of_coordination(connection, data / "coordination.db", expected)
         yield from _of_others(connection, data, expected)
@@ -122,12 +115,8 @@ def _of_others(connection: Connection, data: Path, expected: Expected) -> Iterat
     """Files of storages that the registry does not know: those of deleted ones stay."""
     known = {events_path(data, storage_id) for storage_id in expected.timelines}
     for path in sorted({*data.glob("events*.db")} - known):
-        found = _inspected(path)
-        if isinstance(found, str):
-            yield found
-            continue
-        yield from _of_anchor(connection, path.name, found.anchor, expected)
-        if found.anchor is None and found.ends and not expected.head.position:
+        found = yield from _own(connection, path, expected)
+        if found and found.anchor is None and found.ends and not expected.head.position:
             yield f"{path.name} holds {counted(len(found.ends), 'topic')}, and the log of the registry is empty."
 
 
@@ -137,24 +126,27 @@ def _of_coordination(connection: Connection, path: Path, expected: Expected) -> 
         if mark is not None:
             yield f"{path.name} is missing. It has to hold the committed cursors of all subscriptions."
         return
-    found = _inspected(path)
-    if isinstance(found, str):
-        yield found
-        return
-    strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
-    yield from strangers
-    if not strangers and mark is not None and found.sequence < int(mark):
+    found = yield from _own(connection, path, expected)
+    if found and mark is not None and found.sequence < int(mark):
         yield (
             f"{path.name} is older than the registry: its state has the number {found.sequence}, and {mark} was "
             "recorded. Committed cursors would go back."
         )
 
 
-def _inspected(path: Path) -> Found | str:
+def _own(connection: Connection, path: Path, expected: Expected) -> Generator[str, None, Found | None]:
+    """Say what is wrong with a file as a whole, and return what it holds unless something is.
+
+    Of a foreign file it need not be said that every single topic is missing.
+    """
     try:
-        return inspect(path)
+        found = inspect(path)
     except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
-        return f"{path.name} can't be read: {ex}."
+        yield f"{path.name} can't be read: {ex}."
+        return None
+    strangers = list(_of_anchor(connection, path.name, found.anchor, expected))
+    yield from strangers
+    return None if strangers else found
 
 
 def _of_anchor(connection: Connection, name: str, anchor: Anchor | None, expected: Expected) -> Iterator[str]:

@@ -168,7 +168,7 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             # A client that has stopped reading is cut off; gunicorn knows what a reset is, and makes no fuss of it.
             raise ConnectionResetError(errno.ECONNRESET, "the client does not read") from ex
         sock.expect_body()
-        if not discard_rest(req, partial(gevent.sleep, 0)) or closes:
+        if not discard_rest(req) or closes:
             raise StopIteration
         sock.expect_request()
         if not self.alive:

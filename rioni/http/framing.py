@@ -4,7 +4,8 @@ A proxy in front that finds other bounds than the broker would let one client's 
 """
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gunicorn.http.errors import InvalidHeader, ParseException
@@ -14,7 +15,11 @@ from gunicorn.http.message import Request
 HTTP_1_1 = (1, 1)
 HEADERS_BYTES_MAX = 65_536
 """Of all headers together. PERF: reading them takes the square of their length, here up to 20 ms."""
-PIECE_BYTES = 65_536
+READ_BYTES = 65_536
+STEP_BYTES = 1_000_000
+"""After so much others have their turn."""
+BREATH_S = 0.001
+"""Sleeping for no time at all would let those run who are ready, and nobody whose time has come."""
 REST_BYTES_MAX = 200_000_000
 """Of a body that is not wanted: more than any that is accepted."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]*)?", re.ASCII)
@@ -60,7 +65,18 @@ class ClosingReader:
         return data
 
 
-def discard_rest(req: Any, yield_turn: Callable[[], None]) -> bool:
+def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """What `read` gives of a body until nothing more comes; raises what it raises."""
+    size, step_ends = 0, STEP_BYTES
+    while piece := read(READ_BYTES):
+        size += len(piece)
+        yield piece
+        if size > step_ends:
+            step_ends = size + STEP_BYTES
+            time.sleep(BREATH_S)
+
+
+def discard_rest(req: Any) -> bool:
     """Read on to the end of a request's body, which was answered before its end, so that the client gets the answer.
 
     Closing a connection of which something is unread resets it, and the client may lose what it has not read by then.
@@ -73,11 +89,10 @@ def discard_rest(req: Any, yield_turn: Callable[[], None]) -> bool:
         return False
     rest_bytes = 0
     try:
-        while piece := req.body.reader.read(PIECE_BYTES):
+        for piece in pieces(req.body.reader.read):
             rest_bytes += len(piece)
             if rest_bytes > REST_BYTES_MAX:
                 return False
-            yield_turn()
     except (OSError, ParseException):
         return False
     return True

@@ -1,7 +1,6 @@
 """What every resource needs of a request: who asks, its body, and its parameters."""
 
 import re
-import time
 from collections.abc import Iterator
 from functools import partial
 from io import BytesIO
@@ -19,17 +18,13 @@ from rioni.domain.ports import LOG_KEY
 from rioni.domain.timestamps import rfc3339
 from rioni.http.authentication import caller_of
 from rioni.http.body_budget import hold
+from rioni.http.framing import pieces
 from rioni.http.services import Services
 
 
-READ_BYTES = 65_536
 JSON_BYTES_MAX = 262_144
 DEFINITION_BYTES_MAX = 2_000_000
 """Of an event type: a schema of the largest size fits, whatever way its characters are escaped."""
-STEP_BYTES = 1_000_000
-"""After so much others have their turn."""
-BREATH_S = 0.001
-"""Sleeping for no time at all would let those run who are ready, and nobody whose time has come."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 """What every database has room for; Python's own conversion also takes other scripts, and gives up on long ones."""
@@ -77,11 +72,11 @@ def read_body(req: falcon.Request, bytes_max: int) -> bytes:
     if (req.content_length or 0) > bytes_max:
         raise _too_large(bytes_max)
     encoding = (req.get_header("Content-Encoding") or "").lower()
-    pieces = _pieces(req, bytes_max)
+    read = _pieces(req, bytes_max)
     if encoding and (bodies := getattr(req.context, "bodies", None)) is not None:
-        pieces = bodies.inflater.inflated(pieces, encoding, partial(hold, req))
+        read = bodies.inflater.inflated(read, encoding, partial(hold, req))
     body, size = BytesIO(), 0
-    for piece in pieces:
+    for piece in read:
         if size + len(piece) > bytes_max:
             raise _too_large(bytes_max)
         hold(req, len(piece))
@@ -93,17 +88,14 @@ def read_body(req: falcon.Request, bytes_max: int) -> bytes:
 def _pieces(req: falcon.Request, bytes_max: int) -> Iterator[bytes]:
     # Falcon takes a body without a length for an empty one, although gunicorn knows where its chunks end.
     stream = req.env["wsgi.input"] if req.env.get("wsgi.input_terminated") else req.bounded_stream
-    size, step_ends = 0, STEP_BYTES
+    size = 0
     try:
-        while piece := stream.read(READ_BYTES):
+        for piece in pieces(stream.read):
             # Counted as they come, too: compressed ones may inflate to nothing, and those without a length go on.
             size += len(piece)
             if size > bytes_max:
                 raise _too_large(bytes_max)
             yield piece
-            if size > step_ends:
-                step_ends = size + STEP_BYTES
-                time.sleep(BREATH_S)
     except TimeoutError as ex:
         raise TooSlow("The body takes too long to come; send less at a time, or send it compressed") from ex
     except (OSError, ParseException) as ex:

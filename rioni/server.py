@@ -210,9 +210,14 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         self.tls = tls
         self._directory = directory
         self._listener = listener
+        self._address = listener.getsockname()
         self._worker: Worker | None = None
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether one of them has begun."""
+        self._unannounced, write_end = os.pipe()
+        """Holds one byte, which the first worker that serves takes; then it is at its end."""
+        os.write(write_end, b"1")
+        os.close(write_end)
         self._replacements = Replacements(REPLACED_EVERY_S)
         self._leaving = gevent.event.Event()
         self._housekeeper: gevent.Greenlet[[Worker], None] | None = None
@@ -237,7 +242,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             "secure_scheme_headers": {},
             "loglevel": "warning",
             "logger_class": _Log,
-            "when_ready": self._announce,
+            "post_worker_init": self._announce,
             "worker_exit": self._let_go,
             "child_exit": self._forget_metrics,
         }
@@ -326,8 +331,11 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         if self._worker is not None:
             self._worker.stop()
 
-    def _announce(self, _arbiter: Any) -> None:
-        host, port = self._listener.getsockname()[:2]
+    def _announce(self, _gunicorn_worker: Any) -> None:
+        """Say where the broker is, once, as soon as a worker can answer."""
+        if not os.read(self._unannounced, 1):
+            return
+        host, port = self._address[:2]
         workers = f"{self.config.workers} worker" + ("s" if self.config.workers > 1 else "")
         scheme = "http" if self.tls is None else "https"
         sys.stderr.write(f"Rioni serves {scheme}://{host}:{port} with {workers}, data in {self.config.data}\n")

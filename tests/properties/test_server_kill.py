@@ -17,6 +17,7 @@ from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import running_server
+from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -103,6 +104,9 @@ def test_no_acknowledged_event_is_lost_and_order_holds_through_kills(tmp_path):
                 publishers = [Publisher(server.url, key, following[key]) for key in keys]
                 for publisher in publishers:
                     publisher.start()
+                if kill % 2 == 0:
+                    # The other kills may come before anything is stored.
+                    wait_until(publishers[0].acknowledged.copy)
                 time.sleep(chance.uniform(0.05, 0.6))
                 server.kill()
             for publisher in publishers:

@@ -40,14 +40,14 @@ def commit(address: str, path: str, stream: str, cursor: dict) -> None:
 
 def consume(address: str, other: str, path: str) -> None:
     """One stream, from its beginning to its end."""
-    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    connection, begun = http.client.HTTPConnection(address, timeout=TIMEOUT_S), time.monotonic()
     connection.request("GET", f"{path}/events?{QUERY}")
     response = connection.getresponse()
     if response.status != http.client.OK:
         return
     stream = response.headers["X-Nakadi-StreamId"]
     uuid.UUID(stream)
-    note("opened", stream)
+    note("opened", stream, begun)
     said, last, committers = "", None, itertools.cycle([address, other])
     with contextlib.suppress(OSError, http.client.HTTPException):
         while line := response.readline():

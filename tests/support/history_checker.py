@@ -40,6 +40,7 @@ class Stream:
     """What one stream has seen, in this order."""
 
     opened: float
+    """When it was asked for: its client may have stood still before it read the answer."""
     deliveries: list[Delivery] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     ended: float | None = None

@@ -169,6 +169,8 @@ def read(files: list[Path], kills: list[tuple[float, float]], history: History) 
             kind, at, name, *more = json.loads(line)
             stream = streams.setdefault(name, Stream(opened=at))
             match kind, more:
+                case "opened", [begun]:
+                    stream.opened = begun
                 case "got", [partition, offset, numbers]:
                     delivery = Delivery(at=at, partition=partition, position=position_of(offset), numbers=numbers)
                     stream.deliveries.append(delivery)

@@ -54,8 +54,9 @@ class OutOfRange(Exception):
 class _Loader:
     """A consumer, and what it is assigned."""
 
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
+    def __init__(self, consumer: Consumer, *, shared: bool) -> None:
+        self.consumer, self.shared = consumer, shared
+        """Whether it was made for several partitions, of each of which it fetches little at once."""
         self.at: dict[Place, int] = {}
         """The next position of each partition that is assigned."""
         self.ahead: dict[Place, int] = {}
@@ -90,8 +91,6 @@ class Loaders:
         self._connection, self._offload, self._measurements = connection, offload, measurements
         self._lock = Places()
         self._idle: list[_Loader] = []
-        self._begun: dict[Place, int] = {}
-        """Where to go on in the partitions of which the first chunks were loaded together last."""
 
     def load(
         self, place: Place, wanted: Wanted, bytes_max: int, beside: Mapping[Place, Wanted] | None = None
@@ -112,23 +111,25 @@ class Loaders:
             OutOfRange: there is no such position, or no longer, of one of the partitions.
             Unavailable: Kafka does not answer.
         """
-        all_wanted = {place: wanted, **(beside or {})}
-        few = len(all_wanted) <= KEPT
-        if few and (self._begun.pop(place, None) == wanted.position or self._goes_on(place, wanted.position)):
-            # PERF: a consumer for each partition is three times as fast from then on, as long as they are few.
-            all_wanted = {place: wanted}
-        loader = self._take(all_wanted)
+        loader, others = self._take(place, wanted.position), self._unread(beside or {})
+        if loader is not None and len(loader.at) <= KEPT:
+            others = {}
+            if loader.shared:
+                # PERF: a consumer for each partition is three times as fast from then on, as long as they are few.
+                try:
+                    self._offload(loader.leave, [place])
+                finally:
+                    self._give_back(loader)
+                loader = None
+        loader = loader or self._free(1 + len(others))
+        all_wanted = {place: wanted, **others}
         try:
             reading = _Reading(loader, all_wanted, self._connection.request_timeout_s)
             found = self._offload(reading.load, place, bytes_max)
         except BaseException:
             self._offload(loader.consumer.close)
             raise
-        if few and len(all_wanted) > 1:
-            self._begun = {each: chunks[-1].next for each, chunks in found.items()}
-            self._offload(loader.consumer.close)
-        else:
-            self._give_back(loader)
+        self._give_back(loader)
         self._measurements.loaded_bytes(sum(len(chunk.data) for chunks in found.values() for chunk in chunks))
         return found
 
@@ -137,32 +138,37 @@ class Loaders:
         while self._idle:
             self._offload(self._idle.pop().consumer.close)
 
-    def _goes_on(self, place: Place, position: int) -> bool:
-        """Whether a consumer has this partition alone, and comes to this position next."""
+    def _take(self, place: Place, position: int) -> _Loader | None:
+        """The consumer that comes to this position next."""
         with self._lock:
-            return any(loader.at == {place: position} for loader in self._idle)
+            found = next((loader for loader in self._idle if loader.at.get(place) == position), None)
+            if found is not None:
+                self._idle.remove(found)
+            return found
 
-    def _take(self, wanted: Mapping[Place, Wanted]) -> _Loader:
-        """The consumer whose positions match most of what is wanted; else a new one, or that which was idle longest."""
-
-        def matches(loader: _Loader) -> int:
-            return sum(loader.at.get(place) == each.position for place, each in wanted.items())
-
+    def _unread(self, wanted: Mapping[Place, Wanted]) -> dict[Place, Wanted]:
+        """The partitions that no consumer reads from there on."""
         with self._lock:
-            best = max(self._idle, key=matches, default=None)
-            if best is not None and not matches(best):
-                best = self._idle[0] if len(self._idle) >= KEPT else None
-            if best is not None:
-                self._idle.remove(best)
-                return best
-        fetch_bytes = max(FETCH_BYTES // len(wanted), FETCH_BYTES_MIN)
+            read = {item for loader in self._idle for item in loader.at.items()}
+        return {place: each for place, each in wanted.items() if (place, each.position) not in read}
+
+    def _free(self, partitions: int) -> _Loader:
+        """A consumer for some partitions: a new one, or for one partition that which was idle longest.
+
+        One without partitions is no faster than a new one: it may be amid a fetch, which waits for events.
+        """
+        with self._lock:
+            if partitions == 1 and len(self._idle) >= KEPT:
+                return self._idle.pop(0)
+        fetch_bytes = max(FETCH_BYTES // partitions, FETCH_BYTES_MIN)
         settings = {"queued.max.messages.kbytes": BUFFER_KB, "max.partition.fetch.bytes": fetch_bytes}
-        return _Loader(Consumer(self._connection.consumer(**settings)))
+        return _Loader(Consumer(self._connection.consumer(**settings)), shared=partitions > 1)
 
     def _give_back(self, loader: _Loader) -> None:
         with self._lock:
             self._idle.append(loader)
-            surplus = self._idle.pop(0) if len(self._idle) > KEPT else None
+            done = loader.shared and not loader.at
+            surplus = self._idle.pop(-1 if done else 0) if done or len(self._idle) > KEPT else None
         if surplus is not None:
             self._offload(surplus.consumer.close)
 

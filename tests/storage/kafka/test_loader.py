@@ -13,7 +13,7 @@ from tests.contracts.event_store import TOPIC, events
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 5
-BATCHES, BATCH = 12, 40
+BATCHES, BATCH = 50, 40
 
 
 @pytest.fixture
@@ -76,3 +76,29 @@ def test_the_first_events_of_all_partitions_are_loaded_at_once(
         (first, *_) = late.read(TOPIC, number, 0, 1_000, lambda: positions)
         assert events_from(first, 0) == expected[number][: first.next]
     assert len(loads) == 1
+
+
+@pytest.mark.parametrize("cache_bytes_max", [20_000, 10_000_000])
+def test_partitions_that_were_begun_together_go_on_with_a_consumer_each(
+    expected, open_store: Callable[..., KafkaEventStore], monkeypatch, cache_bytes_max
+):
+    made, consumer = [], loader.Consumer
+
+    def counted(settings):
+        made.append(settings)
+        return consumer(settings)
+
+    monkeypatch.setattr(loader, "Consumer", counted)
+    # As many messages as a fetch brings when there are many more than here.
+    monkeypatch.setattr(loader, "MESSAGES_MAX", 20)
+    late, left, reads = open_store(cache_bytes_max=cache_bytes_max), dict.fromkeys(range(PARTITIONS), 0), 0
+    while left:
+        for number, position in list(left.items()):
+            chunks = late.read(TOPIC, number, position, 1_000, lambda: left)
+            reads += 1
+            if chunks:
+                left[number] = chunks[-1].next
+            else:
+                del left[number]
+    assert reads > 5 * PARTITIONS
+    assert len(made) <= 3 * PARTITIONS, reads

@@ -22,6 +22,7 @@ from rioni.domain.schema_change import KINDS, Level
 from rioni.domain.schema_diff import compare
 from tests.domain.test_evolution import changed_schemas, values
 from tests.domain.test_schema_diff import INTEGER, NUMBER, STRING, array, number, props, string
+from tests.support.campaigns import length
 
 
 ILLUSTRATION = "; for example this event was valid and would be refused: "
@@ -169,7 +170,7 @@ def test_a_format_that_nobody_checks_breaks_nothing() -> None:
     assert not breaks(original, submitted)
 
 
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=length(100, 3_000), derandomize=True)
 @given(changed_schemas())
 def test_a_refusal_shows_an_event_wherever_one_would_break(schemas: tuple[Schema, Schema]) -> None:
     """Looking for one has a budget, so that it might be missed: these are always the same schemas."""
@@ -182,7 +183,7 @@ def test_a_refusal_shows_an_event_wherever_one_would_break(schemas: tuple[Schema
         assert not breaks(*schemas)
 
 
-@settings(max_examples=200)
+@settings(max_examples=length(80, 2_000))
 @given(st.data(), changed_schemas())
 def test_an_event_that_was_valid_remains_valid_where_a_change_is_accepted(
     data: st.DataObject, schemas: tuple[Schema, Schema]

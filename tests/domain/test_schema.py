@@ -9,6 +9,7 @@ from rioni.domain.field_path import DeclaredPaths
 from rioni.domain.patterns import PATTERN_BYTES_MAX
 from rioni.domain.schema import SCHEMA_BYTES_MAX, check_paths, check_schema
 from rioni.domain.validation import EventValidator
+from tests.support.campaigns import length
 from tests.support.strategies import EID, json_objects, schemas
 
 
@@ -175,7 +176,7 @@ def test_the_identifier_of_a_part_does_not_redirect_its_references():
     assert not accepts(schema, {"a": 1})
 
 
-@settings(max_examples=200)
+@settings(max_examples=length(80, 2_000))
 @given(schemas, json_objects)
 def test_any_schema_is_either_refused_or_can_be_used(schema, event):
     for category in ("undefined", "data", "business"):
@@ -191,7 +192,7 @@ def test_any_schema_is_either_refused_or_can_be_used(schema, event):
             assert validator.is_valid(submitted) == validator.all_valid([submitted])
 
 
-@settings(max_examples=200)
+@settings(max_examples=length(80, 2_000))
 @given(schemas, json_objects)
 def test_mode_forward_and_category_undefined_mean_the_schema_as_it_is(schema, event):
     schema.pop("$ref", None)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from rioni.domain.errors import Invalid
 from rioni.domain.schema import check_schema
 from rioni.domain.validation import TEXT_CHARACTERS_MAX, VIOLATIONS_MAX, EventValidator
+from tests.support.campaigns import length
 from tests.support.strategies import EID, json_objects, schemas
 
 
@@ -293,7 +294,7 @@ def test_recursive_schemas_check_deep_events():
     assert checker.explain({"t": event}) == f"#/t{'/x' * 60}/y: expected type: String, found: Integer"
 
 
-@settings(max_examples=200)
+@settings(max_examples=length(80, 2_000))
 @given(schemas, json_objects)
 def test_whatever_is_invalid_can_be_explained(schema, event):
     try:

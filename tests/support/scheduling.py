@@ -42,7 +42,14 @@ class Scheduling(LoadFileScheduling):
         super().schedule()
 
 
+LAST = ("tests/acceptance/",)
+"""What shares servers that each worker starts for itself: together, they stay no longer than they are needed."""
+
+
 def slow_first(items: list[pytest.Item]) -> None:
-    """Move the tests of files that have slow ones to the front, so that no worker begins with them at the end."""
+    """Move the tests of files that have slow ones to the front, so that no worker begins with them at the end.
+
+    Those that come last do so in the same order.
+    """
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.nodeid.startswith(LAST), item.path not in slow))

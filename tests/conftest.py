@@ -86,7 +86,7 @@ def pytest_configure_node(node: WorkerController) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """More workers than cores, for `-n auto`: most of the time tests wait for servers."""
-    return min(2 * (os.cpu_count() or 1), _WORKERS_MAX)
+    return min(2 * (os.cpu_count() or 1) + 1, _WORKERS_MAX)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -21,7 +21,7 @@ from tests.support.conformance import resolved
 from tests.support.server import running_server
 
 
-EXAMPLES = 15
+EXAMPLES = 6
 EVENT_TYPE = "order.created"
 SUBSCRIPTION = {"owning_application": "described", "event_types": [EVENT_TYPE]}
 OPERATIONS = {

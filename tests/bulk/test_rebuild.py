@@ -176,7 +176,7 @@ def test_commands_go_on_during_a_rebuild_and_are_in_its_result(url, engine, writ
 
     def commands() -> None:
         nonlocal written
-        while not over.is_set():
+        while not over.wait(0.02):
             write(islice(log, 3))
             written += 3
 

@@ -80,6 +80,7 @@ class Keeper:
         """The name of this session; another session never has it."""
         self._answered_at_s = clock.monotonic()
         self._arrivals = 0
+        """How many requests were answered."""
         self._was_safe = True
         self._closed = threading.Event()
         self._barriers: GroupCommit[Job] = GroupCommit(self._sync, direct)
@@ -114,6 +115,7 @@ class Keeper:
         pending = [request(self._client) for request in requests]
         for each in pending:
             each.wait(max(0.0, sent_at_s + self.timeout_s - self._clock.monotonic()))
+            self._arrivals += each.ready()
         answers = [outcome(each) for each in pending]
         self._answered_at_s = max(self._answered_at_s, sent_at_s)
         return answers

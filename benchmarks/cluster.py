@@ -19,9 +19,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from rioni.local_cluster.cluster import running_cluster
-from rioni.local_cluster.nodes import node
-from rioni.local_cluster.servers import HOST, Server, free_ports
+from rioni.tools.dev_cluster.cluster import running_cluster
+from rioni.tools.dev_cluster.nodes import node
+from rioni.tools.dev_cluster.servers import HOST, Server, free_ports
 
 
 NAME, PARTITIONS = "benchmark.cluster", 8

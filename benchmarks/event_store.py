@@ -20,9 +20,9 @@ import tempfile
 import threading
 import time
 
-from rioni.domain.ports import direct
+from rioni.domain.ports.thread_pool import direct
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 
 

@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from rioni.bench import PARTITIONS
+from rioni.tools.bench import PARTITIONS
 
 
 EVENT_STORE = Path(__file__).with_name("event_store.py")

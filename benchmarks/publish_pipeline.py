@@ -9,14 +9,14 @@ import timeit
 from random import Random
 from uuid import UUID
 
-from rioni.domain.batch import Batch, split
-from rioni.domain.event_type import EventTypeSpec, SubmittedSchema
-from rioni.domain.event_type_rules import new
+from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
+from rioni.domain.event_types.rules import new
 from rioni.domain.limits import Limits
-from rioni.domain.partitioning import _short_hash
-from rioni.domain.publish_rules import PublishRules
-from rioni.domain.publish_steps import Publication, assign, enrich, validate
-from rioni.domain.publishing import prepare
+from rioni.domain.publishing.batch import Batch, split
+from rioni.domain.publishing.partitioning import _short_hash
+from rioni.domain.publishing.pipeline import prepare
+from rioni.domain.publishing.rules import PublishRules
+from rioni.domain.publishing.steps import Publication, assign, enrich, validate
 
 
 EVENTS = 100

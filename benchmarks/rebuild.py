@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from rioni.domain.chain import GENESIS
+from rioni.domain.hash_chain import GENESIS
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.rebuild import rebuild
-from rioni.storage.log_tables import HEAD, LOG
-from rioni.storage.rebuild_lock import rebuild_lock
+from rioni.storage.log.log_tables import HEAD, LOG
+from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries
 from tests.support.log import create_tables, rows
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import orjson
 
 from benchmarks.over_http import bench, consumed, server, store_alone
-from rioni.measurement import Report
-from rioni.wire import Connection, Loop, Server
+from rioni.tools.load_client import Connection, Loop, Server
+from rioni.tools.load_report import Report
 
 
 FANS = (100, 1_000)

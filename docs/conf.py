@@ -6,7 +6,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from rioni import __version__
-from rioni.config import SETTINGS, Config
+from rioni.config.settings import SETTINGS, Config
 
 
 project = "Rioni"

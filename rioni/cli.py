@@ -16,13 +16,13 @@ import typer
 
 from rioni import __version__
 from rioni.cli_output import console_on, opened, plain_table, progress_bars, write_json_lines, write_table
-from rioni.config import SETTINGS, Config
-from rioni.config_sources import TOKEN_VARIABLE, load
+from rioni.config.loading import TOKEN_VARIABLE, load
+from rioni.config.settings import SETTINGS, Config
 from rioni.domain.errors import RioniError
 
 
 if TYPE_CHECKING:
-    from rioni.measurement import Report
+    from rioni.tools.load_report import Report
 
 
 FOUND = 1
@@ -148,7 +148,7 @@ def demo(
 ) -> None:
     """Publish, consume, audit and rebuild a year of real flights, checking every promise on the way."""
     settings = _settings(config_file, data=data, port=port)
-    from rioni.demo import run
+    from rioni.tools.demo import run
 
     run(settings, exit_after=exit_after, flights=flights)
 
@@ -162,10 +162,10 @@ def rebuild(
 ) -> None:
     """Rebuild all read models from the internal log with Spark, while the broker goes on."""
     settings = _settings(config_file, data=data)
-    from rioni.bootstrap import operations
+    from rioni.bootstrap import admin_operations
 
     with progress_bars() as progress:
-        report = operations.rebuild(settings, dry_run=dry_run, progress=progress)
+        report = admin_operations.rebuild(settings, dry_run=dry_run, progress=progress)
     for table, key, kind in report.differences:
         typer.echo(f"{table}, {', '.join(map(str, key))}: {kind}")
     found = f"{len(report.differences)} differences" + ("" if dry_run else ", the new read models are live")
@@ -198,10 +198,10 @@ def migrate(
 def verify(*, data: Data = None, config_file: ConfigFile = None) -> None:
     """Check the internal log (hash chain, positions, topics) and the stored events; exit code 1 on a finding."""
     settings = _settings(config_file, data=data)
-    from rioni.bootstrap import operations
+    from rioni.bootstrap import admin_operations
 
     findings = 0
-    for finding in operations.verify(settings):
+    for finding in admin_operations.verify(settings):
         typer.echo(finding)
         findings += 1
     typer.echo(f"{findings} findings" if findings else "Nothing is damaged or missing.")
@@ -243,17 +243,17 @@ def audit(
     if form is AuditFormat.PARQUET and output is None:
         raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
     settings = _settings(config_file, data=data)
-    from rioni.bootstrap import operations
+    from rioni.bootstrap import admin_operations
 
     if form is AuditFormat.PARQUET and output is not None:
         with progress_bars() as progress:
-            report = operations.export_audit(settings, output, **wanted, progress=progress)
+            report = admin_operations.export_audit(settings, output, **wanted, progress=progress)
         position, digest = report.head
         typer.echo(f"{report.rows:,} entries written to {output}; the log ends at {position} with {digest.hex()}")
         return
     write = write_table if form is AuditFormat.TABLE else write_json_lines
     with opened(output) as file:
-        write(operations.audit(settings, **wanted), file)
+        write(admin_operations.audit(settings, **wanted), file)
 
 
 @bench.command("publish", epilog="Example: rioni bench publish --connections 8 --batch 100 --size 200 --seconds 10")
@@ -274,7 +274,7 @@ def bench_publish(
     json: Json = False,
 ) -> None:
     """Publish valid events as fast as they are acknowledged; exit code 1 if some were not."""
-    from rioni import bench as load
+    from rioni.tools import bench as load
 
     plan = load.Publish(
         url=url,
@@ -307,7 +307,7 @@ def bench_consume(
     json: Json = False,
 ) -> None:
     """Consume through a new subscription, committing all the time; exit code 1 if a request failed."""
-    from rioni import bench as load
+    from rioni.tools import bench as load
 
     plan = load.Consume(
         url=url,
@@ -389,8 +389,8 @@ def _given(**options: str | None) -> dict[str, Any]:
 
 def _asked(url: str, token: str | None, ca_certificate: Path | None) -> Callable[..., Any]:
     """What asks a broker: `ask(method, path, body)` returns the JSON of the answer."""
-    from rioni.remote import call
-    from rioni.wire import Server
+    from rioni.tools.api_client import call
+    from rioni.tools.load_client import Server
 
     server = Server(url, token, ca_certificate)
     return lambda *request: call(server, *request)[1]
@@ -414,7 +414,7 @@ def cluster_up(
     zookeepers: Annotated[int, typer.Option(min=1, max=5, help="Servers of ZooKeeper; of three one may die.")] = 1,
 ) -> None:
     """Start what several nodes share until Ctrl-C or SIGTERM, and print how they find it; nothing is kept."""
-    from rioni.local_cluster.cluster import running_cluster, until_told_to_stop
+    from rioni.tools.dev_cluster.cluster import running_cluster, until_told_to_stop
 
     with (
         until_told_to_stop() as wait,
@@ -429,10 +429,10 @@ def cluster_up(
 
 
 def _settings(file: Path | None, **flags: object) -> Config:
-    from rioni import logs
+    from rioni import logging_setup
 
     settings = load(flags, file=file).config
-    logs.configure(settings)
+    logging_setup.configure(settings)
     return settings
 
 

@@ -109,8 +109,8 @@ def write_json_lines(entries: Iterable[dict[str, Any]], file: TextIO) -> None:
 def _how(entry: dict[str, Any]) -> str:
     import msgspec
 
-    from rioni.domain.timeline import Timelines
-    from rioni.domain.timeline_story import told
+    from rioni.domain.timelines.timeline import Timelines
+    from rioni.domain.timelines.timeline_description import told
 
     if entry["resource_type"] != "timeline":
         return ""

@@ -25,16 +25,16 @@ from gunicorn.workers.ggevent import GeventWorker
 
 from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
-from rioni.bootstrap.preparation import prepare
 from rioni.bootstrap.replacing import Replacements, end_within
+from rioni.bootstrap.startup import prepare
 from rioni.bootstrap.worker import Worker, worker
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.http.authentication import TOKEN_CHARACTERS_MAX
-from rioni.http.deadlines import Deadlines, PacedSocket
-from rioni.http.framing import BoundedRequest, ClosingReader, check_host, discard_rest
-from rioni.http.metrics_slots import MULTIPROCESS_FOLDER, release_slot
-from rioni.http.tls import Tls
+from rioni.http.connection.framing import BoundedRequest, ClosingReader, check_host, discard_rest
+from rioni.http.connection.timeouts import Deadlines, PacedSocket
+from rioni.http.connection.tls import Tls
+from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, release_slot
+from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 
 
 if TYPE_CHECKING:

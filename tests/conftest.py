@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rioni.local_cluster import jars
-from rioni.local_cluster.cluster import LocalCluster, running_cluster
+from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.postgres import fresh_database
 from tests.support.scheduling import Scheduling, slow_first
 from tests.support.shared_servers import SharedServers, address_of

@@ -16,11 +16,11 @@ import typer
 
 from rioni import __version__, cli
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.foundation import lay_foundation
-from rioni.bootstrap.preparation import prepare
-from rioni.commands.storages import CreateStorage
-from rioni.config import SETTINGS, Config
-from rioni.domain.storage_entry import StorageEntry
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.startup import prepare
+from rioni.commands.system.storages import CreateStorage
+from rioni.config.settings import SETTINGS, Config
+from rioni.domain.system.storages import StorageEntry
 from tests.support.api_server import api_server
 from tests.support.commands import run_command
 

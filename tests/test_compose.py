@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from rioni.config import SETTINGS
-from rioni.config_sources import load
+from rioni.config.loading import load
+from rioni.config.setting import PREFIX
+from rioni.config.settings import SETTINGS
 from rioni.http.openapi.document import document
-from rioni.local_cluster import jars
-from rioni.setting import PREFIX
+from rioni.tools.dev_cluster import jars
 
 
 ROOT = Path(__file__).parents[1]

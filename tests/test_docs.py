@@ -10,8 +10,8 @@ import typer
 from prometheus_client import generate_latest
 
 from rioni.cli import app
-from rioni.config import SETTINGS
-from rioni.http.metrics import Metrics
+from rioni.config.settings import SETTINGS
+from rioni.http.metrics.collectors import Metrics
 
 
 ROOT = Path(__file__).parents[1]

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import pytest
 
 from rioni import __version__
-from rioni.bootstrap.preparation import catch_up
+from rioni.bootstrap.startup import catch_up
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.log_format import FORMATS
 from rioni.projections.fold import FOLD_VERSION
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.migration import upgrade
-from rioni.storage.sql import create_engine
-from rioni.storage.verification import verify
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.verification import verify
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import upgrade
 from tests.support.frozen_log import FOLDER, digest_of_read_models, load, path_of, rows_of
 
 

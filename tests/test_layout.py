@@ -1,4 +1,4 @@
-"""The layout of the repository: seven packages, tests that mirror them, and dependencies in one direction."""
+"""The layout of the repository: its packages, tests that mirror them, and dependencies in one direction."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("bootstrap", "commands", "domain", "http", "local_cluster", "projections", "storage")
+PACKAGES = ("bootstrap", "commands", "config", "domain", "http", "projections", "storage", "tools")
 TESTS = [path for package in PACKAGES for path in sorted((ROOT / "tests" / package).rglob("test_*.py"))]
 
 
@@ -16,7 +16,7 @@ def _is_package(path: Path) -> bool:
     return path.is_dir() and any(path.glob("*.py"))
 
 
-def test_there_are_exactly_seven_packages():
+def test_there_are_exactly_these_packages():
     assert tuple(sorted(path.name for path in (ROOT / "rioni").iterdir() if _is_package(path))) == PACKAGES
 
 

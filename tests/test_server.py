@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from rioni.bootstrap.acceptance import accept_loss
-from rioni.config import Config
+from rioni.config.settings import Config
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import PROMETHEUS, open_stream, running_server

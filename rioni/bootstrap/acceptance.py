@@ -10,25 +10,25 @@ from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.consistency import Expected, least_ends, mismatches, read_expected, registry_missing
 from rioni.bootstrap.database import accepting, database_engine, occupancy, serving
-from rioni.bootstrap.foundation import lay_foundation
+from rioni.bootstrap.infrastructure import lay_foundation
 from rioni.bootstrap.kafka_acceptance import accept_kafka
 from rioni.bootstrap.kafka_consistency import compare_kafka
-from rioni.bootstrap.preparation import catch_up
-from rioni.commands.settings import AcceptLoss
-from rioni.config import Config
-from rioni.domain.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.bootstrap.startup import catch_up
+from rioni.commands.system.settings import AcceptLoss
+from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.installation import Anchor, DataMismatch
-from rioni.domain.timeline import FIRST_ORDER, Timeline
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.system.installation import Anchor, DataMismatch
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor
-from rioni.storage.embedded.coordination_database import CoordinationDatabase
+from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.padding import pad
-from rioni.storage.marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
-from rioni.storage.migration import upgrade
-from rioni.storage.sql import reading
+from rioni.storage.embedded.events.padding import pad
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
+from rioni.storage.sql.migration import upgrade
 
 
 UNMARKED_MAX = 1_000_000

@@ -9,24 +9,26 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rioni.bootstrap.pools import Offloads
-from rioni.config import Config
-from rioni.domain.coordination_ports import Coordinator
-from rioni.domain.feed_ports import Leadership
-from rioni.domain.ports import EventStore, EventStores, Signals
-from rioni.domain.slots import Slots
-from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
-from rioni.domain.store_measurements import StoreMeasurements
+from rioni.config.settings import Config
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.leadership import Leadership
+from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.quota import Slots
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
+from rioni.storage.embedded.coordination.quota import EmbeddedSlots
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.embedded.slots import EmbeddedSlots
 from rioni.storage.event_stores import OpenedEventStores
-from rioni.storage.kafka.opening import opener
-from rioni.storage.zookeeper.opening import Shared, open_shared
-from rioni.storage.zookeeper.options import read_options
+from rioni.storage.kafka.factory import opener
+from rioni.storage.zookeeper.factory import Shared, open_shared
+from rioni.storage.zookeeper.session.options import read_options
 
 
 class _Closes(Protocol):

@@ -4,12 +4,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from rioni.bootstrap.foundation import Foundation
-from rioni.commands.attempts import Attempts
+from rioni.bootstrap.infrastructure import Foundation
+from rioni.commands.background.job_runner import Attempts
 from rioni.domain.errors import Unavailable
-from rioni.domain.installation import Anchor, Anchored, Marked
-from rioni.domain.storage_entry import EMBEDDED
-from rioni.storage.marks import (
+from rioni.domain.system.installation import Anchor, Anchored, Marked
+from rioni.domain.system.storages import EMBEDDED
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.marks import (
     ZOOKEEPER,
     accepted_mark,
     cluster_mark,
@@ -19,7 +20,6 @@ from rioni.storage.marks import (
     topic_mark,
     write_marks,
 )
-from rioni.storage.sql import reading
 
 
 NOTE_EVERY_S = 5.0

@@ -1,4 +1,4 @@
-"""Finds out whether the stores of an installation belong together; see `rioni.domain.installation`.
+"""Finds out whether the stores of an installation belong together; see `rioni.domain.system.installation`.
 
 Looked at before the worker processes start, and by `rioni verify`. Files are only read. That files are exchanged while
 the broker runs is not noticed: SQLite itself could not bear it.
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from rioni.domain.cursor import Place, parse_offset
-from rioni.domain.cursor_arithmetic import beyond_end
-from rioni.domain.installation import INSTALLATION, Anchor
-from rioni.domain.ports import LogHead
-from rioni.domain.storage_entry import EMBEDDED
-from rioni.domain.timeline import FIRST_ORDER, Timeline
-from rioni.projections.states import all_states
+from rioni.domain.ports.event_log import LogHead
+from rioni.domain.subscriptions.cursor import Place, parse_offset
+from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
+from rioni.domain.system.installation import INSTALLATION, Anchor
+from rioni.domain.system.storages import EMBEDDED
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.projections.queries.states import all_states
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import Found, committed_offsets, inspect
 from rioni.storage.embedded.data_directory import events_path
-from rioni.storage.marks import ends_of, entry_hash, read_head, read_marks, topic_mark
-from rioni.storage.sql import reading
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
 
 TOPICS_SHOWN_MAX = 5

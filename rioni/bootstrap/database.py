@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, Engine
 
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.projections.tables import lock_against_swap
-from rioni.storage import sql
-from rioni.storage.occupancy import Occupancy, Party
-from rioni.storage.sql import create_engine
+from rioni.storage.sql import engines
+from rioni.storage.sql.database_lease import Occupancy, Party
+from rioni.storage.sql.engines import create_engine
 
 
 def database_url(config: Config) -> str:
@@ -19,7 +19,7 @@ def database_url(config: Config) -> str:
 
 
 def database_engine(config: Config) -> Engine:
-    """An engine of this process; raises as `rioni.storage.sql.create_engine`."""
+    """An engine of this process; raises as `rioni.storage.sql.engines.create_engine`."""
     return create_engine(
         database_url(config),
         lock_wait_s=config.database_wait_s,
@@ -30,7 +30,7 @@ def database_engine(config: Config) -> Engine:
 @contextlib.contextmanager
 def reading_models(engine: Engine) -> Iterator[Connection]:
     """A transaction that reads one state of the read models; raises as `sql.reading`, waits for a rebuild's swap."""
-    with sql.reading(engine) as connection:
+    with engines.reading(engine) as connection:
         lock_against_swap(connection)
         yield connection
 

@@ -1,12 +1,12 @@
 """Lets a broker go on with Kafka clusters that have lost events; see `rioni.bootstrap.acceptance`."""
 
-from rioni.bootstrap.foundation import Foundation
+from rioni.bootstrap.infrastructure import Foundation
 from rioni.bootstrap.kafka_consistency import KafkaComparison
-from rioni.commands.switching import Switcher
-from rioni.commands.timelines import StartSwitch
+from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict
-from rioni.domain.timeline import Timeline
-from rioni.storage.marks import accepted_mark, cluster_mark, ends_text, write_marks
+from rioni.domain.timelines.timeline import Timeline
+from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_text, write_marks
 
 
 def accept_kafka(base: Foundation, compared: KafkaComparison) -> None:

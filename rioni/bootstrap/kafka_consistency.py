@@ -8,14 +8,14 @@ import structlog
 from sqlalchemy import Engine
 
 from rioni.bootstrap.consistency import counted, least_ends, short_partitions, shown
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.storage_entry import KAFKA, StorageEntry
-from rioni.domain.timeline import Timeline
-from rioni.projections.states import all_states
-from rioni.storage.kafka.opening import inspected
-from rioni.storage.marks import accepted_mark, cluster_mark, ends_of, read_marks
-from rioni.storage.sql import reading
+from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.timelines.timeline import Timeline
+from rioni.projections.queries.states import all_states
+from rioni.storage.kafka.factory import inspected
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_of, read_marks
 
 
 REACH_S = 5.0

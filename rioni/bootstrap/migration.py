@@ -12,30 +12,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rioni.bootstrap.database import database_engine, database_url, migrating, occupancy
-from rioni.bootstrap.foundation import Foundation, lay_foundation
-from rioni.bootstrap.preparation import catch_up, prepare
-from rioni.commands.storages import MoveStorage
-from rioni.config import Config
+from rioni.bootstrap.infrastructure import Foundation, lay_foundation
+from rioni.bootstrap.startup import catch_up, prepare
+from rioni.commands.system.storages import MoveStorage
+from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.coordination_ports import Coordinator, EventTypePartition
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.domain.headers import NO_HEADERS, Headers
-from rioni.domain.health import examine
-from rioni.domain.ports import Bounds, Chunk, EventStore, LogHead
-from rioni.domain.storage_entry import EMBEDDED, KAFKA, StorageEntry
-from rioni.domain.timeline import Timeline
+from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
+from rioni.domain.ports.event_log import LogHead
+from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
+from rioni.domain.ports.health import examine
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
+from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.projector import TRACKING_NAME
-from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.kafka.name_adoption import adopt, of_embedded, of_kafka
-from rioni.storage.kafka.opening import adoption, opener
-from rioni.storage.log_copy import copy_followers, copy_log
-from rioni.storage.migration import upgrade
-from rioni.storage.sql import create_engine
-from rioni.storage.verification import verify
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.kafka.factory import adoption, opener
+from rioni.storage.kafka.idempotence.idempotency_import import adopt, of_embedded, of_kafka
+from rioni.storage.log.log_copy import copy_followers, copy_log
+from rioni.storage.log.verification import verify
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import upgrade
 
 
 if TYPE_CHECKING:
-    from rioni.storage.kafka.adoption import Adoption
+    from rioni.storage.kafka.event_import import Adoption
 
 
 READ_BYTES = 4_000_000

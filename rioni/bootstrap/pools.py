@@ -24,10 +24,10 @@ from gevent.lock import Semaphore
 from gevent.resolver.thread import Resolver
 from gevent.threadpool import ThreadPool
 
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports import Offload, StoreOffloads, direct, in_place
-from rioni.storage.home import Home
+from rioni.domain.ports.thread_pool import Offload, StoreOffloads, direct, in_place
+from rioni.storage.hub_thread import Home
 
 
 P = ParamSpec("P")

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import structlog
 
 from rioni.bootstrap.pools import Pool, Pools, Task
-from rioni.domain.health import Health
-from rioni.http.metrics import Metrics
+from rioni.domain.ports.health import Health
+from rioni.http.metrics.collectors import Metrics
 
 
 GRACE_S = 30.0

@@ -9,53 +9,54 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.checks import readiness
 from rioni.bootstrap.database import occupancy, serving
-from rioni.bootstrap.foundation import Foundation, lay_foundation
+from rioni.bootstrap.from_config import attributes, default_admin, demands, log_feeds, own_event_types
+from rioni.bootstrap.infrastructure import Foundation, lay_foundation
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.pools import Pools
-from rioni.bootstrap.settings import attributes, default_admin, demands, log_feeds, own_event_types
+from rioni.bootstrap.readiness import readiness
 from rioni.bootstrap.watchdog import Watchdog
-from rioni.commands.active_timeline import ActiveTimeline
-from rioni.commands.attendance import Attendance
-from rioni.commands.avro_publishing import AvroPublisher
-from rioni.commands.cursors import Committer
-from rioni.commands.dead_letters import DeadLetterQueue, DeadLetters
-from rioni.commands.gate import Gate
-from rioni.commands.jobs import Housekeeper
-from rioni.commands.kpi_feed import KpiFeed
-from rioni.commands.log_feeds import LogFeeds
-from rioni.commands.measuring import Meters
-from rioni.commands.own_event_types import OwnEventTypes
-from rioni.commands.own_publishing import OwnPublisher
-from rioni.commands.positions import Positions
-from rioni.commands.publishing import Publisher
-from rioni.commands.pulse import Pulse
-from rioni.commands.retention import Retention
-from rioni.commands.sweeping import Sweeper
-from rioni.commands.switching import Switcher
-from rioni.config import Config
-from rioni.domain.feed_ports import Spools
-from rioni.domain.ports import LOG_KEY, Offload
+from rioni.commands.authorization import Gate
+from rioni.commands.background.background_jobs import Housekeeper
+from rioni.commands.background.orphan_cleanup import Sweeper
+from rioni.commands.background.retention import Retention
+from rioni.commands.background.watchdog import Pulse
+from rioni.commands.publishing.avro_publisher import AvroPublisher
+from rioni.commands.publishing.publisher import Publisher
+from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.subscriptions.cursor_commits import Committer
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters
+from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.system.client_activity import Attendance
+from rioni.commands.system.kpi_publisher import KpiFeed
+from rioni.commands.system.log_consumers import LogFeeds
+from rioni.commands.system.system_event_publisher import OwnPublisher
+from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.commands.system.usage_metrics import Meters
+from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.config.settings import Config
+from rioni.domain.ports.notifier import LOG_KEY
+from rioni.domain.ports.spool import Spools
+from rioni.domain.ports.thread_pool import Offload
 from rioni.domain.timestamps import rfc3339
 from rioni.http.app import create_app
-from rioni.http.authentication import Authentication
 from rioni.http.body_budget import BodyBudget
-from rioni.http.examination import Examination
-from rioni.http.metrics import Metrics
-from rioni.http.services import STOPPING_KEY, Services
+from rioni.http.dependencies import STOPPING_KEY, Services
+from rioni.http.health_checks import Examination
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.memory import StreamMemory
-from rioni.http.streaming.sharing import Shared
+from rioni.http.streaming.shared_reads import Shared
 from rioni.http.streaming.slots import StreamSlots
-from rioni.http.streaming.surroundings import StreamPorts
+from rioni.http.streaming.stream_context import StreamPorts
 from rioni.projections.avro_schemas import CompiledAvroSchemas
-from rioni.projections.trail import SqlTrail
-from rioni.storage import sql
-from rioni.storage.activity import opened_activity
+from rioni.projections.checkpointed_log import SqlTrail
 from rioni.storage.clock import ExpiryClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
-from rioni.storage.occupancy import Occupancy
+from rioni.storage.sql import engines
+from rioni.storage.sql.activity import opened_activity
+from rioni.storage.sql.database_lease import Occupancy
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -247,7 +248,7 @@ def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> 
     engine = base.log.engine
     feeds = LogFeeds(
         log_feeds(config),
-        SqlTrail(base.log, partial(sql.reading, engine), partial(sql.writing, engine)),
+        SqlTrail(base.log, partial(engines.reading, engine), partial(engines.writing, engine)),
         adapters.leadership,
         own.event_types,
         own.publisher,

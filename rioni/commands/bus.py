@@ -6,26 +6,21 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.commands import (
-    abandoned_topics,
-    access,
-    event_types,
-    schemas,
-    settings,
-    storages,
-    subscriptions,
-    timelines,
-    topic_creation,
-)
+from rioni.commands import command_permissions, event_types, schemas
 from rioni.commands.context import Context
 from rioni.commands.outside import Outside
-from rioni.commands.repository import Repository
+from rioni.commands.subscriptions import subscriptions
+from rioni.commands.system import settings, storages
+from rioni.commands.timelines import timelines, topic_creation, topic_deletion
+from rioni.commands.unit_of_work import Repository
 from rioni.domain.authorization import Attribute
-from rioni.domain.coordination_ports import Coordinator
 from rioni.domain.errors import CommitUnknown, NothingWritten, ReadOnly, RioniError, Unavailable
 from rioni.domain.limits import Limits
-from rioni.domain.log_ports import EventLog, LogTransaction, ReadModels
-from rioni.domain.ports import EventStores, Offload, direct
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import EventLog, LogTransaction
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.read_models import ReadModels
+from rioni.domain.ports.thread_pool import Offload, direct
 
 
 def _nothing(_command: Any, _repository: Repository) -> None:
@@ -36,7 +31,7 @@ class Route(NamedTuple):
     """What the bus knows of a command."""
 
     handler: Callable[[Any, Repository], Any]
-    access: Callable[[Any, Repository], None]
+    permission: Callable[[Any, Repository], None]
     when_read_only: bool = False
     """Whether it runs while the feature `disable_db_write_operations` is on."""
     first: Callable[[Any, Repository], None] = _nothing
@@ -45,46 +40,54 @@ class Route(NamedTuple):
 
 ROUTES: dict[type, Route] = {
     event_types.CreateEventType: Route(
-        event_types.create_event_type, access.event_type_creator, first=event_types.check_creation
+        event_types.create_event_type, command_permissions.event_type_creator, first=event_types.check_creation
     ),
     event_types.ChangeEventType: Route(
-        event_types.change_event_type, access.event_type_admin, first=event_types.check_change
+        event_types.change_event_type, command_permissions.event_type_admin, first=event_types.check_change
     ),
     event_types.DeleteEventType: Route(
-        event_types.delete_event_type, access.event_type_admin, first=event_types.check_deletion
+        event_types.delete_event_type, command_permissions.event_type_admin, first=event_types.check_deletion
     ),
-    schemas.AddSchema: Route(schemas.add_schema, access.event_type_admin, when_read_only=True),
+    schemas.AddSchema: Route(schemas.add_schema, command_permissions.event_type_admin, when_read_only=True),
     # It changes nothing where the subscription exists already, and looks at the feature behind that.
-    subscriptions.CreateSubscription: Route(subscriptions.create_subscription, access.anyone, when_read_only=True),
-    subscriptions.ChangeSubscription: Route(subscriptions.change_subscription, access.subscription_admin),
-    subscriptions.DeleteSubscription: Route(subscriptions.delete_subscription, access.subscription_admin),
+    subscriptions.CreateSubscription: Route(
+        subscriptions.create_subscription, command_permissions.anyone, when_read_only=True
+    ),
+    subscriptions.ChangeSubscription: Route(subscriptions.change_subscription, command_permissions.subscription_admin),
+    subscriptions.DeleteSubscription: Route(subscriptions.delete_subscription, command_permissions.subscription_admin),
     subscriptions.RecordCursorsReset: Route(
-        subscriptions.record_cursors_reset, access.subscription_admin, when_read_only=True
+        subscriptions.record_cursors_reset, command_permissions.subscription_admin, when_read_only=True
     ),
     subscriptions.RecordDeadLettersRedriven: Route(
-        subscriptions.record_dead_letters_redriven, access.subscription_admin, when_read_only=True
+        subscriptions.record_dead_letters_redriven, command_permissions.subscription_admin, when_read_only=True
     ),
-    settings.SetAdmins: Route(settings.set_admins, access.broker_admin),
-    settings.AddBlacklistEntry: Route(settings.add_blacklist_entry, access.broker_writer, when_read_only=True),
-    settings.RemoveBlacklistEntry: Route(settings.remove_blacklist_entry, access.broker_writer, when_read_only=True),
-    settings.SwitchFeature: Route(settings.switch_feature, access.broker_writer, when_read_only=True),
-    settings.AcceptLoss: Route(settings.accept_loss, access.broker_writer, when_read_only=True),
-    timelines.StartSwitch: Route(timelines.start_switch, access.event_type_operator),
-    timelines.CloseTimeline: Route(timelines.close_timeline, access.broker_writer, when_read_only=True),
-    timelines.CompleteSwitch: Route(timelines.complete_switch, access.broker_writer, when_read_only=True),
-    timelines.AbortSwitch: Route(timelines.abort_switch, access.broker_writer, when_read_only=True),
-    timelines.CleanUpTimeline: Route(timelines.clean_up_timeline, access.broker_writer),
-    timelines.FindForsakenTopics: Route(timelines.find_forsaken_topics, access.broker_writer, when_read_only=True),
-    timelines.Repartition: Route(timelines.repartition, access.event_type_operator),
+    settings.SetAdmins: Route(settings.set_admins, command_permissions.broker_admin),
+    settings.AddBlacklistEntry: Route(
+        settings.add_blacklist_entry, command_permissions.broker_writer, when_read_only=True
+    ),
+    settings.RemoveBlacklistEntry: Route(
+        settings.remove_blacklist_entry, command_permissions.broker_writer, when_read_only=True
+    ),
+    settings.SwitchFeature: Route(settings.switch_feature, command_permissions.broker_writer, when_read_only=True),
+    settings.AcceptLoss: Route(settings.accept_loss, command_permissions.broker_writer, when_read_only=True),
+    timelines.StartSwitch: Route(timelines.start_switch, command_permissions.event_type_operator),
+    timelines.CloseTimeline: Route(timelines.close_timeline, command_permissions.broker_writer, when_read_only=True),
+    timelines.CompleteSwitch: Route(timelines.complete_switch, command_permissions.broker_writer, when_read_only=True),
+    timelines.AbortSwitch: Route(timelines.abort_switch, command_permissions.broker_writer, when_read_only=True),
+    timelines.CleanUpTimeline: Route(timelines.clean_up_timeline, command_permissions.broker_writer),
+    timelines.FindForsakenTopics: Route(
+        timelines.find_forsaken_topics, command_permissions.broker_writer, when_read_only=True
+    ),
+    timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
     # It takes back what a command of anyone has recorded.
     topic_creation.AbandonTopicCreation: Route(
-        topic_creation.abandon_topic_creation, access.anyone, when_read_only=True
+        topic_creation.abandon_topic_creation, command_permissions.anyone, when_read_only=True
     ),
-    abandoned_topics.RecordTopicsDeleted: Route(abandoned_topics.record_topics_deleted, access.broker_writer),
-    storages.CreateStorage: Route(storages.create_storage, access.broker_writer),
-    storages.SetDefaultStorage: Route(storages.set_default_storage, access.broker_writer),
-    storages.MoveStorage: Route(storages.move_storage, access.broker_writer, when_read_only=True),
-    storages.DeleteStorage: Route(storages.delete_storage, access.broker_writer),
+    topic_deletion.RecordTopicsDeleted: Route(topic_deletion.record_topics_deleted, command_permissions.broker_writer),
+    storages.CreateStorage: Route(storages.create_storage, command_permissions.broker_writer),
+    storages.SetDefaultStorage: Route(storages.set_default_storage, command_permissions.broker_writer),
+    storages.MoveStorage: Route(storages.move_storage, command_permissions.broker_writer, when_read_only=True),
+    storages.DeleteStorage: Route(storages.delete_storage, command_permissions.broker_writer),
 }
 
 
@@ -214,5 +217,5 @@ def _run(command: Any, repository: Repository) -> Any:
     route.first(command, repository)
     if not route.when_read_only and "disable_db_write_operations" in repository.settings().features:
         raise ReadOnly
-    route.access(command, repository)
+    route.permission(command, repository)
     return route.handler(command, repository)

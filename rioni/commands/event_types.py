@@ -4,17 +4,17 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rioni.commands.abandoned_topics import abandon
 from rioni.commands.outside import Outside
-from rioni.commands.repository import Repository
 from rioni.commands.schemas import EvolvedSchema, check_submitted_schema
-from rioni.commands.timelines import topics_to_delete
-from rioni.commands.topic_creation import end_topic_creation, start_topic_creation
-from rioni.domain import event_type_rules as rules
+from rioni.commands.timelines.timelines import topics_to_delete
+from rioni.commands.timelines.topic_creation import end_topic_creation, start_topic_creation
+from rioni.commands.timelines.topic_deletion import abandon
+from rioni.commands.unit_of_work import Repository
 from rioni.domain.authorization import BROKER, permits
-from rioni.domain.data_lake import check_data_lake
 from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, Invalid, Outdated
-from rioni.domain.event_type import (
+from rioni.domain.event_types import rules
+from rioni.domain.event_types.data_lake import check_data_lake
+from rioni.domain.event_types.event_type import (
     EventType,
     EventTypeChanged,
     EventTypeCreated,
@@ -23,8 +23,8 @@ from rioni.domain.event_type import (
     SchemaAdded,
     SubmittedSchema,
 )
-from rioni.domain.subscription import Subscription, SubscriptionDeleted, SubscriptionKeyReleased
-from rioni.domain.timeline import FIRST_ORDER, Timeline, TimelineOpened, TimelinesDeleted
+from rioni.domain.subscriptions.subscription import Subscription, SubscriptionDeleted, SubscriptionKeyReleased
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline, TimelineOpened, TimelinesDeleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,17 @@ from typing import NamedTuple, Self
 import msgspec
 
 from rioni.commands.outside import Outside
-from rioni.commands.repository import Repository
+from rioni.commands.unit_of_work import Repository
 from rioni.domain.avro.evolution import evolve_avro_schema
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import Invalid, InvalidFields
-from rioni.domain.event_owner import OwnerFinder
-from rioni.domain.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
-from rioni.domain.event_type_rules import schema_violations
-from rioni.domain.evolution import evolve_schema, next_schema_version
-from rioni.domain.field_path import DeclaredPaths
-from rioni.domain.schema import check_paths, check_schema
-from rioni.domain.schema_change import Level
+from rioni.domain.event_types.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
+from rioni.domain.event_types.field_path import DeclaredPaths
+from rioni.domain.event_types.owner import OwnerFinder
+from rioni.domain.event_types.rules import schema_violations
+from rioni.domain.schemas.change import Level
+from rioni.domain.schemas.evolution import evolve_schema, next_schema_version
+from rioni.domain.schemas.schema import check_paths, check_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.domain import abandoned_topic, event_type, settings, storage_entry, subscription, timeline, topic_creation
+from rioni.domain.event_types import event_type
 from rioni.domain.events import DomainEvent
+from rioni.domain.subscriptions import subscription
+from rioni.domain.system import settings, storages
+from rioni.domain.timelines import timeline, topic_creation, topic_deletion
 
 
 class Aggregate(NamedTuple):
@@ -43,9 +46,9 @@ AGGREGATES: dict[str, Aggregate] = {
         ),
     ),
     "topic": Aggregate(
-        abandoned_topic.AbandonedTopic,
-        abandoned_topic.evolve,
-        (abandoned_topic.TopicAbandoned, abandoned_topic.TopicDeleted),
+        topic_deletion.AbandonedTopic,
+        topic_deletion.evolve,
+        (topic_deletion.TopicAbandoned, topic_deletion.TopicDeleted),
     ),
     "topic-creation": Aggregate(
         topic_creation.TopicCreation,
@@ -69,13 +72,13 @@ AGGREGATES: dict[str, Aggregate] = {
         (subscription.SubscriptionKeyClaimed, subscription.SubscriptionKeyReleased),
     ),
     "storage": Aggregate(
-        storage_entry.StorageEntry,
-        storage_entry.evolve,
+        storages.StorageEntry,
+        storages.evolve,
         (
-            storage_entry.StorageCreated,
-            storage_entry.DefaultStorageChanged,
-            storage_entry.StorageMoved,
-            storage_entry.StorageDeleted,
+            storages.StorageCreated,
+            storages.DefaultStorageChanged,
+            storages.StorageMoved,
+            storages.StorageDeleted,
         ),
     ),
     "settings": Aggregate(

@@ -2,7 +2,8 @@
 
 Duplicate keys, `NaN` and `Infinity`, integers beyond 64 bits, numbers that are no finite double, lone surrogates,
 control characters in strings, trailing commas, comments, leading zeros, byte order marks: all of them are errors. This
-reader is the slow one, about 5 µs for 200 bytes; `rioni.domain.batch` calls it only for bodies that look suspicious.
+reader is the slow one, about 5 µs for 200 bytes; `rioni.domain.publishing.batch` calls it only for bodies that look
+suspicious.
 """
 
 import json

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from rioni.domain.formats import DATE_TIME
+from rioni.domain.schemas.formats import DATE_TIME
 
 
 _DATE_TIME = re.compile(DATE_TIME)

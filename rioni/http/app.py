@@ -5,37 +5,36 @@ from typing import Any
 import falcon
 
 from rioni.domain.errors import RioniError
-from rioni.domain.event_type_rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
+from rioni.domain.event_types.rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
-from rioni.http.authentication import AuthenticationMiddleware
-from rioni.http.avro_schemas import AvroSchemaResource, AvroSchemasResource
-from rioni.http.clients import ConsumersResource, ProducersResource
-from rioni.http.cursors import CursorDistancesResource, CursorsLagResource, ShiftedCursorsResource
-from rioni.http.dead_letters import DeadLettersResource, RedriveResource
-from rioni.http.documentation import DocsResource, OpenApiResource
-from rioni.http.event_types import EventTypeResource, EventTypesResource, RegistryResource
-from rioni.http.events import DeletedEventsResource, EventsResource
-from rioni.http.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
-from rioni.http.measuring import AccessMiddleware
-from rioni.http.metrics import Metrics
-from rioni.http.middleware import RequestMiddleware
-from rioni.http.partitions import PartitionResource, PartitionsResource
-from rioni.http.schemas import CompatibilityCheckResource, SchemaResource, SchemasResource
-from rioni.http.services import Services
-from rioni.http.settings import (
-    AdminsResource,
-    BlacklistEntryResource,
-    BlacklistResource,
-    FeaturesResource,
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.access_log import AccessMiddleware
+from rioni.http.middleware.authentication import AuthenticationMiddleware
+from rioni.http.middleware.cross_site import SiteMiddleware
+from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.resources.avro_schemas import AvroSchemaResource, AvroSchemasResource
+from rioni.http.resources.clients import ConsumersResource, ProducersResource
+from rioni.http.resources.cursor_arithmetic import (
+    CursorDistancesResource,
+    CursorsLagResource,
+    ShiftedCursorsResource,
 )
-from rioni.http.sites import SiteMiddleware
-from rioni.http.storages import DefaultStorageResource, StorageResource, StoragesResource
-from rioni.http.subscription_cursors import SubscriptionCursorsResource
-from rioni.http.subscription_events import SubscriptionEventsResource
-from rioni.http.subscription_stats import SubscriptionStatsResource
-from rioni.http.subscription_streams import SubscriptionStreamResource
-from rioni.http.subscriptions import SubscriptionResource, SubscriptionsResource
-from rioni.http.timelines import PartitionCountResource, TimelinesResource
+from rioni.http.resources.documentation import DocsResource, OpenApiResource
+from rioni.http.resources.event_types import EventTypeResource, EventTypesResource, RegistryResource
+from rioni.http.resources.events import DeletedEventsResource, EventsResource
+from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
+from rioni.http.resources.partitions import PartitionResource, PartitionsResource
+from rioni.http.resources.schemas import CompatibilityCheckResource, SchemaResource, SchemasResource
+from rioni.http.resources.settings import AdminsResource, BlacklistEntryResource, BlacklistResource, FeaturesResource
+from rioni.http.resources.storages import DefaultStorageResource, StorageResource, StoragesResource
+from rioni.http.resources.subscriptions.cursors import SubscriptionCursorsResource
+from rioni.http.resources.subscriptions.dead_letters import DeadLettersResource, RedriveResource
+from rioni.http.resources.subscriptions.events import SubscriptionEventsResource
+from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
+from rioni.http.resources.subscriptions.streams import SubscriptionStreamResource
+from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
+from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
 
 
 def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:

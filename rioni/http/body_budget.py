@@ -9,8 +9,8 @@ from collections import defaultdict
 import falcon
 
 from rioni.domain.errors import Overloaded, TooMany
-from rioni.http.authentication import caller_of
-from rioni.http.inflating import Inflater
+from rioni.http.body_inflation import Inflater
+from rioni.http.middleware.authentication import caller_of
 
 
 WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 100_000_000

@@ -6,9 +6,9 @@ from typing import Any
 
 from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.event_type import EventType
-from rioni.domain.ports import Offload
-from rioni.projections import schemas
+from rioni.domain.event_types.event_type import EventType
+from rioni.domain.ports.thread_pool import Offload
+from rioni.projections.queries import schemas
 
 
 KEPT_MAX = 1_000

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rioni.domain.aggregates import AGGREGATES
-from rioni.domain.event_type import EventType, EventTypeCreated, EventTypeDeleted, SchemaAdded
+from rioni.domain.event_types.event_type import EventType, EventTypeCreated, EventTypeDeleted, SchemaAdded
 from rioni.domain.events import DomainEvent
-from rioni.domain.ports import LogEntry
-from rioni.domain.storage_entry import StorageEntry
-from rioni.domain.subscription import Subscription
-from rioni.domain.timeline import Timelines
+from rioni.domain.ports.event_log import LogEntry
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.timeline import Timelines
 
 
 FOLD_VERSION = 1

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Table, and_, column, delete, insert, select, 
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import stream_id
-from rioni.domain.ports import LogEntry
-from rioni.domain.storage_entry import StorageEntry
-from rioni.domain.subscription import Subscription
-from rioni.domain.timeline import Timeline
+from rioni.domain.ports.event_log import LogEntry
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.fold import EMPTY, FOLD_VERSION, Change, Folded, decode_state, fold
 from rioni.projections.tables import READ_MODELS, STATES, STORAGES, SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS, TIMELINES
 

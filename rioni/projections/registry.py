@@ -4,19 +4,19 @@ import threading
 from collections.abc import Iterable
 from functools import partial
 
-from rioni.domain.abandoned_topic import AbandonedTopic
 from rioni.domain.aggregates import AGGREGATES
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
-from rioni.domain.event_type import EventType
+from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import Limits
-from rioni.domain.log_ports import EventLog
-from rioni.domain.ports import LogEntry, Offload
-from rioni.domain.publish_rules import PublishRules
-from rioni.domain.settings import SETTINGS, Settings
-from rioni.domain.storage_entry import StorageEntry
-from rioni.domain.subscription import Subscription
-from rioni.domain.timeline import Timelines
-from rioni.domain.topic_creation import TopicCreation
+from rioni.domain.ports.event_log import EventLog, LogEntry
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.publishing.rules import PublishRules
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.settings import SETTINGS, Settings
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.timeline import Timelines
+from rioni.domain.timelines.topic_creation import TopicCreation
+from rioni.domain.timelines.topic_deletion import AbandonedTopic
 
 
 ENTRIES_PER_READ = 1_000

@@ -4,8 +4,8 @@ import sys
 from bisect import bisect_right
 from collections import OrderedDict
 
-from rioni.domain.ports import Chunk
-from rioni.storage.places import Places
+from rioni.domain.ports.event_store import Chunk
+from rioni.storage.greenlet_semaphore import Places
 
 
 CHUNK_OVERHEAD_BYTES = 600

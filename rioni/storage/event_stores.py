@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports import EventStore, StoreOffloads
-from rioni.domain.storage_entry import StorageEntry
-from rioni.storage.places import Places
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.system.storages import StorageEntry
+from rioni.storage.greenlet_semaphore import Places
 
 
 Opener = Callable[[StorageEntry], EventStore]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports import Offload, without_deadline
+from rioni.domain.ports.thread_pool import Offload, without_deadline
 
 
 GROUP_BYTES_MAX = 8 * 2**20

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rioni.http.authentication import TOKEN_CHARACTERS_MAX
+from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
 from tests.acceptance.conftest import event, rows
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rioni.http.authentication import PUBLIC, scope_of
+from rioni.http.middleware.authentication import PUBLIC, scope_of
 from tests.acceptance.conftest import event
 from tests.support.builders import SCHEMA, event_type_body
 from tests.support.routes import routed

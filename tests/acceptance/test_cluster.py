@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from rioni.local_cluster.cluster import running_cluster
+from rioni.tools.dev_cluster.cluster import running_cluster
 from tests.acceptance.conftest import partitions, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.nodes import running_nodes

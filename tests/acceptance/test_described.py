@@ -13,8 +13,8 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from rioni.domain.settings import BLACKLIST_TYPES, FEATURES
-from rioni.http.middleware import ANY_MEDIA
+from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES
+from rioni.http.middleware.requests import ANY_MEDIA
 from rioni.http.openapi.document import document
 from tests.support.builders import event_type_body
 from tests.support.conformance import resolved

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import zstandard
 
-from rioni.domain.batch import BODY_BYTES_MAX
+from rioni.domain.publishing.batch import BODY_BYTES_MAX
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import running_server

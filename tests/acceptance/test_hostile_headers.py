@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from rioni.http.framing import HEADERS_BYTES_MAX
+from rioni.http.connection.framing import HEADERS_BYTES_MAX
 
 
 ONE_BYTES = 16_000

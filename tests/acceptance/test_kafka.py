@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
-from rioni.bootstrap import operations
-from rioni.config import Config
+from rioni.bootstrap import admin_operations
+from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.local_cluster.servers import HOST, free_ports
+from rioni.tools.dev_cluster.servers import HOST, free_ports
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import PROMETHEUS, open_stream, running_server
 from tests.support.waiting import wait_until
@@ -111,11 +111,11 @@ def test_what_is_sent_again_is_stored_once(client, create, name):
 def test_what_is_in_kafka_can_be_verified_meanwhile(create, publish, kafka_cluster, data, name):
     create(name, **partitions(2))
     publish(name, "0", "1")
-    assert list(operations.verify(Config(data=data, kafka=kafka_cluster.kafka))) == []
+    assert list(admin_operations.verify(Config(data=data, kafka=kafka_cluster.kafka))) == []
     # What it reads is there: without Kafka it says so.
     (nobody,) = free_ports(1)
     with pytest.raises(Unavailable):
-        list(operations.verify(Config(data=data, kafka=f"{HOST}:{nobody}", kafka_request_timeout_s=1)))
+        list(admin_operations.verify(Config(data=data, kafka=f"{HOST}:{nobody}", kafka_request_timeout_s=1)))
 
 
 def test_metrics_tell_how_kafka_fares(client, create, publish, name):

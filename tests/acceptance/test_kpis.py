@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.hashing import hashed
+from rioni.domain.system.pseudonyms import hashed
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server

@@ -5,11 +5,11 @@ from contextlib import closing
 
 import pytest
 
-from rioni.bootstrap.foundation import lay_foundation
+from rioni.bootstrap.infrastructure import lay_foundation
 from rioni.bootstrap.migration import migrate
-from rioni.bootstrap.preparation import prepare
-from rioni.commands.timelines import CloseTimeline, StartSwitch
-from rioni.config import Config
+from rioni.bootstrap.startup import prepare
+from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
+from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
 from tests.acceptance.conftest import event, partitions, publish_orders
 from tests.support.builders import event_type_body

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rioni.bootstrap.migration import migrate
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from tests.support.server import START_S, running_server
 

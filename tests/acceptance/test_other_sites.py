@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from rioni.http.sites import HOSTS_CACHED
+from rioni.http.middleware.cross_site import HOSTS_CACHED
 from tests.acceptance.conftest import event, problem, rows
 from tests.support.browser import needs_browser
 from tests.support.builders import event_type_body

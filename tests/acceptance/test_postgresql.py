@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rioni.local_cluster.cluster import running_postgres
+from rioni.tools.dev_cluster.cluster import running_postgres
 from tests.acceptance.conftest import event, problem
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server

@@ -1,6 +1,6 @@
 """`GET` and `POST /subscriptions/{id}/cursors`: consumption contract 7.1 and 7.2.
 
-The order of the checks of a commit is in `tests/commands/test_cursors.py`.
+The order of the checks of a commit is in `tests/commands/subscriptions/test_cursor_commits.py`.
 """
 
 import json
@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.cursor import format_offset
+from rioni.domain.subscriptions.cursor import format_offset
 from tests.acceptance.conftest import event, partitions, problem, rows
 from tests.support.server import open_stream
 

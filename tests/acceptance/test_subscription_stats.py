@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.cursor import format_offset
+from rioni.domain.subscriptions.cursor import format_offset
 from tests.acceptance.conftest import event, partitions, problem
 from tests.support.server import open_stream
 

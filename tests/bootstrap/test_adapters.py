@@ -2,11 +2,11 @@ import pytest
 
 from rioni.bootstrap.adapters import opened_adapters
 from rioni.bootstrap.pools import NO_POOLS
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.storage_entry import StorageEntry
-from rioni.domain.store_measurements import StoreMeasurements
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.system.storages import StorageEntry
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.waiting import wait_until
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap import operations
+from rioni.bootstrap import admin_operations
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.foundation import lay_foundation
-from rioni.bootstrap.preparation import prepare
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.startup import prepare
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.settings import SwitchFeature
-from rioni.config import Config
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.installation import DataMismatch
-from rioni.domain.settings import LossAccepted
+from rioni.commands.system.settings import SwitchFeature
+from rioni.config.settings import Config
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.settings import LossAccepted
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.support.builders import event_type_spec
 
@@ -93,18 +93,18 @@ def refusal(data: Path) -> str:
     with pytest.raises(DataMismatch) as refused, running(data):
         pass
     assert {name: (data / name).read_bytes() for name in before} == before
-    found = list(operations.verify(Config(data=data)))
+    found = list(admin_operations.verify(Config(data=data)))
     assert set(refused.value.findings) <= set(found)
     assert "accept-loss" in str(refused.value)
     return str(refused.value)
 
 
 def test_stores_that_belong_together_are_taken(data, backup):
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
     with running(data) as base:
         publish(base)
     put_back(backup, data, *FILES)
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
     with running(data) as base:
         publish(base)
 
@@ -179,13 +179,13 @@ def test_a_broker_that_was_killed_is_started_again(data):
         publish(base)
     with running(data, marked=False) as base:
         publish(base)
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
     with running(data) as base:
         publish(base)
     with running(data, marked=False) as base:
         create(base, "b")
         publish(base, "b")
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
     with running(data):
         pass
 
@@ -226,11 +226,11 @@ def test_verify_names_cursors_beyond_the_last_event_and_the_broker_starts(data):
         coordinator.initialise("s", {PARTITION: "001-0001--1"})
         coordinator.join("s", "stream")
         coordinator.commit("s", "stream", [(PARTITION, "001-0001-000000000000000010")])
-    (found,) = operations.verify(Config(data=data))
+    (found,) = admin_operations.verify(Config(data=data))
     assert found.startswith("subscription s: The committed cursor 001-0001-000000000000000010 of event type a, part")
     with running(data) as base:
         publish(base)
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
 
 
 # --- going on all the same ---
@@ -255,12 +255,12 @@ def test_what_was_accepted_is_recorded_and_belongs_together_again(data, backup, 
     found = accept_loss(Config(data=data), "the disk died")
     assert found
     assert accept_loss(Config(data=data), "again") == []
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
     with running(data) as base:
         events = [entry.event for entry in base.log.entries(0, 100)]
         (accepted,) = [event for event in events if isinstance(event, LossAccepted)]
         assert accepted == LossAccepted(findings=tuple(found), reason="the disk died")
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
 
 
 def test_no_offset_is_given_out_twice(data, backup):
@@ -272,7 +272,7 @@ def test_no_offset_is_given_out_twice(data, backup):
         assert store.bounds(topic)[0] == (0, 19)
         publish(base)
         assert read_numbers(base, 0) == EVENTS + [b""] * 10 + EVENTS
-    assert list(operations.verify(Config(data=data))) == []
+    assert list(admin_operations.verify(Config(data=data))) == []
 
 
 def test_a_missing_file_is_made_anew_behind_the_last_offset(data, backup):
@@ -313,7 +313,7 @@ def test_nothing_is_accepted_while_the_broker_runs(data, backup):
 
 def test_verify_leaves_a_copy_and_its_directory_as_they_are(data, backup):
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in backup.iterdir()}
-    assert list(operations.verify(Config(data=backup))) == []
+    assert list(admin_operations.verify(Config(data=backup))) == []
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in backup.iterdir()} == before
 
 
@@ -321,7 +321,7 @@ def test_verify_needs_no_writable_directory(data, backup):
     """Root may write everywhere; for root the test above shows that nothing is written."""
     backup.chmod(0o500)
     try:
-        assert list(operations.verify(Config(data=backup))) == []
+        assert list(admin_operations.verify(Config(data=backup))) == []
     finally:
         backup.chmod(0o700)
 
@@ -332,7 +332,7 @@ def test_verify_reads_what_a_running_broker_has_written_last(data):
         publish(base)
         with contextlib.closing(sqlite3.connect(data / "events.db")) as connection, connection:
             connection.execute("UPDATE chunks SET count = count + 1")
-        assert [finding for finding in operations.verify(Config(data=data)) if "position 0" in finding]
+        assert [finding for finding in admin_operations.verify(Config(data=data)) if "position 0" in finding]
 
 
 def test_verify_reads_a_copy_with_a_write_ahead_log_that_was_not_checkpointed(data, tmp_path):
@@ -347,7 +347,7 @@ def test_verify_reads_a_copy_with_a_write_ahead_log_that_was_not_checkpointed(da
             path.unlink()
         assert (copied / "events.db-wal").stat().st_size
     names = {path.name for path in copied.iterdir()}
-    assert [finding for finding in operations.verify(Config(data=copied)) if "position 0" in finding]
+    assert [finding for finding in admin_operations.verify(Config(data=copied)) if "position 0" in finding]
     assert {path.name for path in copied.iterdir()} == names
 
 
@@ -360,5 +360,5 @@ def test_verify_does_not_migrate_what_an_older_version_wrote(data, backup, name)
             connection.execute("UPDATE alembic_version SET version_num = '0004'")
     before = (backup / name).read_bytes()
     with pytest.raises(Exception, match="written by an older version of Rioni"):
-        list(operations.verify(Config(data=backup)))
+        list(admin_operations.verify(Config(data=backup)))
     assert (backup / name).read_bytes() == before

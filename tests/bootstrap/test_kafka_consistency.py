@@ -10,21 +10,21 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from structlog.testing import capture_logs
 
-from rioni.bootstrap import kafka_consistency, operations
+from rioni.bootstrap import admin_operations, kafka_consistency
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.foundation import lay_foundation
-from rioni.bootstrap.preparation import prepare
-from rioni.commands.across_timelines import read_after
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.startup import prepare
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.storages import CreateStorage
-from rioni.commands.timelines import StartSwitch
-from rioni.config import Config
-from rioni.domain.cursor import Place
-from rioni.domain.installation import DataMismatch
-from rioni.domain.settings import LossAccepted
-from rioni.domain.storage_entry import StorageEntry
-from rioni.storage.kafka.topics import UNCLEAN
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.timelines.timelines import StartSwitch
+from rioni.config.settings import Config
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.settings import LossAccepted
+from rioni.domain.system.storages import StorageEntry
+from rioni.projections.queries.timeline_reader import read_after
+from rioni.storage.kafka.topics.topics import UNCLEAN
 from tests.support.builders import event_type_spec
 from tests.support.waiting import wait_until
 
@@ -65,7 +65,7 @@ class Installation:
         """What a start is refused with; `verify` finds the same."""
         with pytest.raises(DataMismatch) as refused, self.running():
             pass
-        assert set(refused.value.findings) <= set(operations.verify(self.config))
+        assert set(refused.value.findings) <= set(admin_operations.verify(self.config))
         return str(refused.value)
 
 
@@ -130,7 +130,7 @@ def test_a_kafka_that_holds_what_was_published_is_taken(broker, admin):
         publish(base)
         broker.create(base, "b", "c")
         base.bus.dispatch(DeleteEventType(name="b"), base.own_context())
-    assert list(operations.verify(broker.config)) == []
+    assert list(admin_operations.verify(broker.config)) == []
     assert threading.active_count() == before
 
 
@@ -223,7 +223,7 @@ def test_what_follows_an_accepted_loss_goes_to_a_new_timeline(broker, admin, rec
         assert [event for _, _, event in read(base, Place(1, -1), "whole")] == EVENTS
     with broker.running():
         pass
-    assert list(operations.verify(broker.config)) == []
+    assert list(admin_operations.verify(broker.config)) == []
 
 
 def test_a_closed_timeline_that_lost_its_topic_is_passed_over(broker, admin):

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 from rioni.bootstrap.pools import KINDS, Limits, Pools
 from rioni.bootstrap.watchdog import Watchdog, stack_of
 from rioni.domain.errors import OutcomeUnknown, Overloaded
-from rioni.http.metrics import Metrics
+from rioni.http.metrics.collectors import Metrics
 from tests.bootstrap.test_pools import PATIENCE_S, Gate
 
 

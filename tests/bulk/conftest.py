@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
-from rioni.domain.ports import LogEntry
+from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.bulk import shadow, spark_session
 from tests.support.log import append, create_tables
 

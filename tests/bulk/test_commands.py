@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.foundation import lay_foundation
-from rioni.bootstrap.preparation import prepare
-from rioni.config import Config
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.startup import prepare
+from rioni.config.settings import Config
 from tests.support.commands import run_command
 
 

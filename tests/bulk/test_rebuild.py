@@ -17,8 +17,8 @@ from rioni.projections.bulk.source import DamagedLog
 from rioni.projections.fold import EMPTY, fold
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
-from rioni.storage.log_tables import HEAD, LOG, TRACKING
-from rioni.storage.rebuild_lock import rebuild_lock
+from rioni.storage.log.log_tables import HEAD, LOG, TRACKING
+from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries, histories
 from tests.support.log import clear
 

@@ -4,9 +4,9 @@ import pytest
 
 from rioni.commands.bus import Bus
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.settings import SwitchFeature
+from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.domain.timeline import TimelineOpened
+from rioni.domain.timelines.timeline import TimelineOpened
 from rioni.projections.projector import Projector
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import NOW, context, event_type_spec

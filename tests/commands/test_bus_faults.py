@@ -12,12 +12,12 @@ from sqlalchemy import text
 
 from rioni.commands.bus import ATTEMPTS_MAX, Bus
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.settings import SwitchFeature
+from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import CommitUnknown, Conflict, NothingWritten
 from rioni.projections.projector import Projector
-from rioni.storage import sql
-from rioni.storage.event_log import SqlEventLog
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.sql import engines
 from tests.support.broker import DEFAULT_ADMIN, running_broker
 from tests.support.builders import context, event_type_spec
 from tests.support.proxy import Cut, proxy_to
@@ -104,7 +104,7 @@ def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_not
 
 
 def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stands(broker, proxy):
-    log = SqlEventLog(sql.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
+    log = SqlEventLog(engines.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
     proxy.cut = Cut.FOR_GOOD
     with contextlib.closing(log), pytest.raises(CommitUnknown, match="outcome is unknown"):
         broker.bus_on(log).dispatch(CREATE, context())
@@ -145,7 +145,7 @@ class Deadlocks(Projector):
 @pytest.mark.parametrize(("times", "outcome"), [(ATTEMPTS_MAX - 1, nullcontext()), (ATTEMPTS_MAX, REFUSED)])
 def test_a_command_that_meets_others_in_a_deadlock_is_tried_again_some_times(broker, proxy, times, outcome):
     # Whoever looks first finds the deadlock, and gives in.
-    log = SqlEventLog(sql.create_engine(f"{proxy.url}&options=-c deadlock_timeout=10ms"), TOPICS)
+    log = SqlEventLog(engines.create_engine(f"{proxy.url}&options=-c deadlock_timeout=10ms"), TOPICS)
     bus = Bus(
         log,
         Deadlocks(broker.engine, times),

@@ -1,12 +1,12 @@
 import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.commands.settings import SwitchFeature
-from rioni.commands.subscriptions import CreateSubscription
+from rioni.commands.subscriptions.subscriptions import CreateSubscription
+from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, EventTypeNotFound, Invalid, NotFound, ReadOnly
-from rioni.domain.event_type import Statistic, SubmittedSchema
-from rioni.domain.ports import Bounds
+from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
+from rioni.domain.ports.event_store import Bounds
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import SCHEMA, as_spec, context, event_type_spec, subscription_spec
 

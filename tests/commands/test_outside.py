@@ -10,14 +10,14 @@ from rioni.commands.bus import STEPS_MAX
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.outside import Outside
 from rioni.commands.schemas import AddSchema
-from rioni.commands.settings import SwitchFeature
-from rioni.commands.storages import CreateStorage
-from rioni.commands.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
-from rioni.commands.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
+from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
+from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.domain.event_type import SubmittedSchema
-from rioni.domain.named_place import NamedPlace
-from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.event_types.event_type import SubmittedSchema
+from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.system.storages import StorageEntry
 from tests.support.builders import LATER_MS, SCHEMA, event_type_spec, subscription_spec
 
 

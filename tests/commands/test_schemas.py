@@ -3,7 +3,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.schemas import AddSchema
 from rioni.domain.errors import Invalid, InvalidFields
-from rioni.domain.event_type import EventOwnerSelector, SubmittedSchema
+from rioni.domain.event_types.event_type import EventOwnerSelector, SubmittedSchema
 from tests.support.builders import SCHEMA, event_type_spec
 
 

@@ -6,9 +6,9 @@ import pytest
 from rioni.commands.event_types import ChangeEventType, CreateEventType
 from rioni.commands.schemas import AddSchema
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.event_type import EventOwnerSelector
-from rioni.projections import schemas
-from rioni.storage import sql
+from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.projections.queries import schemas
+from rioni.storage.sql import engines
 from tests.support.avro import ORDER, avro_schema, record
 from tests.support.builders import SCHEMA, as_spec, event_type_spec
 from tests.support.builders import event_type as json_event_type
@@ -96,7 +96,7 @@ def test_a_change_of_the_schema_obeys_all_other_rules_too(broker):
 
 
 def fetch(broker, schema):
-    with sql.reading(broker.engine) as connection:
+    with engines.reading(broker.engine) as connection:
         return json.loads(schemas.body_like(connection, NAME, schema))["version"]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.activity import Activity, Seen, Sighting
+from rioni.domain.subscriptions.activity import Activity, Seen, Sighting
 
 
 ALICE = Sighting("publish", "order", "alice")

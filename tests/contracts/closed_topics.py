@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rioni.domain.errors import NotFound, TopicClosed
-from rioni.domain.ports import Bounds, EventStore
+from rioni.domain.ports.event_store import Bounds, EventStore
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 
 

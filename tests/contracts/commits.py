@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from rioni.domain.coordination_ports import Assignment, Coordinator, EventTypePartition
-from rioni.domain.cursor import format_offset
 from rioni.domain.errors import Conflict, Invalid, Unavailable
+from rioni.domain.ports.coordinator import Assignment, Coordinator, EventTypePartition
+from rioni.domain.subscriptions.cursor import format_offset
 from tests.contracts.coordination import A0, A1, A3, ALL, BEFORE, ENOUGH_S, CoordinationSuite, name, offset
 
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from rioni.domain.headers import Headers
-from rioni.domain.ports import EventStore
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.publishing.headers import Headers
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, run_all
 from tests.support.clock import ManualClock
 

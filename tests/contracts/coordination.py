@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.domain.coordination_ports import Coordinator, EventTypePartition
-from rioni.domain.cursor import format_offset
+from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
+from rioni.domain.subscriptions.cursor import format_offset
 
 
 ENOUGH_S = 20

@@ -8,11 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from rioni.domain.chain import GENESIS
 from rioni.domain.errors import ConcurrentChange
 from rioni.domain.events import DomainEvent, Origin, stream_id
-from rioni.domain.log_ports import EventLog
-from rioni.domain.ports import LogEntry, LogHead
+from rioni.domain.hash_chain import GENESIS
+from rioni.domain.ports.event_log import EventLog, LogEntry, LogHead
 
 
 class Noted(DomainEvent, frozen=True, kw_only=True):

@@ -11,8 +11,8 @@ import pytest
 
 from rioni.domain.authorization import Attribute
 from rioni.domain.errors import NotFound, PartlyStored
-from rioni.domain.headers import NO_HEADERS, Headers
-from rioni.domain.ports import Chunk, EventStore
+from rioni.domain.ports.event_store import Chunk, EventStore
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from tests.support.clock import ManualClock
 
 

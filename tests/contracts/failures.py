@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.coordination_ports import Trouble
+from rioni.domain.ports.coordinator import Trouble
 from tests.contracts.coordination import A0, A1, A2, ENOUGH_S, CoordinationSuite, name, offset
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from rioni.domain.ports import Signals
+from rioni.domain.ports.notifier import Signals
 
 
 ENOUGH_S = 20

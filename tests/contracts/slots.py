@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.slots import Slots
+from rioni.domain.ports.quota import Slots
 
 
 class SlotsContract:

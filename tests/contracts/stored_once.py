@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from rioni.domain.errors import KeyReused, NotFound
-from rioni.domain.headers import NO_HEADERS, Headers
-from rioni.domain.ports import Claim, EventStore
+from rioni.domain.ports.event_store import Claim, EventStore
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, read_headers, run_all
 from tests.support.clock import ManualClock
 

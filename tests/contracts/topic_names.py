@@ -1,6 +1,6 @@
 """What every adapter of the port `TopicNames` promises: subclasses provide `store`, an event store."""
 
-from rioni.domain.topic_names import TopicNames
+from rioni.domain.ports.topic_names import TopicNames
 from tests.contracts.event_store import events
 
 

@@ -13,8 +13,8 @@ from rioni.domain.authorization import (
 )
 from rioni.domain.definition_limits import ATTRIBUTES_MAX
 from rioni.domain.errors import Denied, Invalid, InvalidFields
-from rioni.domain.event_type_rules import check_fields as check_event_type
-from rioni.domain.subscription import check_fields as check_subscription
+from rioni.domain.event_types.rules import check_fields as check_event_type
+from rioni.domain.subscriptions.subscription import check_fields as check_subscription
 from tests.support.builders import event_type_spec, subscription_spec
 
 

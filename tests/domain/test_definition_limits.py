@@ -8,10 +8,10 @@ from rioni.domain.definition_limits import (
     PATHS_MAX,
 )
 from rioni.domain.errors import InvalidFields
-from rioni.domain.event_type import EventOwnerSelector
-from rioni.domain.event_type_rules import check_fields as check_event_type
-from rioni.domain.named_place import NamedPlace
-from rioni.domain.subscription import check_fields as check_subscription
+from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.domain.event_types.rules import check_fields as check_event_type
+from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.subscription import check_fields as check_subscription
 from tests.support.builders import event_type_spec, subscription_spec
 
 

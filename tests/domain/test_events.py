@@ -5,7 +5,7 @@ import pytest
 
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import DomainEvent, UnknownMembers, stream_id
-from rioni.domain.subscription import SubscriptionCreated
+from rioni.domain.subscriptions.subscription import SubscriptionCreated
 from tests.support.builders import subscription
 
 

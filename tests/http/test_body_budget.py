@@ -4,8 +4,8 @@ import pytest
 
 from rioni.domain.authorization import Subject
 from rioni.domain.errors import Overloaded, TooMany
-from rioni.http.authentication import Caller
 from rioni.http.body_budget import LARGE_BYTES, BodyBudget, hold, let_go
+from rioni.http.middleware.authentication import Caller
 
 
 MEGABYTE = 1_000_000

@@ -6,7 +6,7 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from rioni.http.authentication import PUBLIC, scope_of
+from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.openapi.document import document
 from rioni.http.problems import STATUSES
 from tests.support.routes import routed

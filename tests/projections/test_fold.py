@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from rioni.domain.event_type import EventTypeCreated, EventTypeDeleted, Schema, SchemaAdded
-from rioni.domain.ports import LogEntry
+from rioni.domain.event_types.event_type import EventTypeCreated, EventTypeDeleted, Schema, SchemaAdded
+from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.fold import EMPTY, Change, decode_state, encode_state, fold
 from tests.support.builders import LATER, event_type, origin
 

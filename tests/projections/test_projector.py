@@ -2,11 +2,11 @@ import pytest
 from sqlalchemy import delete, select
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.settings import SwitchFeature
-from rioni.commands.subscriptions import CreateSubscription, DeleteSubscription
+from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
+from rioni.commands.system.settings import SwitchFeature
 from rioni.projections.projector import Projector
 from rioni.projections.tables import AUDIT_LOG, EVENT_TYPES, READ_MODELS, SUBSCRIPTION_EVENT_TYPES
-from rioni.storage.sql import writing
+from rioni.storage.sql.engines import writing
 from tests.support.builders import event_type_spec, subscription_spec
 
 

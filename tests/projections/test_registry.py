@@ -2,19 +2,19 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
-from rioni.commands.settings import SwitchFeature
-from rioni.commands.subscriptions import CreateSubscription, DeleteSubscription
+from rioni.commands.subscriptions.subscriptions import CreateSubscription, DeleteSubscription
+from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavailable
-from rioni.domain.event_type import SubmittedSchema
+from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.events import DomainEvent
 from rioni.domain.log_format import FORMATS, Format
-from rioni.domain.ports import direct
-from rioni.domain.settings import SETTINGS
+from rioni.domain.ports.thread_pool import direct
+from rioni.domain.system.settings import SETTINGS
+from rioni.projections.queries.states import all_states
 from rioni.projections.registry import MemoryRegistry
-from rioni.projections.states import all_states
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.mapper import UnreadableEntry
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.mapper import UnreadableEntry
 from tests.support.builders import SCHEMA, event_type_spec, origin, subscription_spec
 
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from rioni.domain.own_events import derived_eid
+from rioni.domain.system.system_events import derived_eid
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
 from tests.support.server import open_stream, running_server

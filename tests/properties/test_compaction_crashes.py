@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pytest import MonkeyPatch  # noqa: PT013 - what stands in for fixtures here
 
-from rioni.domain.headers import REMOVED, Headers
-from rioni.storage.embedded import compaction
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.domain.publishing.headers import REMOVED, Headers
+from rioni.storage.embedded.events import compaction
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import TOPIC, read_all, read_headers
 from tests.support.campaigns import length

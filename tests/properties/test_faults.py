@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rioni.local_cluster import jars
+from rioni.tools.dev_cluster import jars
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
 from tests.support.campaigns import NIGHTLY

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import ConcurrentChange
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.log_tables import LOG
-from rioni.storage.migration import upgrade
-from rioni.storage.sql import create_engine
-from rioni.storage.verification import Finding, verify
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.log_tables import LOG
+from rioni.storage.log.verification import Finding, verify
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import upgrade
 from tests.support.builders import origin
 from tests.support.history import Author, entries, histories
 

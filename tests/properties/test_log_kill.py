@@ -13,10 +13,10 @@ from sqlalchemy import select
 from rioni.domain.aggregates import TOPICS
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.migration import upgrade
-from rioni.storage.sql import create_engine, reading, writing
-from rioni.storage.verification import verify
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.verification import verify
+from rioni.storage.sql.engines import create_engine, reading, writing
+from rioni.storage.sql.migration import upgrade
 from tests.storage import projecting_writer
 from tests.support.campaigns import length
 

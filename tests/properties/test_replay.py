@@ -10,15 +10,15 @@ from sqlalchemy import delete, select
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
-from rioni.commands.settings import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
-from rioni.commands.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
+from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
+from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SwitchFeature
 from rioni.domain.errors import RioniError
-from rioni.domain.event_type import SubmittedSchema
+from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.projections.fold import EMPTY, decode_state, encode_state, fold
 from rioni.projections.projector import Projector
-from rioni.projections.states import all_states
+from rioni.projections.queries.states import all_states
 from rioni.projections.tables import READ_MODELS
-from rioni.storage.sql import writing
+from rioni.storage.sql.engines import writing
 from tests.support.broker import Broker, running_broker
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from rioni.bootstrap.pools import KINDS, OF_STORAGES
-from rioni.storage.kafka.loader import KEPT
+from rioni.storage.kafka.backfill_readers import KEPT
 from tests.support.campaigns import length
 from tests.support.nodes import running_nodes
 from tests.support.server import RunningServer, running_server

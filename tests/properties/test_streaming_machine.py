@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rioni.domain.authorization import Attribute
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import format_offset, parse_offset
 from rioni.domain.errors import Conflict, Invalid
-from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.unprocessable import Policy
+from rioni.domain.subscriptions.cursor import format_offset, parse_offset
+from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.http.streaming.stream_context import StreamPorts
 from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
-from rioni.http.streaming.surroundings import StreamPorts
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.campaigns import length
 from tests.support.clock import ManualClock

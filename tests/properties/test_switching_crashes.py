@@ -11,15 +11,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rioni.commands.across_timelines import extents_of, newest_of, read_after
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.storages import CreateStorage
-from rioni.commands.timelines import CleanUpTimeline, Repartition, StartSwitch
-from rioni.domain.cursor import BEFORE_FIRST, Place
-from rioni.domain.cursor_arithmetic import begin, distance, newest
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from rioni.domain.storage_entry import StorageEntry
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor_arithmetic import begin, distance, newest
+from rioni.domain.system.storages import StorageEntry
+from rioni.projections.queries.timeline_reader import extents_of, newest_of, read_after
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
 from tests.support.builders import LATER_MS, event_type_spec

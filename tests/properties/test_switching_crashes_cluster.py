@@ -8,20 +8,20 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.commands.across_timelines import read_after
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.storages import CreateStorage
-from rioni.commands.timelines import StartSwitch
-from rioni.domain.cursor import BEFORE_FIRST, Place
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict, NotFound, Unavailable
-from rioni.domain.ports import in_place
-from rioni.domain.storage_entry import EMBEDDED, StorageEntry
+from rioni.domain.ports.thread_pool import in_place
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.system.storages import EMBEDDED, StorageEntry
+from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.event_stores import OpenedEventStores
-from rioni.storage.kafka.opening import opener
+from rioni.storage.kafka.factory import opener
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
-from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.zookeeper.session.session import Keeper
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
 from tests.support.broker import Broker, running_broker
 from tests.support.builders import event_type_spec

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rioni.domain.cursor import Place
-from rioni.domain.cursor_arithmetic import (
+from rioni.domain.errors import Invalid, UnavailableCursor
+from rioni.domain.ports.event_store import Bounds
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor_arithmetic import (
     Extents,
     begin,
     distance,
@@ -19,9 +21,7 @@ from rioni.domain.cursor_arithmetic import (
     readable_place,
     shifted,
 )
-from rioni.domain.errors import Invalid, UnavailableCursor
-from rioni.domain.ports import Bounds
-from rioni.domain.timeline import Timelines
+from rioni.domain.timelines.timeline import Timelines
 from tests.support.builders import timeline, timelines_of
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from rioni.storage.migration import upgrade
-from rioni.storage.sql import create_engine
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import upgrade
 
 
 ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]

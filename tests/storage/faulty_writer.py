@@ -8,17 +8,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rioni.bootstrap.foundation import lay_foundation
-from rioni.commands.settings import SwitchFeature
-from rioni.config import Config
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import format_offset
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.commands.system.settings import SwitchFeature
+from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports import Claim, StoreOffloads
-from rioni.domain.settings import FEATURES
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.system.settings import FEATURES
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.support.clock import ManualClock
 
 

@@ -14,10 +14,10 @@ import threading
 
 import gevent
 
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.log_tables import HEAD
-from rioni.storage.sql import create_engine, writing
-from rioni.storage.verification import verify
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.log_tables import HEAD
+from rioni.storage.log.verification import verify
+from rioni.storage.sql.engines import create_engine, writing
 from tests.contracts.event_log import TOPICS, note, read_all
 
 

@@ -10,7 +10,7 @@ import sys
 
 import gevent
 
-from rioni.storage.places import Places
+from rioni.storage.greenlet_semaphore import Places
 
 
 THREADS, GREENLETS, TURNS = 6, 4, 2_000

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.sql import create_engine
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.sql.engines import create_engine
 from tests.contracts.event_log import TOPICS, note
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.ports import LogEntry
+from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.projector import Projector
-from rioni.storage.event_log import SqlEventLog
-from rioni.storage.sql import create_engine
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.sql.engines import create_engine
 from tests.support.history import Author, entries
 
 

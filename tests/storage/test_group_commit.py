@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports import direct
+from rioni.domain.ports.thread_pool import direct
 from rioni.storage import group_commit
 from rioni.storage.group_commit import GroupCommit, Job
 from tests.support.waiting import wait_until

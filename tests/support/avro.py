@@ -7,7 +7,7 @@ from typing import Any
 import fastavro
 
 from rioni.domain.avro.batches import PUBLISHING, batch_schema
-from rioni.domain.event_type import SubmittedSchema
+from rioni.domain.event_types.event_type import SubmittedSchema
 
 
 ORDER = {

@@ -11,52 +11,54 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.active_timeline import ActiveTimeline
-from rioni.commands.avro_publishing import AvroPublisher
+from rioni.commands.authorization import Gate
+from rioni.commands.background.background_jobs import Housekeeper
+from rioni.commands.background.orphan_cleanup import Sweeper
+from rioni.commands.background.retention import Retention
 from rioni.commands.bus import Bus
 from rioni.commands.context import Context
-from rioni.commands.cursors import Committer
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.gate import Gate
-from rioni.commands.jobs import Housekeeper
-from rioni.commands.kpi_feed import KpiFeed
-from rioni.commands.log_feeds import LogFeed, LogFeeds
 from rioni.commands.outside import Outside
-from rioni.commands.own_event_types import OwnEventTypes
-from rioni.commands.own_publishing import OwnPublisher
-from rioni.commands.positions import Positions
-from rioni.commands.publishing import Publisher
-from rioni.commands.retention import Retention
-from rioni.commands.storages import CreateStorage
-from rioni.commands.sweeping import Sweeper
-from rioni.commands.switching import Switcher
-from rioni.commands.timelines import StartSwitch
+from rioni.commands.publishing.avro_publisher import AvroPublisher
+from rioni.commands.publishing.publisher import Publisher
+from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.subscriptions.cursor_commits import Committer
+from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.system.kpi_publisher import KpiFeed
+from rioni.commands.system.log_consumers import LogFeed, LogFeeds
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.system.system_event_publisher import OwnPublisher
+from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.authorization import BROKER, Attribute, Subject
-from rioni.domain.event_type import EventTypeSpec
-from rioni.domain.feed_ports import Spools
+from rioni.domain.event_types.event_type import EventTypeSpec
 from rioni.domain.limits import Limits
-from rioni.domain.log_ports import EventLog
-from rioni.domain.own_event_types import Ownership, audit_log, kpis
-from rioni.domain.ports import EventStore, EventStores, direct, in_place
-from rioni.domain.storage_entry import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
-from rioni.domain.timeline import Timeline
+from rioni.domain.ports.event_log import EventLog
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.spool import Spools
+from rioni.domain.ports.thread_pool import direct, in_place
+from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.system.system_event_types import Ownership, audit_log, kpis
+from rioni.domain.timelines.timeline import Timeline
+from rioni.domain.timelines.topic_creation import TopicCreation
 from rioni.domain.timestamps import rfc3339
-from rioni.domain.topic_creation import TopicCreation
 from rioni.projections.avro_schemas import CompiledAvroSchemas
+from rioni.projections.checkpointed_log import SqlTrail
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
-from rioni.projections.trail import SqlTrail
-from rioni.storage import sql
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.embedded.spool import FileSpool
-from rioni.storage.event_log import SqlEventLog
 from rioni.storage.event_stores import OpenedEventStores
-from rioni.storage.migration import upgrade
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.sql import engines
+from rioni.storage.sql.migration import upgrade
 from tests.support.builders import context
 from tests.support.clock import ManualClock
 
@@ -74,7 +76,7 @@ class Broker:
     def __init__(self, directory: DataDirectory, database: str | None = None) -> None:
         self._directory = directory
         self.clock = ManualClock(now_ms=1_700_000_000_000)
-        self.engine = sql.create_engine(database or f"sqlite:///{directory.registry}")
+        self.engine = engines.create_engine(database or f"sqlite:///{directory.registry}")
         upgrade(self.engine)
         self.log = SqlEventLog(self.engine, TOPICS)
         self.signals = EmbeddedSignals(directory.signals)
@@ -187,12 +189,12 @@ class Broker:
         )
 
     def _read(self, query: Callable[..., Any], *args: Any) -> Any:
-        with sql.reading(self.engine) as connection:
+        with engines.reading(self.engine) as connection:
             return query(connection, *args)
 
     def feeds(self, *feeds: LogFeed) -> LogFeeds:
         """What follows the log, as a process that has just started."""
-        trail = SqlTrail(self.log, partial(sql.reading, self.engine), partial(sql.writing, self.engine))
+        trail = SqlTrail(self.log, partial(engines.reading, self.engine), partial(engines.writing, self.engine))
         leadership = FileLeadership(self._directory.leadership)
         return LogFeeds(feeds, trail, leadership, self.own_event_types, self.own_publisher, direct)
 

@@ -6,13 +6,13 @@ import msgspec
 
 from rioni.commands.context import Context
 from rioni.domain.authorization import BROKER, Subject
-from rioni.domain.event_type import EventType, EventTypeSpec, SubmittedSchema
-from rioni.domain.event_type_rules import new as new_event_type
+from rioni.domain.event_types.event_type import EventType, EventTypeSpec, SubmittedSchema
+from rioni.domain.event_types.rules import new as new_event_type
 from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
-from rioni.domain.subscription import Subscription, SubscriptionSpec
-from rioni.domain.subscription import new as new_subscription
-from rioni.domain.timeline import Timeline, Timelines
+from rioni.domain.subscriptions.subscription import Subscription, SubscriptionSpec
+from rioni.domain.subscriptions.subscription import new as new_subscription
+from rioni.domain.timelines.timeline import Timeline, Timelines
 
 
 NOW = "2026-11-20T10:00:00.000Z"

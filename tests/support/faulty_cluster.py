@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import make_url
 
-from rioni.local_cluster.cluster import Detours, LocalCluster, running_cluster, running_postgres
-from rioni.local_cluster.nodes import node
-from rioni.local_cluster.servers import HOST, Server, free_ports
+from rioni.tools.dev_cluster.cluster import Detours, LocalCluster, running_cluster, running_postgres
+from rioni.tools.dev_cluster.nodes import node
+from rioni.tools.dev_cluster.servers import HOST, Server, free_ports
 from tests.support.proxy import SOCKET
 from tests.support.tcp_proxy import TcpProxy, proxies, proxies_to
 

@@ -22,31 +22,31 @@ from sqlalchemy import Engine, insert, select, update
 from rioni import __version__
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
-from rioni.commands.settings import (
-    AcceptLoss,
-    AddBlacklistEntry,
-    RemoveBlacklistEntry,
-    SetAdmins,
-    SwitchFeature,
-)
-from rioni.commands.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
-from rioni.commands.subscriptions import (
+from rioni.commands.subscriptions.subscriptions import (
     ChangeSubscription,
     CreateSubscription,
     DeleteSubscription,
     RecordCursorsReset,
     RecordDeadLettersRedriven,
 )
-from rioni.commands.timelines import CleanUpTimeline, Repartition, StartSwitch
+from rioni.commands.system.settings import (
+    AcceptLoss,
+    AddBlacklistEntry,
+    RemoveBlacklistEntry,
+    SetAdmins,
+    SwitchFeature,
+)
+from rioni.commands.system.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
+from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
 from rioni.domain.errors import Unavailable
-from rioni.domain.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema
-from rioni.domain.settings import BLACKLIST_TYPES, FEATURES, Admins
-from rioni.domain.storage_entry import KAFKA, StorageEntry
-from rioni.domain.subscription import InitialCursor
-from rioni.domain.unprocessable import DeadLetterFilter
+from rioni.domain.event_types.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema
+from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.subscriptions.subscription import InitialCursor
+from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES, Admins
+from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.projections.tables import READ_MODELS
-from rioni.storage.log_tables import HEAD, LOG
+from rioni.storage.log.log_tables import HEAD, LOG
 from tests.support.avro import avro_schema
 from tests.support.broker import RETENTION_EVERY_S, Broker, running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec, subscription_spec

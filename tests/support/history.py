@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from rioni.domain.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
-from rioni.domain.event_type import (
+from rioni.domain.event_types.event_type import (
     EventType,
     EventTypeChanged,
     EventTypeCreated,
@@ -19,8 +19,16 @@ from rioni.domain.event_type import (
     SchemaAdded,
 )
 from rioni.domain.events import DomainEvent, Origin
-from rioni.domain.ports import LogEntry
-from rioni.domain.settings import (
+from rioni.domain.ports.event_log import LogEntry
+from rioni.domain.subscriptions.subscription import (
+    Subscription,
+    SubscriptionChanged,
+    SubscriptionCreated,
+    SubscriptionDeleted,
+    SubscriptionKeyClaimed,
+    SubscriptionKeyReleased,
+)
+from rioni.domain.system.settings import (
     BLACKLIST_TYPES,
     FEATURES,
     Admins,
@@ -29,7 +37,7 @@ from rioni.domain.settings import (
     BlacklistEntryRemoved,
     FeatureSwitched,
 )
-from rioni.domain.storage_entry import (
+from rioni.domain.system.storages import (
     STORAGE_TYPES,
     DefaultStorageChanged,
     StorageCreated,
@@ -37,15 +45,7 @@ from rioni.domain.storage_entry import (
     StorageEntry,
     StorageMoved,
 )
-from rioni.domain.subscription import (
-    Subscription,
-    SubscriptionChanged,
-    SubscriptionCreated,
-    SubscriptionDeleted,
-    SubscriptionKeyClaimed,
-    SubscriptionKeyReleased,
-)
-from rioni.domain.timeline import (
+from rioni.domain.timelines.timeline import (
     Timeline,
     TimelineCleanedUp,
     TimelineOpened,

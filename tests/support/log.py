@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
-from rioni.domain.chain import GENESIS, link
-from rioni.domain.ports import LogEntry, LogHead
+from rioni.domain.hash_chain import GENESIS, link
+from rioni.domain.ports.event_log import LogEntry, LogHead
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS
-from rioni.storage.log_tables import HEAD, LOG, LOG_TABLES, TRACKING
+from rioni.storage.log.log_tables import HEAD, LOG, LOG_TABLES, TRACKING
 
 
 def create_tables(engine: Engine) -> None:

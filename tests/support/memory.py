@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from rioni.domain.errors import KeyReused, NotFound, PartlyStored, TopicClosed
-from rioni.domain.headers import NO_HEADERS, Headers
-from rioni.domain.ports import Appended, Bounds, Chunk, Claim, EventStore
+from rioni.domain.ports.event_store import Appended, Bounds, Chunk, Claim, EventStore
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from tests.support.clock import ManualClock
 
 

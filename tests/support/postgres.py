@@ -7,7 +7,7 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import make_url
 
-from rioni.local_cluster.cluster import running_postgres as running_server
+from rioni.tools.dev_cluster.cluster import running_postgres as running_server
 
 
 @contextlib.contextmanager

@@ -4,12 +4,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rioni.commands.active_timeline import ActiveTimeline
 from rioni.commands.bus import Bus
-from rioni.commands.switching import Switcher
-from rioni.domain.coordination_ports import Coordinator
-from rioni.domain.log_ports import EventLog, LogTransaction
-from rioni.domain.ports import EventStore, EventStores, direct
+from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import EventLog, LogTransaction
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.thread_pool import direct
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
 from tests.support.broker import DEFAULT_ADMIN, Broker

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from rioni.domain.event_type import SubmittedSchema
-from rioni.domain.publish_rules import PublishRules
-from rioni.domain.publish_steps import Publication
-from rioni.domain.publishing import Prepared, prepare, prepare_deletion
+from rioni.domain.event_types.event_type import SubmittedSchema
+from rioni.domain.publishing.pipeline import Prepared, prepare, prepare_deletion
+from rioni.domain.publishing.rules import PublishRules
+from rioni.domain.publishing.steps import Publication
 from tests.support.builders import event_type
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from falcon import inspect
 
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.http.app import create_app
-from rioni.http.metrics import Metrics
-from rioni.http.services import Services
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
 
 
 def routed() -> Iterator[str]:

@@ -8,16 +8,19 @@ from xdist.scheduler import LoadFileScheduling
 
 SHARING: Mapping[str, Iterable[str]] = {
     "spark": ("tests/bulk/test_audit.py", "tests/bulk/test_commands.py", "tests/bulk/test_rebuild.py"),
-    "several_brokers": ("tests/storage/kafka/test_delivery.py", "tests/storage/kafka/test_topics_stale_leaders.py"),
+    "several_brokers": (
+        "tests/storage/kafka/test_delivery.py",
+        "tests/storage/kafka/topics/test_topics_stale_leaders.py",
+    ),
     "other_kafka_cluster": (
         "tests/acceptance/test_kafka.py",
         "tests/acceptance/test_storage_hangs.py",
         "tests/acceptance/test_switching_under_load.py",
         "tests/bootstrap/test_kafka_consistency.py",
-        "tests/local_cluster/test_cluster.py",
+        "tests/tools/dev_cluster/test_cluster.py",
         "tests/properties/test_switching_kill_cluster.py",
-        "tests/storage/kafka/test_named_appender_crashes.py",
-        "tests/storage/kafka/test_topics_hanging.py",
+        "tests/storage/kafka/idempotence/test_idempotent_appender_crashes.py",
+        "tests/storage/kafka/topics/test_topics_hanging.py",
     ),
 }
 """For each fixture of the whole session that takes long to start: the files that use it."""

@@ -1,6 +1,6 @@
 """The client of a stream, as a test wants it."""
 
-from rioni.http.streaming.surroundings import Client
+from rioni.http.streaming.stream_context import Client
 
 
 class _Client(Client):

@@ -13,7 +13,7 @@ import fastavro
 import msgspec
 
 from rioni.domain.avro.batches import CONSUMPTION, LATEST, batch_schema
-from rioni.domain.formats import is_uuid
+from rioni.domain.schemas.formats import is_uuid
 
 
 NO_EID = "00000000-0000-0000-0000-000000000000"

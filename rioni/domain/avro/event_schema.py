@@ -7,7 +7,7 @@ from rioni.domain.avro.batches import MARKER, single_object_header, without_head
 from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.avro.rendering import Renderer
-from rioni.domain.event_type import EventType
+from rioni.domain.event_types.event_type import EventType
 
 
 class EventSchema:

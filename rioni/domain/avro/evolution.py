@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.avro.resolution import Incompatibility, incompatibilities
 from rioni.domain.errors import Invalid
-from rioni.domain.evolution import next_schema_version
-from rioni.domain.schema_change import Level
+from rioni.domain.schemas.change import Level
+from rioni.domain.schemas.evolution import next_schema_version
 
 
 NAMED_MAX = 50

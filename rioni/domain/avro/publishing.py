@@ -15,16 +15,16 @@ import msgspec
 from rioni.domain.avro.binary import DatumError
 from rioni.domain.avro.envelopes import Envelope, Metadata
 from rioni.domain.avro.event_schema import EventSchema
-from rioni.domain.batch import Batch
-from rioni.domain.enrichment import Enrichment
 from rioni.domain.errors import Invalid, TooLarge
-from rioni.domain.formats import is_uuid
-from rioni.domain.headers import NO_HEADERS
-from rioni.domain.idempotency import event_ids
-from rioni.domain.publish_results import BatchRefused, refusal
-from rioni.domain.publish_rules import PublishRules
-from rioni.domain.publish_steps import Publication, assign, enriched_owners, submitted_owners
-from rioni.domain.publishing import Prepared, headers_of, prepared
+from rioni.domain.publishing.batch import Batch
+from rioni.domain.publishing.enrichment import Enrichment
+from rioni.domain.publishing.headers import NO_HEADERS
+from rioni.domain.publishing.idempotency import event_ids
+from rioni.domain.publishing.pipeline import Prepared, headers_of, prepared
+from rioni.domain.publishing.results import BatchRefused, refusal
+from rioni.domain.publishing.rules import PublishRules
+from rioni.domain.publishing.steps import Publication, assign, enriched_owners, submitted_owners
+from rioni.domain.schemas.formats import is_uuid
 
 
 Schemas = Mapping[str, EventSchema | str]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from rioni.domain.coordination_ports import EventTypePartition, Session, Topology
-from rioni.domain.cursor import BEGIN
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
+from rioni.domain.ports.coordinator import EventTypePartition, Session, Topology
+from rioni.domain.subscriptions.cursor import BEGIN
 
 
 Cursors = Sequence[tuple[EventTypePartition, str]]

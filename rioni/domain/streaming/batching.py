@@ -6,10 +6,10 @@ Events are never touched one by one: all are kept as ranges of positions, and a 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from rioni.domain.cursor import Place
-from rioni.domain.headers import headers_bytes
-from rioni.domain.ports import Chunk
+from rioni.domain.ports.event_store import Chunk
+from rioni.domain.publishing.headers import headers_bytes
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.cursor import Place
 
 
 class Slice(NamedTuple):

@@ -9,9 +9,9 @@ that has failed so often all alone is a dead letter.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
-from rioni.domain.unprocessable import Policy
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.dead_letter_policy import Policy
 
 
 class Failures(NamedTuple):

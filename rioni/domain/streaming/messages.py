@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
-from rioni.domain.ports import Chunk
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.event_store import Chunk
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.cursor import Place
 
 
 class Reason(Enum):

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Invalid, Malformed
+from rioni.domain.ports.coordinator import EventTypePartition
 
 
 BATCH_FLUSH_TIMEOUT_DEFAULT_S = 30

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Buffer, Ranges, Slice
 from rioni.domain.streaming.messages import Run
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.cursor import Place
 
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from rioni.domain.coordination_ports import Assignment, EventTypePartition, Session
+from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session
 
 
 Assignments = Mapping[EventTypePartition, Assignment]

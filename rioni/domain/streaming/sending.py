@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import Search
 from rioni.domain.streaming.messages import Attempt, Bury, Output, Send
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
+from rioni.domain.subscriptions.cursor import Place
 
 
 OVERFLOW = "Stream parameters are causing overflow"

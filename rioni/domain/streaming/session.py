@@ -8,8 +8,7 @@ runs for each partition, what is being handed over is not sent any more, and eve
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.dead_letters import Search, tracking
 from rioni.domain.streaming.messages import (
     Arrived,
@@ -32,7 +31,8 @@ from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
 from rioni.domain.streaming.sending import Sender
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.unprocessable import Policy
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.dead_letter_policy import Policy
 
 
 FETCH_BYTES_MAX = 2**20

@@ -1,6 +1,6 @@
 """What the API's description says of settings, storages, and of what operators ask."""
 
-from rioni.domain.settings import BLACKLIST_TYPES
+from rioni.domain.system.settings import BLACKLIST_TYPES
 from rioni.http.openapi.operations import (
     STRING,
     Json,

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rioni.domain import event_type_rules as rules
-from rioni.domain.event_type import EventType
-from rioni.domain.publish_results import ItemResult
-from rioni.domain.settings import Admins
-from rioni.domain.subscription import Subscription
-from rioni.http import shapes
+from rioni.domain.event_types import rules
+from rioni.domain.event_types.event_type import EventType
+from rioni.domain.publishing.results import ItemResult
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.settings import Admins
+from rioni.http import body_schemas
 from rioni.http.openapi import notes
 from rioni.http.openapi.notes import Notes
 from rioni.http.openapi.operations import (
@@ -74,7 +74,7 @@ def _member(name: str, plain: Json, note: Json) -> Json:
     return noted
 
 
-def _request(shape: shapes.Shape, words: Notes, required: Iterable[str] = (), description: str = "") -> Json:
+def _request(shape: body_schemas.Shape, words: Notes, required: Iterable[str] = (), description: str = "") -> Json:
     """What a body may be: the shape that checks its types, with words and what the rules require."""
     noted = described(shape.schema, words)
     noted |= {"required": [*required]} if required else {}
@@ -103,31 +103,31 @@ def schemas() -> Json:
 
 
 def _accepted() -> Json:
-    every_item = f"Each item has {', '.join(shapes.CURSOR_MEMBERS)}."
+    every_item = f"Each item has {', '.join(body_schemas.CURSOR_MEMBERS)}."
     every_place = (
         "Each item has either an offset, which may be `END` as well, or a timestamp. Where that means something in "
         "every partition, `partition` or both `event_type` and `partition` may be left out."
     )
     return {
         "SubmittedEventType": _request(
-            shapes.EVENT_TYPE, notes.EVENT_TYPE, ("name", "owning_application", "category", "schema")
+            body_schemas.EVENT_TYPE, notes.EVENT_TYPE, ("name", "owning_application", "category", "schema")
         ),
-        "SubmittedSchema": _request(shapes.SUBMITTED_SCHEMA, notes.SCHEMA, ("schema",)),
+        "SubmittedSchema": _request(body_schemas.SUBMITTED_SCHEMA, notes.SCHEMA, ("schema",)),
         "SubmittedSubscription": _request(
-            shapes.SUBSCRIPTION, notes.SUBSCRIPTION, ("owning_application", "event_types")
+            body_schemas.SUBSCRIPTION, notes.SUBSCRIPTION, ("owning_application", "event_types")
         ),
-        "SubmittedCursors": _request(shapes.CURSORS, {}, ("items",), every_item),
-        "SubmittedPlaces": _request(shapes.NAMED_PLACES, notes.CURSOR, ("items",), every_place),
-        "SubmittedCursorList": _request(shapes.CURSOR_LIST, notes.CURSOR),
-        "SubmittedCursorPairs": _request(shapes.CURSOR_PAIRS, notes.CURSOR),
-        "SubmittedAdmins": _request(shapes.ADMINS, notes.AUTHORIZATION),
-        "SubmittedFeature": _request(shapes.FEATURE, notes.FEATURE, ("feature",)),
-        "SubmittedTimeline": _request(shapes.TIMELINE, notes.TIMELINE, ("storage_id",)),
-        "SubmittedPartitionCount": _request(shapes.PARTITION_COUNT, notes.PARTITION_COUNT, ("partition_count",)),
+        "SubmittedCursors": _request(body_schemas.CURSORS, {}, ("items",), every_item),
+        "SubmittedPlaces": _request(body_schemas.NAMED_PLACES, notes.CURSOR, ("items",), every_place),
+        "SubmittedCursorList": _request(body_schemas.CURSOR_LIST, notes.CURSOR),
+        "SubmittedCursorPairs": _request(body_schemas.CURSOR_PAIRS, notes.CURSOR),
+        "SubmittedAdmins": _request(body_schemas.ADMINS, notes.AUTHORIZATION),
+        "SubmittedFeature": _request(body_schemas.FEATURE, notes.FEATURE, ("feature",)),
+        "SubmittedTimeline": _request(body_schemas.TIMELINE, notes.TIMELINE, ("storage_id",)),
+        "SubmittedPartitionCount": _request(body_schemas.PARTITION_COUNT, notes.PARTITION_COUNT, ("partition_count",)),
         "SubmittedRedrive": _request(
-            shapes.REDRIVE, {}, description="Which dead letters; all of them without members."
+            body_schemas.REDRIVE, {}, description="Which dead letters; all of them without members."
         ),
-        "SubmittedStorage": _request(shapes.STORAGE, notes.STORAGE, ("id", "storage_type")),
+        "SubmittedStorage": _request(body_schemas.STORAGE, notes.STORAGE, ("id", "storage_type")),
     }
 
 

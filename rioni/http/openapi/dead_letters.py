@@ -1,6 +1,5 @@
 """What the API's description says of dead letters."""
 
-from rioni.http.dead_letters import LIST_DEFAULT, LIST_MAX
 from rioni.http.openapi.operations import (
     INTEGER,
     STRING,
@@ -15,6 +14,7 @@ from rioni.http.openapi.operations import (
     schema,
     structure,
 )
+from rioni.http.resources.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX
 
 
 DEAD_LETTERS = "Dead letters"

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from rioni import __version__
-from rioni.http.authentication import PUBLIC, scope_of
-from rioni.http.middleware import ANY_MEDIA
+from rioni.http.middleware.authentication import PUBLIC, scope_of
+from rioni.http.middleware.requests import ANY_MEDIA
 from rioni.http.openapi import (
     administration,
     components,

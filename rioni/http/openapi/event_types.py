@@ -1,6 +1,6 @@
 """What the API's description says of event types, and of who uses them."""
 
-from rioni.domain.event_type_rules import CATEGORIES
+from rioni.domain.event_types.rules import CATEGORIES
 from rioni.http.openapi.operations import (
     MAY_BE_EMPTY,
     STRING,

@@ -1,7 +1,7 @@
 """What the API's description says of publishing, and of streams and their parameters."""
 
-from rioni.domain import consumer_tag, idempotency
 from rioni.domain.avro.batches import MEDIA_TYPE as AVRO
+from rioni.domain.publishing import consumer_tag, idempotency
 from rioni.http.openapi.operations import (
     INTEGER,
     STRING,
@@ -18,7 +18,7 @@ from rioni.http.openapi.operations import (
 )
 from rioni.http.openapi.parameters import NAME
 from rioni.http.streaming.avro_frames import LengthPrefixedAvroFrames
-from rioni.http.streaming.frames import Frames
+from rioni.http.streaming.json_frames import Frames
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID
 from rioni.http.streaming.server_sent_events import MEDIA_TYPE as SERVER_SENT_EVENTS
 

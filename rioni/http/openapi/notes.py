@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rioni.domain import event_type_rules as rules
-from rioni.domain import idempotency
-from rioni.domain.settings import FEATURES
-from rioni.domain.subscription import READ_FROM
+from rioni.domain.event_types import rules
+from rioni.domain.publishing import idempotency
+from rioni.domain.subscriptions.subscription import READ_FROM
+from rioni.domain.system.settings import FEATURES
 from rioni.http.openapi.operations import TIMESTAMP, Json
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from rioni.http.openapi.document import COMMON
 from rioni.http.openapi.operations import JSON, PROBLEMS, Json
-from rioni.http.streaming.frames import Frames
+from rioni.http.streaming.json_frames import Frames
 
 
 DEPTH_MAX = 4

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.avro.consumption import StoredEvent, write_batch, write_block
-from rioni.domain.ports import Chunk
+from rioni.domain.ports.event_store import Chunk
 from rioni.domain.streaming.messages import Send
-from rioni.http.streaming.frames import Frames
+from rioni.http.streaming.json_frames import Frames
 
 
 LENGTH_BYTES = 4

@@ -10,22 +10,22 @@ import falcon
 import msgspec
 import structlog
 
-from rioni.domain.activity import resource_of
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
 from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, SubscriptionNotFound, Unavailable
-from rioni.domain.measurements import BatchStreamed
-from rioni.domain.ports import LOG_KEY
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
-from rioni.http.authentication import caller_of
-from rioni.http.metrics import Metrics
-from rioni.http.services import STOPPING_KEY, Services
-from rioni.http.streaming.connection import is_gone
-from rioni.http.streaming.frames import FrameWriter
-from rioni.http.streaming.opening import wanted_frames
-from rioni.http.streaming.surroundings import Client
+from rioni.domain.subscriptions.activity import resource_of
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.system.kpis import BatchStreamed
+from rioni.http.dependencies import STOPPING_KEY, Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.authentication import caller_of
+from rioni.http.streaming.client_disconnect import is_gone
+from rioni.http.streaming.json_frames import FrameWriter
+from rioni.http.streaming.stream_context import Client
+from rioni.http.streaming.stream_response import wanted_frames
 
 
 if TYPE_CHECKING:

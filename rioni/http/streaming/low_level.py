@@ -6,12 +6,7 @@ from collections.abc import Sequence
 import falcon
 import orjson
 
-from rioni.commands.across_timelines import extents_of
-from rioni.domain.activity import READ
 from rioni.domain.authorization import Subject
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
-from rioni.domain.cursor_arithmetic import Extents, newest, readable_place
 from rioni.domain.errors import (
     EventTypeNotFound,
     Invalid,
@@ -20,13 +15,18 @@ from rioni.domain.errors import (
     NotFound,
     UnusableStart,
 )
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
-from rioni.http.requests import subject_of
-from rioni.http.services import Services
+from rioni.domain.subscriptions.activity import READ
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor_arithmetic import Extents, newest, readable_place
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import subject_of
 from rioni.http.streaming.client import HttpClient, StreamCounters
 from rioni.http.streaming.low_level_stream import LowLevelStream
-from rioni.http.streaming.opening import respond, stream_limits
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
+from rioni.http.streaming.stream_response import respond, stream_limits
+from rioni.projections.queries.timeline_reader import extents_of
 
 
 CURSORS_HEADER = "X-Nakadi-Cursors"

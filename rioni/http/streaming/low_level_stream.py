@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.http.streaming.pump import Pump
-from rioni.http.streaming.surroundings import Client, StreamPorts
+from rioni.domain.subscriptions.cursor import Place
+from rioni.http.streaming.stream_context import Client, StreamPorts
+from rioni.http.streaming.stream_runner import Pump
 
 
 class LowLevelStream(Pump):

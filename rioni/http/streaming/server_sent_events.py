@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import falcon
 import orjson
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
 from rioni.domain.errors import Malformed
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.messages import Send
-from rioni.http.streaming.frames import Frames
+from rioni.domain.subscriptions.cursor import Place
+from rioni.http.streaming.json_frames import Frames
 
 
 MEDIA_TYPE = "text/event-stream"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection
 from functools import partial
 from uuid import uuid4
 
-from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import TooMany
-from rioni.domain.slots import Slots
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.quota import Slots
 
 
 class StreamSlots:

@@ -5,20 +5,20 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rioni.commands.across_timelines import newest_now
-from rioni.domain.coordination_ports import EventTypePartition, Topology, Trouble
-from rioni.domain.cursor import BEFORE_FIRST, Place, parse_offset
-from rioni.domain.cursor_arithmetic import beyond_end
 from rioni.domain.errors import Invalid, RioniError
+from rioni.domain.ports.coordinator import EventTypePartition, Topology, Trouble
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import Arrived, Attempt, Bury, Coordinated, End, Holding, Output, Reason
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.timeline import FIRST_ORDER
-from rioni.domain.unprocessable import Policy
-from rioni.http.streaming.frames import random_token
-from rioni.http.streaming.pump import Pump
-from rioni.http.streaming.surroundings import Client, StreamPorts
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
+from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.http.streaming.json_frames import random_token
+from rioni.http.streaming.stream_context import Client, StreamPorts
+from rioni.http.streaming.stream_runner import Pump
+from rioni.projections.queries.timeline_reader import newest_now
 
 
 _log = logging.getLogger(__name__)

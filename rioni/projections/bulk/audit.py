@@ -14,13 +14,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.domain.errors import Conflict
-from rioni.domain.ports import LogHead
-from rioni.projections.audit_log import AuditFilter
+from rioni.domain.ports.event_log import LogHead
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.folding import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import damage_named, read_head, record_batch, sorted_log
+from rioni.projections.queries.audit_log import AuditFilter
 
 
 HEAD_FILE = "_head.json"
@@ -102,7 +102,7 @@ def _write(rows: DataFrame, folder: Path) -> None:
 
 
 def _matches(wanted: AuditFilter) -> Column:
-    """The condition that `rioni.projections.audit_log.entries` states in SQL."""
+    """The condition that `rioni.projections.queries.audit_log.entries` states in SQL."""
     condition = f.lit(True)
     if wanted.since is not None:
         condition &= f.col("recorded_at") >= wanted.since

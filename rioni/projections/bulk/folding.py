@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import Origin
-from rioni.domain.ports import LogEntry
+from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.bulk.source import LOG_SCHEMA, DamagedLog, Database, connect, record_batch
 from rioni.projections.fold import EMPTY, Change, fold
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
-from rioni.domain.chain import GENESIS
+from rioni.domain.hash_chain import GENESIS
 from rioni.projections.bulk.folding import Target, log_entry
 from rioni.projections.bulk.source import LOG_SCHEMA, Database, check_chain
 from rioni.projections.fold import FOLD_VERSION

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import substring
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rioni.domain.chain import GENESIS, link
 from rioni.domain.errors import RioniError
-from rioni.domain.ports import LogHead
+from rioni.domain.hash_chain import GENESIS, link
+from rioni.domain.ports.event_log import LogHead
 
 
 ENTRIES_PER_RANGE = 50_000

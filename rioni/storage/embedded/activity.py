@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from rioni.domain.activity import Seen, Sighting
-from rioni.storage.embedded.events_database import EventsDatabase
+from rioni.domain.subscriptions.activity import Seen, Sighting
+from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 class _Database(EventsDatabase):

@@ -1,9 +1,9 @@
 """Writes the anchors of the embedded stores and reads their marks, at little cost where nothing has changed."""
 
-from rioni.domain.installation import Anchor, Marks
+from rioni.domain.system.installation import Anchor, Marks
 from rioni.storage.embedded.anchors import Ends, read_anchor, read_ends, write_anchor
-from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.marks import ends_text, topic_mark
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.sql.marks import ends_text, topic_mark
 
 
 COORDINATION = "coordination"

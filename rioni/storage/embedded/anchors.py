@@ -1,14 +1,14 @@
-"""The anchor that an SQLite file carries, and the marks of its contents; see `rioni.domain.installation`."""
+"""The anchor that an SQLite file carries, and the marks of its contents; see `rioni.domain.system.installation`."""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.installation import Anchor
-from rioni.domain.ports import LogHead
-from rioni.storage.read_only import read_only_uri
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.event_log import LogHead
+from rioni.domain.system.installation import Anchor
+from rioni.storage.sql.read_only import read_only_uri
 
 
 ANCHOR_SCHEMA = """

@@ -7,7 +7,7 @@ from typing import Self
 from uuid import uuid4
 
 from rioni.domain.errors import RioniError
-from rioni.domain.storage_entry import DEFAULT_STORAGE
+from rioni.domain.system.storages import DEFAULT_STORAGE
 
 
 FORMAT = "rioni data directory, format 1\n"

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.places import Places
+from rioni.storage.greenlet_semaphore import Places
 
 
 SUFFIX = ".socket"

@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from rioni.domain.clock_jumps import not_before
 from rioni.domain.errors import OutcomeUnknown, PartlyStored
-from rioni.domain.headers import Headers
-from rioni.domain.ports import Clock, Offload
-from rioni.domain.store_measurements import StoreMeasurements
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.publishing.headers import Headers
+from rioni.domain.system.clock_jumps import not_before
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.client import Connection, Place
 from rioni.storage.kafka.delivery import Batch, Delivery, Part

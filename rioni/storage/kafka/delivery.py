@@ -20,7 +20,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from rioni.domain.errors import NotFound, PartlyStored, RioniError, TooLarge, TopicClosed
-from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.storage.group_commit import Job
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, Place, unavailable
 from rioni.storage.kafka.records import Record, headers_of, key_of

@@ -3,19 +3,22 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.errors import NotFound
-from rioni.domain.headers import Headers
-from rioni.domain.health import Health
-from rioni.domain.ports import Appended, Bounds, Chunk, Claim, Clock, Signals, StoreOffloads
-from rioni.domain.store_measurements import StoreMeasurements
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.event_store import Appended, Bounds, Chunk, Claim
+from rioni.domain.ports.health import Health
+from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.publishing.headers import Headers
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.appender import Appender
+from rioni.storage.kafka.backfill_readers import Loaders, OutOfRange, Wanted
 from rioni.storage.kafka.client import Connection, Place
-from rioni.storage.kafka.loader import Loaders, OutOfRange, Wanted
-from rioni.storage.kafka.named_appender import NamedAppender
-from rioni.storage.kafka.names import Names
+from rioni.storage.kafka.idempotence.idempotency_index import Names
+from rioni.storage.kafka.idempotence.idempotent_appender import NamedAppender
 from rioni.storage.kafka.records import Record, fitting
-from rioni.storage.kafka.tails import Tail, Tails
-from rioni.storage.kafka.topics import Topics
+from rioni.storage.kafka.tail_follower import Tail, Tails
+from rioni.storage.kafka.topics.topics import Topics
 
 
 class KafkaEventStore:

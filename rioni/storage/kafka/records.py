@@ -8,8 +8,8 @@ import msgspec
 from confluent_kafka import Message
 
 from rioni.domain.authorization import Attribute
-from rioni.domain.headers import NO_HEADERS, REMOVED, Headers
-from rioni.domain.ports import Chunk
+from rioni.domain.ports.event_store import Chunk
+from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
 
 
 CHUNK_BYTES = 65_536

@@ -6,9 +6,9 @@ from typing import Protocol, runtime_checkable
 import orjson
 
 from rioni.domain.errors import NotFound
-from rioni.domain.headers import NO_HEADERS, REMOVED
-from rioni.domain.ports import Bounds, Chunk, EventStore
-from rioni.domain.timeline import Timeline
+from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
+from rioni.domain.publishing.headers import NO_HEADERS, REMOVED
+from rioni.domain.timelines.timeline import Timeline
 
 
 READ_BYTES = 1_000_000

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `rioni.storage.migration` hands in."""
+"""Runs the migrations on the connection that `rioni.storage.sql.migration` hands in."""
 
 from alembic import context
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rioni.domain.authentication import TokenInfo, Tokens
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock
+from rioni.domain.ports.clock import Clock
 
 
 ACCEPTED_S = 30.0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock
+from rioni.domain.ports.clock import Clock
 
 
 P = ParamSpec("P")

@@ -11,7 +11,7 @@ from msgspec import Meta
 from rioni.domain.authentication import realm_named
 from rioni.domain.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
-from rioni.storage.tokens.web import why_unusable
+from rioni.storage.tokens.http_get import why_unusable
 
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]

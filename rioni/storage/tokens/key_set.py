@@ -10,8 +10,8 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock
-from rioni.storage.tokens.web import Get, why_unusable
+from rioni.domain.ports.clock import Clock
+from rioni.storage.tokens.http_get import Get, why_unusable
 
 
 FETCH_AGAIN_S = 30.0

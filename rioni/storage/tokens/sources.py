@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 
-from rioni.config import Config
+from rioni.config.settings import Config
 from rioni.domain.authentication import Demands, Tokens
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock, Offload
-from rioni.storage.tokens import web
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import Offload
+from rioni.storage.tokens import http_get
 from rioni.storage.tokens.cached import CachedTokens
-from rioni.storage.tokens.combined import CombinedTokens
 from rioni.storage.tokens.issuers import read_issuers
+from rioni.storage.tokens.token_chain import CombinedTokens
 from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
 from rioni.storage.tokens.tokens_file import TokensFile
 
@@ -34,10 +35,10 @@ def sources_of_tokens(
         sources.append(TokensFile(config.auth_tokens, clock, offload))
     if config.auth_issuers is not None:
         # PERF: the import takes 70 ms of every start, for cryptography that most brokers never need.
-        from rioni.storage.tokens.web_tokens import WebTokens  # noqa: PLC0415
+        from rioni.storage.tokens.jwt_tokens import WebTokens  # noqa: PLC0415
 
         issuers = read_issuers(config.auth_issuers)
-        sources.append(CachedTokens(WebTokens(issuers, web.get, clock, demands.attribute), clock))
+        sources.append(CachedTokens(WebTokens(issuers, http_get.get, clock, demands.attribute), clock))
     local = _service("auth_tokeninfo_local", config.auth_tokeninfo_local, clock)
     remote = _service("auth_tokeninfo_remote", config.auth_tokeninfo_remote, clock)
     if local is not None and remote is not None:
@@ -50,6 +51,6 @@ def sources_of_tokens(
 def _service(setting: str, url: str | None, clock: Clock) -> TokenInfoService | None:
     if url is None:
         return None
-    if (reason := web.why_unusable(url)) is not None:
+    if (reason := http_get.why_unusable(url)) is not None:
         raise TokensUnavailable(f"{setting} {reason}")
-    return TokenInfoService(url, web.get, clock)
+    return TokenInfoService(url, http_get.get, clock)

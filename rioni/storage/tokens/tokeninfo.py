@@ -7,9 +7,9 @@ import orjson
 
 from rioni.domain.authentication import TokenInfo, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.ports import Clock
+from rioni.domain.ports.clock import Clock
 from rioni.storage.tokens.circuit_breaker import CircuitBreaker
-from rioni.storage.tokens.web import Get
+from rioni.storage.tokens.http_get import Get
 
 
 OK = 200

@@ -14,7 +14,8 @@ from msgspec import Meta
 
 from rioni.domain.authentication import TokenInfo, is_uid
 from rioni.domain.errors import TokensUnavailable, Unavailable
-from rioni.domain.ports import Clock, Offload, direct
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import Offload, direct
 
 
 LOOK_EVERY_S = 1.0

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Collection, Sequence
 
 from rioni.domain.errors import Overloaded, RioniError
-from rioni.domain.ports import Clock, direct
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.zookeeper import plan as plans
-from rioni.storage.zookeeper.driver import REFUSALS
-from rioni.storage.zookeeper.keeper import Keeper
-from rioni.storage.zookeeper.operations import Operation, begin, delete, put
+from rioni.storage.zookeeper import assignment as plans
+from rioni.storage.zookeeper.assignment import Draft
 from rioni.storage.zookeeper.paths import living_path, plan_path
-from rioni.storage.zookeeper.plan import Draft
+from rioni.storage.zookeeper.session.driver import REFUSALS
+from rioni.storage.zookeeper.session.operations import Operation, begin, delete, put
+from rioni.storage.zookeeper.session.session import Keeper
 
 
 CHANGE_TIMEOUT_S = 30.0

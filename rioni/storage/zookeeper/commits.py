@@ -4,16 +4,17 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from rioni.domain.coordination_ports import EventTypePartition, Topology
 from rioni.domain.errors import Invalid, Overloaded, Unavailable
-from rioni.domain.ports import Clock, direct
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import EventTypePartition, Topology
+from rioni.domain.ports.thread_pool import direct
 from rioni.domain.streaming.admission import check_commit, compare
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.zookeeper.driver import Interrupted
-from rioni.storage.zookeeper.keeper import Keeper
-from rioni.storage.zookeeper.operations import Operation, check, put
 from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.session.driver import Interrupted
+from rioni.storage.zookeeper.session.operations import Operation, check, put
+from rioni.storage.zookeeper.session.session import Keeper
 from rioni.storage.zookeeper.subscriptions import UNKNOWN, KnownSubscriptions, Seen, Standing
 
 

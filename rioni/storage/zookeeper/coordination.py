@@ -12,22 +12,23 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
-from rioni.domain.coordination_ports import EventTypePartition, Session, Topology, Trouble
 from rioni.domain.errors import OutcomeUnknown, Unavailable
-from rioni.domain.health import Health
-from rioni.domain.ports import Clock, Watch
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import EventTypePartition, Session, Topology, Trouble
+from rioni.domain.ports.health import Health
+from rioni.domain.ports.notifier import Watch
 from rioni.domain.streaming.admission import session_not_found
-from rioni.storage.draining import await_end
-from rioni.storage.home import Home, at_home
-from rioni.storage.zookeeper import plan as plans
+from rioni.storage.hub_thread import Home, at_home
+from rioni.storage.stream_shutdown import await_end
+from rioni.storage.zookeeper import assignment as plans
+from rioni.storage.zookeeper.assignment import Draft
 from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
 from rioni.storage.zookeeper.commits import Commits
-from rioni.storage.zookeeper.driver import REFUSALS, UNREACHABLE, Interrupted
-from rioni.storage.zookeeper.keeper import Keeper
-from rioni.storage.zookeeper.operations import Operation, create, delete, put
 from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path
-from rioni.storage.zookeeper.plan import Draft
 from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.session.driver import REFUSALS, UNREACHABLE, Interrupted
+from rioni.storage.zookeeper.session.operations import Operation, create, delete, put
+from rioni.storage.zookeeper.session.session import Keeper
 from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
 
 

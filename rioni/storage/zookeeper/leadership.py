@@ -5,9 +5,9 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from rioni.storage.home import at_home
-from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.hub_thread import at_home
 from rioni.storage.zookeeper.paths import LEADER
+from rioni.storage.zookeeper.session.session import Keeper
 
 
 class ZooKeeperLeadership:

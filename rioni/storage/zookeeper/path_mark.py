@@ -5,10 +5,10 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.installation import DataMismatch
-from rioni.storage.zookeeper.driver import REFUSALS
-from rioni.storage.zookeeper.keeper import Keeper
+from rioni.domain.system.installation import DataMismatch
 from rioni.storage.zookeeper.paths import INSTALLATION
+from rioni.storage.zookeeper.session.driver import REFUSALS
+from rioni.storage.zookeeper.session.session import Keeper
 
 
 class PathMark:

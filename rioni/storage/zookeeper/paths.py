@@ -1,6 +1,6 @@
 """Where everything lies in ZooKeeper, below the path of the setting `zookeeper`."""
 
-from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.ports.coordinator import EventTypePartition
 
 
 WORKERS = "/workers"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from rioni.domain.coordination_ports import Trouble
+from rioni.domain.ports.coordinator import Trouble
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):

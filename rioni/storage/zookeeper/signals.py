@@ -6,10 +6,10 @@ whoever listens to the database; among the processes of a machine the signals of
 
 from collections.abc import Collection, Iterable
 
-from rioni.domain.ports import Watch
+from rioni.domain.ports.notifier import Watch
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
-from rioni.storage.home import at_home
-from rioni.storage.zookeeper.keeper import Keeper
+from rioni.storage.hub_thread import at_home
+from rioni.storage.zookeeper.session.session import Keeper
 from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
 
 

@@ -10,13 +10,14 @@ from urllib.parse import quote
 import msgspec
 
 from rioni.domain.errors import Overloaded, Unavailable
-from rioni.domain.ports import Clock, direct
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.home import at_home
-from rioni.storage.zookeeper.driver import REFUSALS
-from rioni.storage.zookeeper.keeper import Keeper
-from rioni.storage.zookeeper.operations import Operation, create, delete, put
+from rioni.storage.hub_thread import at_home
 from rioni.storage.zookeeper.paths import SLOTS, WORKERS
+from rioni.storage.zookeeper.session.driver import REFUSALS
+from rioni.storage.zookeeper.session.operations import Operation, create, delete, put
+from rioni.storage.zookeeper.session.session import Keeper
 
 
 TAKE_TIMEOUT_S = 10.0

@@ -5,15 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from rioni.domain.coordination_ports import EventTypePartition, Topology, Trouble
 from rioni.domain.errors import Unavailable
-from rioni.storage.zookeeper import plan as plans
+from rioni.domain.ports.coordinator import EventTypePartition, Topology, Trouble
+from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper import progress as progresses
-from rioni.storage.zookeeper.keeper import Keeper
-from rioni.storage.zookeeper.mirror import Mirror, Node
+from rioni.storage.zookeeper.assignment import Plan
 from rioni.storage.zookeeper.paths import cursor_path, living_path, partition_of, plan_path, subscription_of
-from rioni.storage.zookeeper.plan import Plan
 from rioni.storage.zookeeper.progress import Progress
+from rioni.storage.zookeeper.session.node_cache import Mirror, Node
+from rioni.storage.zookeeper.session.session import Keeper
 
 
 SUBSCRIPTIONS_MAX = 10_000

@@ -10,10 +10,10 @@ from rioni.domain.avro.envelopes import read_publishing_batch
 from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.avro.publishing import prepare_avro, prepare_avro_deletion
 from rioni.domain.errors import Denied, Invalid, Malformed, TooLarge
-from rioni.domain.event_type import EventOwnerSelector
-from rioni.domain.headers import Headers
-from rioni.domain.publish_rules import PublishRules
-from rioni.domain.publish_steps import Publication
+from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.rules import PublishRules
+from rioni.domain.publishing.steps import Publication
 from tests.support.avro import EID, ORDER, avro_schema, batch, datum, envelope
 from tests.support.avro_strategies import schemas, values
 from tests.support.builders import event_type

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import Place
-from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
     Arrived,
@@ -26,7 +25,8 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.unprocessable import Policy
+from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.dead_letter_policy import Policy
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore
 

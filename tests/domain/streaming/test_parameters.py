@@ -2,8 +2,8 @@
 
 import pytest
 
-from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Invalid, Malformed
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import (
     StreamLimits,
     check_partitions,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.coordination_ports import Assignment, EventTypePartition, Session
+from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session
 from rioni.domain.streaming.rebalance import rebalance
 from tests.support.tables import rows
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.messages import Coordinated, Holding, Reason
 from tests.domain.streaming.driver import A, B, Batch, C, low_level, place, subscription
 

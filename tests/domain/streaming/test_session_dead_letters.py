@@ -5,7 +5,7 @@ import pytest
 from rioni.domain.streaming.dead_letters import Failures
 from rioni.domain.streaming.messages import Reason
 from rioni.domain.streaming.sending import BURY_AGAIN_S
-from rioni.domain.unprocessable import Policy
+from rioni.domain.subscriptions.dead_letter_policy import Policy
 from tests.domain.streaming.driver import A, B, Driver, place, subscription
 
 

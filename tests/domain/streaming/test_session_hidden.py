@@ -3,7 +3,7 @@
 import pytest
 
 from rioni.domain.authorization import Attribute, Subject
-from rioni.domain.headers import Headers
+from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.messages import Reason, Seen
 from rioni.domain.streaming.session import AUTOCOMMIT_EVERY_S
 from rioni.domain.streaming.visibility import Visibility

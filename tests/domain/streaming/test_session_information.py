@@ -2,10 +2,10 @@
 
 import pytest
 
-from rioni.domain.coordination_ports import EventTypePartition
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.dead_letters import Failures
 from rioni.domain.streaming.messages import Reason
-from rioni.domain.unprocessable import Policy
+from rioni.domain.subscriptions.dead_letter_policy import Policy
 from tests.domain.streaming.driver import A, B, Driver, place, subscription
 from tests.domain.streaming.script import play
 from tests.support.tables import rows

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.authorization import EVERYBODY, UNAUTHENTICATED, Attribute, Subject
-from rioni.domain.event_filter import EventFilter
-from rioni.domain.headers import NO_HEADERS, Headers
+from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.event_filter import EventFilter
 from tests.support.memory import chunk
 from tests.support.tables import rows
 

@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import format_offset
+from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.timeline import Timelines
+from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.timeline import Timelines
+from rioni.http.streaming.stream_context import Client, StreamPorts
 from rioni.http.streaming.subscription_stream import SubscriptionStream
-from rioni.http.streaming.surroundings import Client, StreamPorts
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore, MemorySignals, OneStore

@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import format_offset
 from rioni.domain.errors import RioniError
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.subscriptions.cursor import format_offset
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.coordination import EmbeddedCoordinator
+from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.signals import EmbeddedSignals
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.support.clock import ManualClock
 

@@ -19,7 +19,7 @@ import gevent
 
 from rioni.bootstrap.pools import Pools
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import events, read_all
 

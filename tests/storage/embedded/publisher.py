@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.domain.ports import Claim
+from rioni.domain.ports.event_store import Claim
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import read_all
 

@@ -2,7 +2,7 @@ import contextlib
 
 import pytest
 
-from rioni.domain.activity import Seen
+from rioni.domain.subscriptions.activity import Seen
 from rioni.storage.embedded.activity import EmbeddedActivity
 from tests.contracts.activity import ALICE, ActivityContract
 

@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.local_cluster import jars
-from rioni.local_cluster.cluster import LocalCluster, running_cluster
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.names import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import opened_names
+from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.clock import ManualClock
 from tests.support.faulty_cluster import BROKERS, Brokers
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rioni.domain.ports import Claim
+from rioni.domain.ports.event_store import Claim
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.delivery import Delivery
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.names import Names, opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import Names, opened_names
 from tests.contracts.event_store import TOPIC, events
 
 

@@ -24,7 +24,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.names import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import opened_names
 
 
 CHANGING, ASKING = 4, 6

@@ -3,7 +3,7 @@ from collections import defaultdict
 import pytest
 
 from rioni.domain.errors import TopicClosed
-from rioni.domain.store_measurements import StoreMeasurements
+from rioni.domain.ports.store_measurements import StoreMeasurements
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.contracts.signals import ENOUGH_S
 

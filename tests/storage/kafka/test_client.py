@@ -24,13 +24,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from rioni.domain.errors import NotFound, PartlyStored, Unavailable
-from rioni.domain.ports import Claim, EventStore
-from rioni.domain.storage_entry import StorageEntry
-from rioni.local_cluster import jars
-from rioni.local_cluster.servers import HOST, free_ports, kafka, new_cluster_id
+from rioni.domain.ports.event_store import Claim, EventStore
+from rioni.domain.system.storages import StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.opening import opener
+from rioni.storage.kafka.factory import opener
+from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.servers import HOST, free_ports, kafka, new_cluster_id
 from tests.contracts.event_store import TOPIC, events, read_all
 from tests.support.waiting import wait_until
 

@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import PartlyStored, TopicClosed, Unavailable
-from rioni.domain.ports import direct
-from rioni.domain.store_measurements import StoreMeasurements
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import direct
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.client import END, Connection, Place
 from rioni.storage.kafka.delivery import RENUMBERED_S
-from rioni.storage.kafka.topics import Topics
+from rioni.storage.kafka.topics.topics import Topics
 from tests.support.faulty_cluster import Brokers
 from tests.support.waiting import wait_until
 

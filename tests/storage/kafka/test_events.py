@@ -9,16 +9,17 @@ from confluent_kafka import OFFSET_INVALID, Message, Producer
 from confluent_kafka.admin import ListOffsetsResultInfo
 
 from rioni.domain.errors import NotFound, PartlyStored, TooLarge, Unavailable
-from rioni.domain.headers import REMOVED, Headers
-from rioni.domain.ports import Bounds, Claim, StoreOffloads
-from rioni.local_cluster.servers import free_ports
+from rioni.domain.ports.event_store import Bounds, Claim
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.publishing.headers import REMOVED, Headers
 from rioni.storage.clock import SystemClock
-from rioni.storage.kafka import tails
+from rioni.storage.kafka import tail_follower
 from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.names import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import opened_names
 from rioni.storage.kafka.records import Record, record_of
+from rioni.tools.dev_cluster.servers import free_ports
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all, read_headers
 from tests.contracts.signals import ENOUGH_S
 from tests.support.waiting import wait_until
@@ -91,7 +92,7 @@ def test_what_could_not_be_taken_over_is_read_later_and_not_passed_over(store, o
             raise MemoryError
         return record_of(message)
 
-    monkeypatch.setattr(tails, "record_of", fail_once)
+    monkeypatch.setattr(tail_follower, "record_of", fail_once)
     store.create_topic(TOPIC, 1)
     assert store.newest(TOPIC) == [-1]
     other_store.append(TOPIC, {0: events(1)})

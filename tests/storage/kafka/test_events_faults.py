@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from rioni.domain.errors import PartlyStored, TopicClosed
-from rioni.domain.ports import Bounds
-from rioni.local_cluster import jars
-from rioni.local_cluster.cluster import LocalCluster, running_cluster
+from rioni.domain.ports.event_store import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
+from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 from tests.support.waiting import wait_until
 

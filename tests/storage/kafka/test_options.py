@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.storage_entry import StorageEntry
+from rioni.domain.system.storages import StorageEntry
 from rioni.storage.kafka.client import connection_of
-from rioni.storage.kafka.opening import opener
+from rioni.storage.kafka.factory import opener
 from rioni.storage.kafka.options import options_of, read_options
 
 

@@ -1,4 +1,4 @@
-from rioni.domain.headers import NO_HEADERS, REMOVED, Headers
+from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
 from rioni.storage.kafka.records import CHUNK_BYTES, GAP_POSITIONS_MAX, Record, chunks_of, fitting
 
 

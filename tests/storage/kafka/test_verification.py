@@ -2,9 +2,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from rioni.domain.headers import Headers
-from rioni.domain.timeline import Timeline
-from rioni.storage.kafka.topics import UNCLEAN
+from rioni.domain.publishing.headers import Headers
+from rioni.domain.timelines.timeline import Timeline
+from rioni.storage.kafka.topics.topics import UNCLEAN
 from rioni.storage.kafka.verification import verify
 from tests.contracts.event_store import TOPIC, events
 from tests.support.waiting import wait_until

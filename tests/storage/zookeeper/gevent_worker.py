@@ -16,11 +16,11 @@ from uuid import uuid4  # noqa: E402
 
 import gevent  # noqa: E402
 
-from rioni.domain.coordination_ports import EventTypePartition  # noqa: E402
-from rioni.domain.cursor import format_offset  # noqa: E402
+from rioni.domain.ports.coordinator import EventTypePartition  # noqa: E402
+from rioni.domain.subscriptions.cursor import format_offset  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
-from rioni.storage.zookeeper.opening import Shared, open_shared  # noqa: E402
-from rioni.storage.zookeeper.options import Options  # noqa: E402
+from rioni.storage.zookeeper.factory import Shared, open_shared  # noqa: E402
+from rioni.storage.zookeeper.session.options import Options  # noqa: E402
 
 
 STREAMS, COMMITS, MANY = 4, 25, 1_000

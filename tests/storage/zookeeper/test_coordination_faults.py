@@ -17,12 +17,12 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import Callback
 from structlog.testing import capture_logs
 
-from rioni.domain.coordination_ports import Assignment, EventTypePartition
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.local_cluster.cluster import LocalCluster, running_cluster
+from rioni.domain.ports.coordinator import Assignment, EventTypePartition
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import WORKERS
 from rioni.storage.zookeeper.slots import ZooKeeperSlots
+from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.contracts.coordination import A0, A1, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to
 from tests.support.waiting import wait_until

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rioni.domain.coordination_ports import EventTypePartition
 from rioni.domain.errors import Conflict, Invalid
+from rioni.domain.ports.coordinator import EventTypePartition
 from tests.contracts.coordination import ALL, offset
 from tests.storage.zookeeper.test_coordination_faults import SESSION_TIMEOUT_S, expire
 from tests.support.waiting import wait_until

@@ -1,5 +1,5 @@
-from rioni.domain.coordination_ports import Trouble
-from rioni.domain.cursor import format_offset
+from rioni.domain.ports.coordinator import Trouble
+from rioni.domain.subscriptions.cursor import format_offset
 from rioni.storage.zookeeper.progress import Progress, decode
 
 

@@ -1,0 +1,77 @@
+"""What settings mean in the words of the domain."""
+
+import functools
+
+from rioni.commands.system.log_consumers import LogFeed
+from rioni.config.settings import ADMIN_DEFAULT, WELL_KNOWN_ADMIN, Config
+from rioni.domain.audit.audit_events import audit_events
+from rioni.domain.audit.registry_kpis import (
+    EVENT_TYPE_LOG,
+    SUBSCRIPTION_LOG,
+    event_type_reports,
+    subscription_reports,
+)
+from rioni.domain.authentication import Demands, Mode, realm_named
+from rioni.domain.authorization import Attribute
+from rioni.domain.limits import Limits
+from rioni.domain.system import system_event_types as own
+from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
+
+
+def first_storage(config: Config) -> StorageEntry:
+    """Where events lie as long as nobody has said anything else."""
+    return StorageEntry(id=DEFAULT_STORAGE, storage_type=KAFKA if config.clustered else EMBEDDED, default=True)
+
+
+def limits_of(config: Config) -> Limits:
+    """The limits that the rules of the domain need."""
+    return Limits(**{name: getattr(config, name) for name in Limits.__struct_fields__})
+
+
+def demands(config: Config) -> Demands:
+    """What is asked of tokens."""
+    return Demands(
+        mode=Mode(config.auth_mode),
+        realms=frozenset(map(realm_named, _items(config.auth_realms))),
+        service_realms=frozenset(map(realm_named, _items(config.auth_service_realms))),
+    )
+
+
+def default_admin(config: Config) -> Attribute:
+    """The administrator that always is one."""
+    return attributes(config.admin_default or WELL_KNOWN_ADMIN)[0]
+
+
+def attributes(text: str) -> tuple[Attribute, ...]:
+    """The attributes of a setting, `data_type:value` each, separated by commas."""
+    pairs = (item.partition(":") for item in _items(text))
+    return tuple(Attribute(data_type, value) for data_type, _, value in pairs)
+
+
+def own_event_types(config: Config, limits: Limits) -> list[own.OwnEventType]:
+    """The event types that the broker itself publishes to."""
+    admins = default_admin(config)
+    named = config.own_events_authorization
+    readers = admins if named == ADMIN_DEFAULT else attributes(named)[0]
+    auditors, measurers = (
+        own.Ownership(application=application, readers=readers, admins=admins)
+        for application in (config.audit_owning_application, config.kpi_owning_application)
+    )
+    return [
+        own.audit_log(auditors, limits),
+        *own.kpis(measurers, limits),
+        own.dead_letter_queue(measurers, limits),
+    ]
+
+
+def log_feeds(config: Config) -> list[LogFeed]:
+    """What is told of the log."""
+    return [
+        LogFeed(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.hasher_salt)),
+        LogFeed(EVENT_TYPE_LOG, own.KPI_FEATURE, event_type_reports),
+        LogFeed(SUBSCRIPTION_LOG, own.KPI_FEATURE, subscription_reports),
+    ]
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]

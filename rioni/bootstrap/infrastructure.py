@@ -1,0 +1,132 @@
+"""What everything in a worker process stands on: the log, the registry that follows it, the adapters, the bus."""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+from rioni.bootstrap.adapters import Adapters, opened_adapters
+from rioni.bootstrap.database import database_engine, reading_models
+from rioni.bootstrap.from_config import default_admin, first_storage, limits_of
+from rioni.bootstrap.pools import NO_POOLS, Offloads
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.system.storages import CreateStorage
+from rioni.config.settings import Config
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.authorization import BROKER
+from rioni.domain.errors import Conflict
+from rioni.domain.events import Origin
+from rioni.domain.limits import Limits
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.notifier import LOG_KEY
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timestamps import rfc3339
+from rioni.projections.projector import Projector
+from rioni.projections.queries.states import all_states
+from rioni.projections.queries.storages import all_storages
+from rioni.projections.registry import MemoryRegistry
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.log.event_log import SqlEventLog
+
+
+T = TypeVar("T")
+
+
+class Foundation(NamedTuple):
+    """What the services and the jobs of a worker process share."""
+
+    config: Config
+    limits: Limits
+    directory: DataDirectory
+    offloads: Offloads
+    clock: Clock
+    log: SqlEventLog
+    registry: MemoryRegistry
+    adapters: Adapters
+    bus: Bus
+
+    @property
+    def offload(self) -> Offload:
+        """Where the database is waited for."""
+        return self.offloads.database
+
+    def read(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call `query(connection, ...)` with a connection to the read models."""
+        with reading_models(self.log.engine) as connection:
+            return query(connection, *args, **kwargs)
+
+    def close(self) -> None:
+        """Let go of everything; nothing may be asked of it any more."""
+        with contextlib.closing(self.log):
+            self.adapters.close()
+
+    def own_context(self) -> Context:
+        """The circumstances of a command that the broker gives itself."""
+        now = rfc3339(self.clock.now_ms())
+        origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=now)
+        return Context(subject=BROKER, origin=origin)
+
+
+def lay_foundation(
+    config: Config,
+    directory: DataDirectory,
+    offloads: Offloads = NO_POOLS,
+    measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
+) -> Foundation:
+    """Open everything that the settings ask for, and create the first storage where there is none; blocks.
+
+    Args:
+        config: the settings.
+        directory: of this node.
+        offloads: where each kind of work blocks.
+        measurements: told how stores fare that others run.
+
+    Raises:
+        Unavailable: a server can't be reached.
+    """
+    log = SqlEventLog(database_engine(config), TOPICS)
+    limits = limits_of(config)
+    registry = MemoryRegistry(log, limits, offloads.database, offloads.computing)
+    _load(registry, log)
+    adapters = opened_adapters(
+        config, directory, offloads, partial(_storage_of, registry, log, offloads.database), measurements
+    )
+    log.follow(partial(adapters.signals.notify, LOG_KEY))
+    bus = Bus(
+        log,
+        Projector(),
+        stores=adapters.stores,
+        coordinator=adapters.coordinator,
+        limits=limits,
+        default_admin=default_admin(config),
+        offload=offloads.database,
+        compute=offloads.definitions,
+    )
+    foundation = Foundation(config, limits, directory, offloads, SystemClock(), log, registry, adapters, bus)
+    if not registry.storages():
+        # All workers of all nodes may be about to.
+        with contextlib.suppress(Conflict):
+            bus.dispatch(CreateStorage(storage=first_storage(config)), foundation.own_context())
+        registry.refresh()
+    return foundation
+
+
+def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
+    """Start the registry from the read models, which is quicker than from the beginning of the log."""
+    with reading_models(log.engine) as connection:
+        registry.load(all_states(connection), Projector().position(connection))
+
+
+def _storage_of(registry: MemoryRegistry, log: SqlEventLog, offload: Offload, storage_id: str) -> StorageEntry | None:
+    """The storage, also if this process has not heard of it yet; threads ask, in which nobody may refresh."""
+
+    def look() -> StorageEntry | None:
+        with reading_models(log.engine) as connection:
+            return next((each for each in all_storages(connection) if each.id == storage_id), None)
+
+    return registry.storage(storage_id) or offload(look)

@@ -1,0 +1,110 @@
+"""What `/livez` and `/readyz` look at."""
+
+import shutil
+
+from rioni.bootstrap.infrastructure import Foundation
+from rioni.domain.authentication import Mode
+from rioni.domain.authorization import EVERYBODY
+from rioni.domain.errors import NotFound, RioniError, Unavailable
+from rioni.domain.ports.health import Examined, Health, examine
+from rioni.domain.system.storages import KAFKA
+from rioni.domain.system.system_event_types import AUDIT_LOG
+from rioni.http.health_checks import Look
+from rioni.storage.clock import STEADY
+from rioni.storage.sql.database_lease import Occupancy
+
+
+DISK_FREE_BYTES_MIN = 2**30
+"""With less there is a warning."""
+
+OPEN_AUDIT_LOG = (
+    f"Everybody who is authenticated reads {AUDIT_LOG}. Change the readers in its authorization section, or set "
+    "own_events_authorization to *:* if that is wanted."
+)
+
+DISK_FULL_BYTES = 16 * 2**20
+"""With less nothing can be counted on: SQLite's write-ahead logs alone may need it."""
+
+
+def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
+    """What requests need; `held` keeps the database from others."""
+    looks: dict[str, Look] = {
+        "database": lambda: _database(base, held),
+        "log": lambda: _log(base),
+        "access": lambda: _access(base),
+        "disk": lambda: base.offloads.files(_disk, base),
+        "kafka": lambda: _kafka(base),
+        "clock": _clock,
+    }
+    coordinator = base.adapters.coordinator
+    if isinstance(coordinator, Examined):
+        looks["zookeeper"] = coordinator.health
+    return looks
+
+
+def _database(base: Foundation, held: Occupancy) -> Health:
+    base.offloads.database(base.log.head)
+    detail = "PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite"
+    return Health(reason=held.refusal, detail=detail)
+
+
+def _log(base: Foundation) -> Health:
+    """How far this process has followed the log, which it does before every request."""
+    base.registry.refresh()
+    head, applied = base.offloads.database(base.log.head).position, base.registry.position
+    return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
+
+
+def _access(base: Foundation) -> Health:
+    config = base.config
+    if not config.unprotected:
+        warnings = (OPEN_AUDIT_LOG,) if config.auth_mode != Mode.OFF and _audit_log_is_open(base) else ()
+        return Health(detail=f"auth_mode {config.auth_mode}", warnings=warnings)
+    warning = f"auth_mode is off, and host {config.host} can be reached from other machines: all may do everything."
+    return Health(detail="auth_mode off", warnings=(warning,))
+
+
+def _audit_log_is_open(base: Foundation) -> bool:
+    """Whether everybody reads the audit log though no setting says so: it was once created like that."""
+    if base.config.own_events_authorization == "*:*":
+        return False
+    try:
+        section = base.registry.event_type(AUDIT_LOG).authorization
+    except NotFound:
+        return False
+    return section is None or EVERYBODY in section.readers
+
+
+def _clock() -> Health:
+    return Health(warnings=(STEADY.warning,) if STEADY.warning else ())
+
+
+def _disk(base: Foundation) -> Health:
+    try:
+        free = shutil.disk_usage(base.directory.path).free
+    except OSError as ex:
+        raise Unavailable(f"The disk of the data directory can't be used: {ex.strerror}.") from ex
+    detail = f"{free / 2**30:.1f} GiB free"
+    if free < DISK_FULL_BYTES:
+        return Health(reason="The disk of the data directory is full.", detail=detail)
+    nearly_full = ("The disk of the data directory is nearly full.",)
+    return Health(detail=detail, warnings=nearly_full if free < DISK_FREE_BYTES_MIN else ())
+
+
+def _kafka(base: Foundation) -> Health | None:
+    """All clusters that storages name; one that new event types do not begin in is not everybody's trouble."""
+    storages = [storage for storage in base.registry.storages() if storage.storage_type == KAFKA]
+    if not storages and base.config.kafka is None:
+        return None
+    details, warnings = [], []
+    for storage in storages:
+        try:
+            health = examine(base.adapters.stores.of(storage.id))
+        except RioniError as ex:
+            if storage.default:
+                raise
+            warnings.append(f"storage {storage.id}: {ex}")
+            continue
+        details.append(f"storage {storage.id}: {health.detail}")
+        warnings += [f"storage {storage.id}: {each}" for each in health.warnings]
+    return Health(detail=", ".join(details), warnings=tuple(warnings))

@@ -1,0 +1,147 @@
+"""What happens before the worker processes start: the data directory is locked, the database brought up to date.
+
+The database is kept from others meanwhile. Then it is let go, because a connection must not be forked: each worker
+takes it again for itself. For the same reason the session with ZooKeeper ends at once that shows whether there can be
+one: a worker could not say so in one line.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from rioni.bootstrap.adapters import check_shared
+from rioni.bootstrap.consistency import mismatches, registry_missing
+from rioni.bootstrap.database import database_engine, occupancy, reading_models, serving
+from rioni.bootstrap.from_config import demands
+from rioni.bootstrap.kafka_consistency import compare_kafka
+from rioni.config.settings import Config
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.ports.event_log import LogEntry
+from rioni.domain.ports.thread_pool import direct
+from rioni.domain.system.installation import DataMismatch
+from rioni.domain.system.storages import EMBEDDED
+from rioni.projections.fold import FOLD_VERSION
+from rioni.projections.projector import OtherFold, Projector
+from rioni.projections.queries.storages import all_storages
+from rioni.projections.shadow_tables import drop_shadow_tables
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.kafka.options import options_of, read_options
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.sql.engines import writing
+from rioni.storage.sql.marks import ZOOKEEPER, installation_id, raise_marks, zookeeper_mark
+from rioni.storage.sql.migration import upgrade
+from rioni.storage.sql.rebuild_lock import rebuild_lock
+from rioni.storage.tokens.sources import sources_of_tokens
+
+
+REFOLDED_ENTRIES_MAX = 20_000
+"""PERF: folding so many again at the start takes half a minute; Spark does more than that faster, beside the broker."""
+REFOLDED_TOLD_EVERY = 5_000
+
+_log = structlog.get_logger("rioni.bootstrap")
+
+
+@contextlib.contextmanager
+def prepare(config: Config) -> Iterator[DataDirectory]:
+    """Lock the data directory, and bring the database to the present schema and the read models up to the log.
+
+    Raises:
+        DataDirectoryError: the data directory can't be used.
+        DataMismatch: a store was replaced by an older or a foreign one, or is missing.
+        Unavailable: the database or ZooKeeper can't be reached, others use it, a file of settings can't be used, what
+            a node is to serve has not been moved to its cluster, or log or read models are those of another release.
+    """
+    _check_kafka_options(config)
+    sources_of_tokens(config, SystemClock(), demands(config), direct, only_remote=lambda: False)
+    with DataDirectory(config.data) as directory:
+        if config.database is None and (missing := registry_missing(directory.path)):
+            raise DataMismatch([missing])
+        with contextlib.closing(occupancy(config, serving(config, directory.broker)).take(config.database_wait_s)):
+            engine = database_engine(config)
+            try:
+                upgrade(engine)
+                _clean_up_rebuild(engine)
+                catch_up(engine)
+                if config.clustered:
+                    _check_moved(engine)
+                elif found := list(mismatches(engine, directory.path)):
+                    raise DataMismatch(found)
+                compared = compare_kafka(config, engine)
+                if compared.findings:
+                    raise DataMismatch(compared.findings)
+                compared.warn_unreachable()
+                _settle_unknown(directory.path)
+                installation, mark = installation_id(engine), zookeeper_mark(engine)
+                if config.clustered:
+                    sequence = check_shared(config, directory, installation, mark)
+                    raise_marks(engine, {ZOOKEEPER: {0: sequence}}, {})
+            finally:
+                engine.dispose()
+        yield directory
+
+
+def _settle_unknown(data: Path) -> None:
+    """Find out what came of writes whose outcome was unknown when the last broker ended."""
+    for path in data.glob("events*.db"):
+        if Path(f"{path}-unknown").exists():
+            with contextlib.closing(EventsDatabase(path)) as database:
+                database.settle_unknown()
+
+
+def _check_kafka_options(config: Config) -> None:
+    options = read_options(config.kafka_options)
+    if options and config.kafka is not None and not options_of(options, config.kafka):
+        _log.warning("kafka_options has no table that names all brokers of kafka: they get none", kafka=config.kafka)
+
+
+def _check_moved(engine: Any) -> None:
+    with reading_models(engine) as connection:
+        storages = all_storages(connection)
+    if any(storage.default and storage.storage_type == EMBEDDED for storage in storages):
+        raise Unavailable(
+            "The default storage of this database is in a data directory, which no node of a cluster can use. Let "
+            "`rioni migrate` move that directory, and run it again if it was interrupted; or name another database."
+        )
+
+
+def _clean_up_rebuild(engine: Any) -> None:
+    """Remove what a rebuild that died has left in the database; one that is running goes on."""
+    with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
+        if dropped := drop_shadow_tables(connection):
+            _log.info("removed what an interrupted rebuild had left", tables=dropped)
+
+
+def catch_up(engine: Any) -> None:
+    """Fold into the read models what the log has beyond them; blocks.
+
+    If an older version of the fold wrote them, they are folded anew, all in one transaction.
+
+    Raises:
+        OtherFold: a newer version of the fold wrote them, or the log is too long for that.
+        Unavailable: the database can't be reached, or the log is in a newer format.
+    """
+    log, projector = SqlEventLog(engine, TOPICS), Projector()
+    with contextlib.closing(log), log.transaction() as transaction:
+        connection, end = transaction.connection, transaction.head.position
+        found = projector.fold_version(connection)
+        entries = transaction.entries(projector.position(connection))
+        if found is not None and found != FOLD_VERSION:
+            if found > FOLD_VERSION or end > REFOLDED_ENTRIES_MAX:
+                raise OtherFold(found)
+            _log.info("folding the log anew", written_by=found, version=FOLD_VERSION, entries=end)
+            projector.clear(connection)
+            entries = _told(transaction.entries(0), end)
+        projector.apply(connection, entries)
+
+
+def _told(entries: Iterator[LogEntry], end: int) -> Iterator[LogEntry]:
+    for entry in entries:
+        yield entry
+        if entry.position % REFOLDED_TOLD_EVERY == 0:
+            _log.info("folding the log anew", done=entry.position, entries=end)

@@ -1,0 +1,125 @@
+"""The gate of everything that publishes and consumes: rights and blacklist, asked of the registry in memory."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import UNSET
+
+from rioni.domain.authorization import Attribute, Subject, check, permits
+from rioni.domain.errors import Blocked
+from rioni.domain.event_types.event_type import EventType
+from rioni.domain.event_types.owner import CheckOwner
+from rioni.domain.ports.registry import Registry
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.event_filter import event_filter
+from rioni.domain.subscriptions.subscription import Subscription
+
+
+class Gate:
+    """Lets a subject pass or refuses; blocks on nothing."""
+
+    def __init__(self, registry: Registry, default_admin: Attribute, all_data_access: Sequence[Attribute] = ()) -> None:
+        """Keep the gate.
+
+        Args:
+            registry: whom it asks.
+            default_admin: may do everything.
+            all_data_access: may read every event type.
+        """
+        self._registry = registry
+        self._default_admin = default_admin
+        self._all_data_access = all_data_access
+
+    def event_type(self, subject: Subject, name: str, operation: str) -> EventType:
+        """The event type that the subject may READ or WRITE; the broker's administrators always may.
+
+        Raises:
+            EventTypeNotFound: there is no such event type.
+            Denied: it has an authorization section that does not include the subject.
+        """
+        event_type = self._registry.event_type(name)
+        section = event_type.authorization
+        if section is not None:
+            settings = self._registry.settings.admins
+            lists = {
+                "READ": (section.readers, (*settings.readers, *self._all_data_access)),
+                "WRITE": (section.writers, settings.writers),
+            }
+            allowed, admins = lists[operation]
+            check(allowed, subject, operation, event_type.resource, admins=(*admins, self._default_admin))
+        return event_type
+
+    def event_owner(self, subject: Subject) -> CheckOwner:
+        """How to ask whether the subject may write events in an owner's name; administrators always may."""
+        admins = (*self._registry.settings.admins.writers, self._default_admin)
+
+        def check_owner(owner: Attribute, eid: str) -> None:
+            check((owner,), subject, "WRITE", f"event:{eid}", admins=admins)
+
+        return check_owner
+
+    def visibility(self, subject: Subject, subscription_id: str | None = None) -> Visibility:
+        """Which events the subject may read and wants to, through a subscription or without one.
+
+        Administrators may read all.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+        """
+        settings = self._registry.settings
+        admins = (*settings.admins.readers, self._default_admin)
+        asked = "event_owner_selector_authz" in settings.features and not permits(admins, subject)
+        wanted = self._registry.subscription(subscription_id).filter if subscription_id else UNSET
+        return Visibility(
+            subscription_id=subscription_id,
+            reader=subject if asked else None,
+            wanted=event_filter(wanted) if wanted else None,
+        )
+
+    def subscription(self, subject: Subject, subscription_id: str) -> Subscription:
+        """The subscription that the subject may read through; its event types are not asked here.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+            Denied: it has an authorization section that does not include the subject.
+        """
+        subscription = self._registry.subscription(subscription_id)
+        section = subscription.authorization
+        if section is not None:
+            admins = (*self._registry.settings.admins.readers, self._default_admin)
+            check(section.readers, subject, "READ", subscription.resource, admins=admins)
+        return subscription
+
+    def administration(self, subject: Subject, subscription: Subscription) -> None:
+        """Let the subject administer a subscription, or refuse.
+
+        Raises:
+            Denied: it has an authorization section that does not include the subject.
+        """
+        section = subscription.authorization
+        if section is not None:
+            admins = (*self._registry.settings.admins.admins, self._default_admin)
+            check(section.admins, subject, "ADMIN", subscription.resource, admins=admins)
+
+    def blacklist(
+        self,
+        side: str,
+        subject: Subject,
+        event_types: Iterable[str],
+        detail: str = "Application or event type is blocked",
+    ) -> None:
+        """Refuse blocked applications and event types.
+
+        Args:
+            side: PRODUCER or CONSUMER.
+            subject: whoever asks.
+            event_types: what it asks for; all of them are checked.
+            detail: what to answer.
+
+        Raises:
+            Blocked: one of them is on the blacklist.
+        """
+        blacklist = self._registry.settings.blacklist
+        if blacklist and (
+            (f"{side}_APP", subject.name) in blacklist or any((f"{side}_ET", name) in blacklist for name in event_types)
+        ):
+            raise Blocked(detail)

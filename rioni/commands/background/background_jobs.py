@@ -1,0 +1,79 @@
+"""What happens with time alone: what dead processes leave is tidied, and what was kept long enough goes."""
+
+from collections.abc import Callable
+
+from rioni.commands.background.job_runner import Attempts
+from rioni.commands.background.orphan_cleanup import Sweeper
+from rioni.commands.background.retention import Retention
+from rioni.commands.context import Context
+from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.registry import Registry
+
+
+SWEEP_EVERY_S = 3_600.0
+
+
+class Housekeeper:
+    """Does the jobs of one process; every process does them, which harms nobody."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        coordinator: Coordinator,
+        clock: Clock,
+        *,
+        retention: Retention,
+        positions: Positions,
+        switcher: Switcher,
+        sweeper: Sweeper,
+        context: Callable[[], Context],
+    ) -> None:
+        """Take what it works with; `context` makes the circumstances of a command that the broker gives itself."""
+        self._registry = registry
+        self._coordinator = coordinator
+        self._clock = clock
+        self._retention = retention
+        self._positions = positions
+        self._switcher = switcher
+        self._sweeper = sweeper
+        self._context = context
+        self._attempts = Attempts()
+        self._expire_at_s = clock.monotonic() + retention.every_s
+        self._sweep_at_s = clock.monotonic() + SWEEP_EVERY_S
+
+    def tick(self) -> None:
+        """Do what is due. Blocks on the disk; a job that fails is logged and tried again."""
+        attempt = self._attempts.attempt
+        attempt("ending dead sessions", self._coordinator.reap)
+        attempt("repairing switches", self._repair)
+        if self._clock.monotonic() >= self._expire_at_s:
+            self._expire_at_s = self._clock.monotonic() + self._retention.every_s
+            attempt("retention", self.expire)
+            attempt("compaction", self._retention.compact)
+            attempt("forgetting ids", self._retention.forget)
+            attempt("adding partitions to subscriptions", self._positions.extend)
+            attempt("abandoning unfinished topics", self._abandon_unfinished)
+            attempt("deleting abandoned topics", self._delete_abandoned)
+        if self._clock.monotonic() >= self._sweep_at_s:
+            self._sweep_at_s = self._clock.monotonic() + SWEEP_EVERY_S
+            attempt("sweeping", self._sweep)
+
+    def expire(self) -> None:
+        """Remove the events whose retention time is over."""
+        self._retention.expire(self._context())
+
+    def _sweep(self) -> None:
+        self._sweeper.sweep(self._context())
+
+    def _abandon_unfinished(self) -> None:
+        self._sweeper.abandon_unfinished(self._context())
+
+    def _delete_abandoned(self) -> None:
+        self._sweeper.delete_abandoned(self._context())
+
+    def _repair(self) -> None:
+        self._registry.refresh()
+        self._switcher.repair(self._context)

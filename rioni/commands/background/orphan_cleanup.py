@@ -1,0 +1,150 @@
+"""Deletes what was left: abandoned topics; and by processes that died, topics made for nothing and lost cursors."""
+
+import contextlib
+from collections import Counter
+
+import msgspec
+import structlog
+
+from rioni.commands.background.error_collector import Failures
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.timelines.timelines import FindForsakenTopics
+from rioni.commands.timelines.topic_creation import AbandonTopicCreation
+from rioni.commands.timelines.topic_deletion import RecordTopicsDeleted
+from rioni.domain.errors import NotFound, RioniError
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.topic_names import TopicNames
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST
+from rioni.domain.timelines.topic_deletion import AbandonedTopic
+
+
+REFUSALS_MAX = 3
+"""After so many topics that a storage could not delete its others wait for the next round: each may take long."""
+
+RECORDED_AT_ONCE = 20
+"""How many deleted topics one transaction records; nobody else changes the registry meanwhile."""
+
+_log = structlog.get_logger("rioni.sweeping")
+
+
+class Sweeper:
+    """Looks for topics without a timeline, and cursors without a subscription; blocks, but never other greenlets.
+
+    What the log says is abandoned is deleted, whatever it holds. Of the rest, only what was without one the time before
+    as well, topics only if they are empty, cursors only if nobody streams. So the patience is that of whoever calls, no
+    event is lost even where the log of another broker was mounted, and what is just being made stays.
+    """
+
+    def __init__(self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: Bus) -> None:
+        self._registry = registry
+        self._stores = stores
+        self._coordinator = coordinator
+        self._bus = bus
+        self._refusals: Counter[str] = Counter()
+        """How often an abandoned topic could not be deleted."""
+        self._suspects: set[tuple[str, str]] = set()
+        self._forgettable: set[str] = set()
+
+    def sweep(self, context: Context) -> None:
+        """Delete what was suspect before and still is, in all storages that can be used.
+
+        Raises:
+            Unavailable: names those that can't.
+        """
+        self._forget()
+        failures = Failures()
+        before, self._suspects = self._suspects, self._nameless(failures)
+        remaining = before & self._suspects
+        for storage_id in sorted({storage_id for storage_id, _ in remaining}):
+            topics = frozenset(topic for each, topic in remaining if each == storage_id)
+            with failures.of(f"storage {storage_id}"):
+                forsaken = self._bus.dispatch(FindForsakenTopics(storage_id=storage_id, topics=topics), context)
+                if deleted := [topic for topic in forsaken if self._delete_empty(storage_id, topic)]:
+                    _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
+        failures.report()
+
+    def abandon_unfinished(self, context: Context) -> None:
+        """Abandon the topics that processes were creating which have died.
+
+        Raises:
+            Unavailable: names the topics for which that is not possible now; the others are.
+        """
+        self._registry.refresh()
+        failures = Failures()
+        for creation in self._registry.topic_creations():
+            with failures.of(f"topic {creation.topic}"):
+                if not self._bus.is_running(creation.worker, creation.topic):
+                    self._bus.dispatch(AbandonTopicCreation(creation=creation, delete=False), context)
+        failures.report()
+
+    def delete_abandoned(self, context: Context) -> None:
+        """Delete the topics that the log says are to be deleted; what can't be is logged and left for the next time.
+
+        Those of storages that are gone are left too: a storage may come back.
+        """
+        self._registry.refresh()
+        if "disable_db_write_operations" in self._registry.settings.features:
+            return
+        abandoned = self._registry.abandoned_topics()
+        self._refusals = Counter({each.topic: self._refusals[each.topic] for each in abandoned})
+        deleted, silent = [], Counter[str]()
+        # Those that could be deleted so far have their turn, whatever the others do.
+        for each in sorted(abandoned, key=lambda each: self._refusals[each.topic]):
+            if silent[each.storage_id] < REFUSALS_MAX and self._registry.storage(each.storage_id) is not None:
+                if self._delete(each):
+                    deleted.append(each.topic)
+                else:
+                    silent[each.storage_id] += 1
+                    self._refusals[each.topic] += 1
+        for begin in range(0, len(deleted), RECORDED_AT_ONCE):
+            self._bus.dispatch(RecordTopicsDeleted(topics=deleted[begin : begin + RECORDED_AT_ONCE]), context)
+
+    def _delete(self, abandoned: AbandonedTopic) -> bool:
+        try:
+            self._stores.of(abandoned.storage_id).delete_topic(abandoned.topic)
+        except RioniError as ex:
+            _log.warning("a topic could not be deleted yet", reason=str(ex), **msgspec.structs.asdict(abandoned))
+            return False
+        return True
+
+    def _delete_empty(self, storage_id: str, topic: str) -> bool:
+        """Delete a topic that never had an event; say whether this was done."""
+        store = self._stores.of(storage_id)
+        with contextlib.suppress(NotFound):  # another process was faster
+            if all(bounds.newest == BEFORE_FIRST for bounds in store.bounds(topic)):
+                store.delete_topic(topic)
+                return True
+        return False
+
+    def _forget(self) -> None:
+        initialised = {*self._coordinator.initialised()}
+        # In this order: a subscription is recorded before anybody reads it.
+        self._registry.refresh()
+        before = self._forgettable
+        self._forgettable = initialised - {subscription.id for subscription in self._registry.subscriptions()}
+        for subscription_id in sorted(before & self._forgettable):
+            if not self._coordinator.topology(subscription_id).sessions:
+                self._coordinator.forget(subscription_id)
+                _log.info("cursors without a subscription were deleted", subscription_id=subscription_id)
+
+    def _nameless(self, failures: Failures) -> set[tuple[str, str]]:
+        """All topics that no timeline names, each with its storage."""
+        self._registry.refresh()
+        there: set[tuple[str, str]] = set()
+        for storage in self._registry.storages():
+            with failures.of(f"storage {storage.id}"):
+                store = self._stores.of(storage.id)
+                if isinstance(store, TopicNames):
+                    there |= {(storage.id, topic) for topic in store.topics()}
+        # In this order: switches, and creations of event types, are recorded before their topics are created.
+        self._registry.refresh()
+        timelines = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
+        named = {(each.storage_id, each.topic) for every in timelines for each in every.timelines}
+        switched_to = {
+            (every.switch.timeline.storage_id, every.switch.timeline.topic) for every in timelines if every.switch
+        }
+        created = {(each.storage_id, each.topic) for each in self._registry.topic_creations()}
+        return there - named - switched_to - created

@@ -1,0 +1,36 @@
+"""Whether a process still does what it has to do now and then."""
+
+from collections.abc import Callable
+
+from rioni.commands.background.job_runner import Attempts
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.health import Health
+
+
+SILENT_S = 600.0
+"""No round of jobs takes so long, unless it hangs."""
+
+
+class Pulse:
+    """Notes when the jobs of a process were done last."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Count from now."""
+        self._clock = clock
+        self._attempts = Attempts()
+        self._done_at_s = clock.monotonic()
+
+    def beating(self, jobs: Callable[[], None]) -> Callable[[], None]:
+        """The same jobs, of which a mistake does not keep the next round from coming."""
+
+        def run() -> None:
+            self._attempts.attempt("jobs", jobs)
+            self._done_at_s = self._clock.monotonic()
+
+        return run
+
+    def health(self) -> Health:
+        """How long ago that was."""
+        ago_s = self._clock.monotonic() - self._done_at_s
+        reason = "The jobs of this process hang: restart it." if ago_s > SILENT_S else ""
+        return Health(reason=reason, detail=f"done {ago_s:.0f} s ago")

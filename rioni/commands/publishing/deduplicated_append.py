@@ -1,0 +1,115 @@
+"""Appends a batch so that it is stored once though its event type has moved from one storage to another.
+
+A store only knows what it has stored itself. Before something is appended to one, the others are asked. Their answers
+hold: their topics are closed for good, or the append comes too late, is refused, and they are asked again.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
+
+from rioni.domain.errors import KeyReused, TopicClosed
+from rioni.domain.ports.event_store import Appended, Claim, EventStore
+from rioni.domain.publishing.headers import Headers
+
+
+T = TypeVar("T")
+
+
+def was_stored(claim: Claim, stores: Collection[EventStore]) -> bool:
+    """Whether a batch was stored under its name in any of some stores.
+
+    Raises:
+        KeyReused: another one was.
+        Unavailable: a store can't be asked.
+    """
+    digests = {store.claimed(claim.id) for store in stores} - {None}
+    if digests - {claim.digest}:
+        raise KeyReused
+    return bool(digests)
+
+
+def append_once(
+    store: EventStore,
+    topic: str,
+    batches: Mapping[int, Sequence[bytes]],
+    *,
+    headers: Mapping[int, Sequence[Headers]] | None = None,
+    ids: Mapping[int, Sequence[str]] | None = None,
+    claim: Claim | None = None,
+    others: Collection[EventStore] = (),
+) -> Appended:
+    """Append to a store what neither it nor any other one has stored before; see `EventStore.append`.
+
+    Args:
+        store: where the topic is.
+        topic: of the timeline that is active.
+        batches: the events, by partition.
+        headers: what is stored beside them.
+        ids: of the events.
+        claim: the name that the batch is stored under once.
+        others: the stores of the event type's other timelines.
+    """
+    if claim is not None and was_stored(claim, others):
+        return _all_left_out(batches)
+    known = _known(ids, others) if ids else frozenset()
+    if not known:
+        return store.append(topic, batches, headers=headers, ids=ids, claim=claim)
+    assert ids is not None
+    kept = {
+        number: [index for index in range(len(events)) if number not in ids or ids[number][index] not in known]
+        for number, events in batches.items()
+    }
+    left = _pick(batches, kept)
+    if not left:
+        return _all_left_out(batches)
+    appended = store.append(topic, left, headers=headers and _pick(headers, kept), ids=_pick(ids, kept), claim=claim)
+    appended.left_out += sum(map(len, batches.values())) - sum(map(len, left.values()))
+    return appended
+
+
+class Remaining:
+    """A batch, or what is left of it: a topic that is being closed may take a part, and the next one gets the rest."""
+
+    def __init__(
+        self,
+        batches: Mapping[int, Sequence[bytes]],
+        headers: Mapping[int, Sequence[Headers]] | None,
+        ids: Mapping[int, Sequence[str]] | None,
+    ) -> None:
+        self.batches, self._headers, self._ids = batches, headers, ids
+        self.begun = False
+        """Whether a part has been stored."""
+
+    def append(self, store: EventStore, topic: str, claim: Claim | None, others: Collection[EventStore]) -> Appended:
+        """Append what is left; see `append_once`."""
+        try:
+            return append_once(
+                store, topic, self.batches, headers=self._headers, ids=self._ids, claim=claim, others=others
+            )
+        except TopicClosed as ex:
+            self._drop(ex.stored)
+            raise
+
+    def _drop(self, stored: Mapping[int, int]) -> None:
+        if any(stored.values()):
+            self.begun = True
+            kept = {number: range(stored.get(number, 0), len(events)) for number, events in self.batches.items()}
+            self.batches = _pick(self.batches, kept)
+            self._headers = self._headers and _pick(self._headers, kept)
+            self._ids = self._ids and _pick(self._ids, kept)
+
+
+def _known(ids: Mapping[int, Sequence[str]], stores: Collection[EventStore]) -> frozenset[str]:
+    asked = [each for some in ids.values() for each in some]
+    return frozenset().union(*(store.known_ids(asked) for store in stores))
+
+
+def _pick(values: Mapping[int, Sequence[T]], kept: Mapping[int, Sequence[int]]) -> dict[int, list[T]]:
+    picked = {number: [each[index] for index in kept[number]] for number, each in values.items()}
+    return {number: each for number, each in picked.items() if each}
+
+
+def _all_left_out(batches: Mapping[int, Sequence[bytes]]) -> Appended:
+    appended = Appended()
+    appended.left_out = sum(map(len, batches.values()))
+    return appended

@@ -1,0 +1,93 @@
+"""Committing cursors: a command without a domain event, for the coordinator keeps the cursors (consumption 7.2)."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from rioni.commands.authorization import Gate
+from rioni.domain.authorization import Subject
+from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
+from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
+from rioni.domain.ports.registry import Registry
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.timelines.timeline import FIRST_ORDER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitCursors:
+    """Remember how far a stream has been processed."""
+
+    subscription_id: str
+    stream_id: str
+    cursors: Sequence[Mapping[str, Any]]
+    """With `event_type`, `partition` and `offset` each."""
+
+
+class Committer:
+    """Checks and commits cursors; blocks on the coordinator only."""
+
+    def __init__(self, registry: Registry, gate: Gate, coordinator: Coordinator) -> None:
+        self._registry = registry
+        self._gate = gate
+        self._coordinator = coordinator
+
+    def commit(self, command: CommitCursors, subject: Subject) -> Sequence[bool]:
+        """Commit cursors, all or none; what is behind the committed one already is left as it is.
+
+        Returns:
+            For each cursor whether it advanced its partition.
+
+        Raises:
+            Invalid: a cursor can't be read, or does not belong to the stream.
+            Blocked: the application or an event type of the subscription is blocked.
+            SubscriptionNotFound: there is no such subscription.
+            Denied: the subject may not read through it.
+            Unavailable: the cursors can't be stored.
+        """
+        self._registry.refresh()
+        places = [
+            (EventTypePartition(cursor["event_type"], cursor["partition"]), self._place(cursor))
+            for cursor in command.cursors
+        ]
+        if not places:
+            raise Invalid("Cursors are empty")
+        names = {partition.event_type for partition, _ in places}
+        with contextlib.suppress(SubscriptionNotFound):
+            names.update(self._registry.subscription(command.subscription_id).event_types)
+        self._gate.blacklist("CONSUMER", subject, names, "Application or subscription is blocked")
+        self._gate.subscription(subject, command.subscription_id)
+        for partition, place in places:
+            self._check_available(partition, place)
+        _check_stream_id(command.stream_id)
+        offsets = [(partition, place.offset) for partition, place in places]
+        return self._coordinator.commit(command.subscription_id, command.stream_id, offsets)
+
+    def _place(self, cursor: Mapping[str, Any]) -> Place:
+        """The place that a cursor names, in a timeline that there is or was."""
+        name, partition = cursor["event_type"], cursor["partition"]
+        try:
+            timelines = self._registry.timelines(name)
+        except EventTypeNotFound as ex:
+            raise InvalidCursor(str(ex)) from ex
+        place = parse_offset(cursor["offset"], partition=partition, oldest_order=FIRST_ORDER)
+        if place is None:
+            return Place(timelines.readable[0].order, BEFORE_FIRST)
+        if place.order != timelines.active.order and place.order not in [each.order for each in timelines.timelines]:
+            raise UnavailableCursor(name, partition, str(place.position))
+        return place
+
+    def _check_available(self, partition: EventTypePartition, place: Place) -> None:
+        """Refuse places in timelines that have been cleaned up."""
+        timelines = self._registry.timelines(partition.event_type)
+        # PERF: nearly all cursors are of the active timeline.
+        if place.order != timelines.active.order and place.order not in [each.order for each in timelines.readable]:
+            raise UnavailableCursor(*partition, str(place.position))
+
+
+def _check_stream_id(stream_id: str) -> None:
+    try:
+        UUID(stream_id)
+    except ValueError as ex:
+        raise Invalid(f"Stream id has to be valid UUID, but `{stream_id} was provided") from ex

@@ -1,0 +1,245 @@
+"""Keeps events that nobody ever commits, shows them, and publishes them again (consumption contract 8.11)."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from rioni.commands.authorization import Gate
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.publishing.deduplicated_append import append_once
+from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
+from rioni.commands.system.system_event_publisher import OwnPublisher
+from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.errors import EventTypeNotFound
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.event_store import Chunk, Claim, EventStore
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.registry import Registry
+from rioni.domain.publishing.headers import Headers
+from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.dead_letter_policy import DeadLetter, DeadLetterFilter
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.timestamps import rfc3339
+from rioni.projections.queries.timeline_reader import read_after
+
+
+SCAN_BYTES = 1_000_000
+"""How much of the queue is read at a time."""
+
+_DIGEST = "redriven"
+"""Of every dead letter that was published again: its name alone says which one it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveDeadLetters:
+    """Publish dead letters of a subscription again, for this subscription alone."""
+
+    subscription_id: str
+    wanted: DeadLetterFilter
+    limit: int
+    """So many are published at most."""
+    force: bool = False
+    """Also those that were published again before."""
+
+
+class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the dead letters that were to be published again."""
+
+    redriven: int = 0
+    already_redriven: int = 0
+    without_event_type: int = 0
+    """Their event types are gone."""
+
+
+class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter in the queue."""
+
+    letter: DeadLetter
+    kept_at_ms: int
+    owner: Attribute | None
+    """Whose event it is."""
+
+
+class DeadLetterQueue:
+    """Where dead letters are kept; blocks on event stores."""
+
+    def __init__(self, own_event_types: OwnEventTypes, own_publisher: OwnPublisher, clock: Clock) -> None:
+        self._own_event_types, self._own_publisher, self._clock = own_event_types, own_publisher, clock
+
+    def keep(self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int) -> None:
+        """Store an event in the queue durably, unless it was stored there before.
+
+        Args:
+            subscription_id: whose consumers do not commit it.
+            partition: where it comes from.
+            event: this event alone.
+            sent: how often it was sent without being committed.
+
+        Raises:
+            RioniError: it can't be stored now.
+        """
+        self._own_event_types.ensure_one(DEAD_LETTER_QUEUE)
+        letter = DeadLetter(
+            subscription_id=subscription_id,
+            event_type=partition.event_type,
+            partition=partition.partition,
+            offset=event.last.offset,
+            error={"message": f"The event was sent {sent} times without being committed"},
+            event=msgspec.Raw(event.chunk.cut(event.start, event.stop)),
+        )
+        kept = OwnEvent(
+            eid=derived_eid(UUID(subscription_id), f"dead-letter:{letter.name}"),
+            occurred_at=rfc3339(self._clock.now_ms()),
+            flow_id="",
+            members=msgspec.structs.asdict(letter),
+        )
+        self._own_publisher.publish(DEAD_LETTER_QUEUE, [kept], name=letter.name, owner=_owner(event.chunk, event.start))
+
+
+class DeadLetters:
+    """What can be done with the dead letters in the queue; blocks on event stores."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        gate: Gate,
+        bus: Bus,
+        *,
+        stores: EventStores,
+        timeline: ActiveTimeline,
+    ) -> None:
+        self._registry, self._gate, self._bus = registry, gate, bus
+        self._stores, self._timeline = stores, timeline
+
+    def page(
+        self, subscription_id: str, wanted: DeadLetterFilter, limit: int, subject: Subject
+    ) -> list[KeptDeadLetter]:
+        """The first dead letters of a subscription that the subject may read.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+            Blocked: the application or an event type of the subscription is blocked.
+            Denied: the subject does not administer the subscription, or may not read one of its event types.
+            Unavailable: a storage can't be used.
+        """
+        subscription = self._administered(subscription_id, subject)
+        for name in subscription.event_types:
+            with contextlib.suppress(EventTypeNotFound):
+                self._gate.event_type(subject, name, "READ")
+        reader = self._gate.visibility(subject, subscription_id).reader
+        page: list[KeptDeadLetter] = []
+        for kept in self._scan(subscription_id, wanted, Visibility(reader=reader)):
+            page.append(kept)
+            if len(page) == limit:
+                break
+        return page
+
+    def redrive(self, command: RedriveDeadLetters, context: Context) -> Redriven:
+        """Publish dead letters again to their event types, seen by their subscription alone.
+
+        They are stored as they were, in their old partitions where these still exist. What was published again before
+        is left out, unless that is so long ago that the broker has forgotten it, or the command insists.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+            Blocked: the application or an event type of the subscription is blocked.
+            Denied: the subject does not administer the subscription.
+            Unavailable: a storage can't be used; some may have been published, and are known when asked again.
+        """
+        self._administered(command.subscription_id, context.subject)
+        counts = {"redriven": 0, "already_redriven": 0, "without_event_type": 0}
+        try:
+            for kept in self._scan(command.subscription_id, command.wanted, Visibility()):
+                counts[self._redrive(kept, force=command.force)] += 1
+                if counts["redriven"] == command.limit:
+                    break
+        finally:
+            # The effect comes first: what the audit log tells has happened.
+            if counts["redriven"]:
+                record = RecordDeadLettersRedriven(
+                    subscription_id=command.subscription_id,
+                    wanted=command.wanted,
+                    forced=command.force,
+                    redriven=counts["redriven"],
+                )
+                self._bus.dispatch(record, context)
+        return Redriven(**counts)
+
+    def _administered(self, subscription_id: str, subject: Subject) -> Subscription:
+        self._registry.refresh()
+        subscription = self._registry.subscription(subscription_id)
+        self._gate.blacklist("CONSUMER", subject, subscription.event_types, "Application or subscription is blocked")
+        self._gate.administration(subject, subscription)
+        return subscription
+
+    def _redrive(self, kept: KeptDeadLetter, *, force: bool) -> str:
+        """Publish one again; say what it counts as."""
+        letter = kept.letter
+        claim = None if force else Claim(f"redriven:{letter.name}", _DIGEST)
+        try:
+            active = self._registry.timelines(letter.event_type).active
+            compacted = self._registry.event_type(letter.event_type).cleanup_policy != "delete"
+            headers = Headers(
+                subscription_id=letter.subscription_id,
+                owner=kept.owner,
+                # A key of its own: it must not stand for what its publisher has said of its key since.
+                key=f"dead-letter:{letter.name}" if compacted else None,
+            )
+            batches = {int(letter.partition) % active.partitions: [bytes(letter.event)]}
+
+            def append(store: EventStore, topic: str) -> int:
+                beside = {number: [headers] for number in batches}
+                others = self._timeline.stores(letter.event_type, without=store) if claim else ()
+                return append_once(store, topic, batches, headers=beside, claim=claim, others=others).left_out
+
+            return "already_redriven" if self._timeline.write(active, append) else "redriven"
+        except EventTypeNotFound:
+            return "without_event_type"
+
+    def _scan(self, subscription_id: str, wanted: DeadLetterFilter, visibility: Visibility) -> Iterator[KeptDeadLetter]:
+        """The dead letters of a subscription in the queue, oldest first in each of its partitions."""
+        try:
+            timelines = self._registry.timelines(DEAD_LETTER_QUEUE)
+        except EventTypeNotFound:
+            return
+        # PERF: most of what lies there is of other subscriptions, and not even decoded.
+        mark = subscription_id.encode()
+        for number in range(timelines.active.partitions):
+            after = Place(timelines.readable[0].order, BEFORE_FIRST)
+            while True:
+                order, chunks = read_after(timelines, self._stores, number, after, SCAN_BYTES)
+                if not chunks:
+                    break
+                for chunk in chunks:
+                    ranges = visibility.ranges(chunk)
+                    for start, stop in [(chunk.first, chunk.next)] if ranges is None else ranges:
+                        for position in range(start, stop):
+                            event = chunk.cut(position, position + 1)
+                            if mark not in event:
+                                continue
+                            letter = _decode(event)
+                            if letter.subscription_id == subscription_id and wanted.includes(letter):
+                                owner = _owner(chunk, position)
+                                yield KeptDeadLetter(letter=letter, kept_at_ms=chunk.recorded_at_ms, owner=owner)
+                after = Place(order, chunks[-1].next - 1)
+                # Who reads much must let others run too.
+                time.sleep(0)
+
+
+def _owner(chunk: Chunk, position: int) -> Attribute | None:
+    return chunk.headers[position - chunk.first].owner if chunk.headers else None
+
+
+_decode = msgspec.json.Decoder(DeadLetter).decode

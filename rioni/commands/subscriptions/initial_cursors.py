@@ -1,0 +1,153 @@
+"""Where the partitions of a subscription are read from: at the beginning, and after a reset (consumption 7.3, 7.4)."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rioni.commands.authorization import Gate
+from rioni.commands.background.error_collector import Failures
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
+from rioni.commands.subscriptions.subscriptions import RecordCursorsReset
+from rioni.domain.errors import Invalid, NotFound
+from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.registry import Registry
+from rioni.domain.subscriptions.cursor import Place, parse_offset
+from rioni.domain.subscriptions.cursor_arithmetic import Extents, begin
+from rioni.domain.subscriptions.cursor_spec import NamedPlace, for_each_partition
+from rioni.domain.subscriptions.subscription import InitialCursor, Subscription
+from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.projections.queries.timeline_reader import extents_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetCursors:
+    """Go on reading somewhere else; all streams of the subscription end first."""
+
+    subscription_id: str
+    cursors: Sequence[NamedPlace]
+    """Without violations; the last one counts where several name a partition."""
+
+
+class Positions:
+    """Initialises subscriptions and resets their cursors; blocks on stores and streams, but never other greenlets."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        gate: Gate,
+        bus: Bus,
+        *,
+        stores: EventStores,
+        coordinator: Coordinator,
+        reset_timeout_s: float,
+    ) -> None:
+        self._registry = registry
+        self._gate = gate
+        self._bus = bus
+        self._stores = stores
+        self._coordinator = coordinator
+        self._reset_timeout_s = reset_timeout_s
+
+    def initialise(self, subscription: Subscription) -> None:
+        """Lay down where reading begins, unless that was done before, and add partitions that have come since.
+
+        Raises:
+            EventTypeNotFound: an event type of the subscription is gone.
+            Unavailable: nothing can be stored.
+        """
+        wanted = [
+            EventTypePartition(name, str(number))
+            for name in subscription.event_types
+            for number in range(self._registry.timelines(name).active.partitions)
+        ]
+        # PERF: every stream asks, nearly always in vain.
+        known = self._coordinator.topology(subscription.id).partitions
+        if all(key in known for key in wanted):
+            return
+        extents = {name: self._extents(name) for name in subscription.event_types}
+        begins = {key: begin(extents[key.event_type][int(key.partition)]) for key in wanted}
+        starts = begins
+        if subscription.read_from == "end":
+            lasts = {key: extents[key.event_type][int(key.partition)][-1] for key in wanted}
+            starts = {key: Place(last.order, last.newest) for key, last in lasts.items()}
+        given = {
+            EventTypePartition(each.event_type, each.partition): parse_offset(
+                each.offset, partition=each.partition, oldest_order=FIRST_ORDER
+            )
+            for each in subscription.initial_cursors
+            if subscription.read_from == "cursors"
+        }
+        starts = {key: given.get(key) or place for key, place in starts.items()}
+        self._coordinator.initialise(subscription.id, {key: place.offset for key, place in starts.items()})
+        # What was added since has never been read: nothing of it may be missed, wherever the others began.
+        self._coordinator.extend(subscription.id, {key: place.offset for key, place in begins.items()})
+
+    def extend(self, event_type: str | None = None) -> None:
+        """Give partitions that have come since to the subscriptions that are read already; their streams end.
+
+        Args:
+            event_type: only subscriptions to this one; None for all.
+
+        Raises:
+            Unavailable: names the subscriptions for which that is not possible now; the others have them.
+        """
+        failures = Failures()
+        for subscription in self._registry.subscriptions():
+            concerned = event_type is None or event_type in subscription.event_types
+            # What is not found was deleted meanwhile.
+            with failures.of(f"subscription {subscription.id}"), contextlib.suppress(NotFound):
+                if concerned and self._coordinator.topology(subscription.id).epoch:
+                    self.initialise(subscription)
+        failures.report()
+
+    def reset(self, command: ResetCursors, context: Context) -> None:
+        """Let all streams end, then set cursors, backwards too; without cursors the subscription is only initialised.
+
+        Raises:
+            SubscriptionNotFound: there is no such subscription.
+            Blocked: the application or an event type of the subscription is blocked.
+            Denied: the subject does not administer the subscription.
+            Invalid: a cursor names nothing that can be read.
+            Conflict: another reset is under way.
+            Unavailable: streams do not end in time; nothing has changed then.
+        """
+        self._registry.refresh()
+        subscription = self._registry.subscription(command.subscription_id)
+        detail = "Application or subscription is blocked"
+        self._gate.blacklist("CONSUMER", context.subject, subscription.event_types, detail)
+        self._gate.administration(context.subject, subscription)
+        places = self._places(subscription, command.cursors)
+        self.initialise(subscription)
+        if not places:
+            return
+        offsets = {key: place.offset for key, place in places.items()}
+        previous = self._coordinator.reset(subscription.id, offsets, self._reset_timeout_s)
+        # The effect comes first: what the audit log tells has happened.
+        record = RecordCursorsReset(
+            subscription_id=subscription.id, cursors=_cursors(offsets), previous=_cursors(previous)
+        )
+        self._bus.dispatch(record, context)
+
+    def _extents(self, name: str) -> Sequence[Extents]:
+        return extents_of(self._registry.timelines(name), self._stores)
+
+    def _places(self, subscription: Subscription, names: Sequence[NamedPlace]) -> Mapping[EventTypePartition, Place]:
+        foreign = sorted({named.event_type for named in names if named.event_type} - set(subscription.event_types))
+        if foreign:
+            raise Invalid(f"Event type does not belong to subscription: [{', '.join(foreign)}]")
+        if not names:
+            return {}
+        places = {name: NamedPlaces(self._registry.timelines(name), self._stores) for name in subscription.event_types}
+        partitions = {name: len(each.partitions) for name, each in places.items()}
+        wanted = dict(for_each_partition(names, partitions))
+        return {EventTypePartition(*key): places[key[0]].readable(named) for key, named in wanted.items()}
+
+
+def _cursors(offsets: Mapping[EventTypePartition, str]) -> tuple[InitialCursor, ...]:
+    return tuple(
+        InitialCursor(event_type=key.event_type, partition=key.partition, offset=offset)
+        for key, offset in offsets.items()
+    )

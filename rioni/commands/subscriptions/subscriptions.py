@@ -1,0 +1,232 @@
+"""Commands that create, change and delete subscriptions (consumption contract 5)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from rioni.commands.event_types import forget_subscription
+from rioni.commands.outside import Outside
+from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
+from rioni.commands.unit_of_work import Repository
+from rioni.domain.errors import Invalid, ReadOnly, Unavailable
+from rioni.domain.event_types.rules import check_owning_application
+from rioni.domain.subscriptions.cursor_spec import NamedPlace, for_each_partition
+from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.subscriptions.event_filter import event_filter
+from rioni.domain.subscriptions.subscription import (
+    CursorsReset,
+    DeadLettersRedriven,
+    InitialCursor,
+    Subscription,
+    SubscriptionChanged,
+    SubscriptionCreated,
+    SubscriptionKeyClaimed,
+    SubscriptionSpec,
+    changed,
+    check_fields,
+    natural_key,
+    new,
+)
+from rioni.domain.timelines.timeline import Timelines
+
+
+class LookedUp(NamedTuple):
+    """What was asked outside of the transaction for a new subscription; holds as long as the timelines are the same."""
+
+    timelines: Sequence[Timelines]
+    initial_cursors: tuple[InitialCursor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSubscription:
+    """Create a subscription, or find the one that is the same."""
+
+    spec: SubscriptionSpec
+    looked_up: LookedUp | None = None
+    """Set by the command itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSubscription:
+    """Change a subscription's authorization, annotations, labels or filter."""
+
+    subscription_id: str
+    spec: SubscriptionSpec
+    is_filter_checked: bool = False
+    """Set by the command itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSubscription:
+    """Delete a subscription with its cursors; its streams end."""
+
+    subscription_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCursorsReset:
+    """Remember that cursors were reset; see `rioni.commands.subscriptions.initial_cursors`."""
+
+    subscription_id: str
+    cursors: tuple[InitialCursor, ...]
+    previous: tuple[InitialCursor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDeadLettersRedriven:
+    """Remember that dead letters were published again; see `rioni.commands.subscriptions.dead_letters`."""
+
+    subscription_id: str
+    wanted: DeadLetterFilter
+    forced: bool
+    redriven: int
+
+
+def create_subscription(command: CreateSubscription, repository: Repository) -> tuple[Subscription, bool] | Outside:
+    """Create a subscription.
+
+    Returns:
+        The subscription, and whether it is new.
+
+    Raises:
+        InvalidFields: a field breaks its constraint.
+        Unavailable: creation is switched off.
+        ReadOnly: writing is switched off.
+        Invalid: a rule of consumption contract 5.2 is broken.
+    """
+    spec = command.spec
+    check_fields(spec)
+    key = natural_key(spec.owning_application or "", spec.consumer_group or "", spec.event_types or ())
+    if (claim := repository.find("subscription-key", key)) is not None:
+        return repository.subscription(claim.subscription_id), False
+    _check_features(spec, repository)
+    names = sorted(set(spec.event_types or ()))
+    # Each has a partition at least: nobody else waits until thousands of them are looked up.
+    _check_partitions(len(names), repository)
+    timelines = _timelines_of(names, repository)
+    _check_partitions(sum(each.active.partitions for each in timelines), repository)
+    named = _named_cursors(spec, timelines) if spec.read_from == "cursors" else []
+    known = command.looked_up
+    if (named or spec.filter) and (known is None or known.timelines != timelines):
+        return Outside(partial(_looked_up, command, timelines, named, repository))
+    cursors = known.initial_cursors if named and known else tuple(map(_as_given, spec.initial_cursors or ()))
+    subscription = new(
+        spec,
+        subscription_id=repository.context.derive_id("subscription"),
+        now=repository.context.now,
+        initial_cursors=cursors,
+    )
+    if "validate_subscription_owning_application" in repository.settings().features:
+        check_owning_application(subscription.owning_application, repository.limits)
+    repository.record(
+        SubscriptionKeyClaimed(natural_key=key, subscription_id=subscription.id),
+        SubscriptionCreated(id=subscription.id, subscription=subscription),
+    )
+    return subscription, True
+
+
+def change_subscription(command: ChangeSubscription, repository: Repository) -> Subscription | Outside:
+    """Change a subscription; submitting what it is already changes nothing.
+
+    Raises:
+        Invalid: something would change that must not (consumption contract 5.5).
+    """
+    check_fields(command.spec)
+    current = repository.subscription(command.subscription_id)
+    if command.spec.filter and not command.is_filter_checked:
+        return Outside(partial(_filter_checked, command, command.spec.filter, repository))
+    subscription = changed(current, command.spec, now=repository.context.now)
+    if subscription != current:
+        repository.record(SubscriptionChanged(id=subscription.id, subscription=subscription))
+    return subscription
+
+
+def delete_subscription(command: DeleteSubscription, repository: Repository) -> None:
+    """Delete a subscription."""
+    forget_subscription(repository.subscription(command.subscription_id), repository)
+
+
+def record_cursors_reset(command: RecordCursorsReset, repository: Repository) -> None:
+    """Record where reading goes on."""
+    subscription = repository.subscription(command.subscription_id)
+    repository.record(CursorsReset(id=subscription.id, cursors=command.cursors, previous=command.previous))
+
+
+def record_dead_letters_redriven(command: RecordDeadLettersRedriven, repository: Repository) -> None:
+    """Record which dead letters were meant, and how many were published again."""
+    subscription = repository.subscription(command.subscription_id)
+    repository.record(
+        DeadLettersRedriven(id=subscription.id, wanted=command.wanted, forced=command.forced, redriven=command.redriven)
+    )
+
+
+def _check_features(spec: SubscriptionSpec, repository: Repository) -> None:
+    features = repository.settings().features
+    if "disable_subscription_creation" in features:
+        raise Unavailable("Subscription creation is temporarily unavailable")
+    if "disable_db_write_operations" in features:
+        raise ReadOnly
+    if "force_subscription_authz" in features and spec.authorization is None:
+        raise Invalid("Authorization section is mandatory")
+
+
+def _check_partitions(total: int, repository: Repository) -> None:
+    most = repository.limits.subscription_partitions_max
+    if total > most:
+        raise Invalid(f"total partition count for subscription is {total}, but the maximum partition count is {most}")
+
+
+def _timelines_of(event_types: Sequence[str], repository: Repository) -> list[Timelines]:
+    found = {name: repository.find("timeline", name) for name in event_types}
+    missing = ", ".join(f"'{name}'" for name, timelines in found.items() if timelines is None)
+    if missing:
+        raise Invalid(f"Failed to create subscription, event type(s) not found: {missing}")
+    return list(found.values())
+
+
+def _named_cursors(
+    spec: SubscriptionSpec, timelines: Sequence[Timelines]
+) -> Sequence[tuple[tuple[str, str], NamedPlace]]:
+    """For each partition, by event type and number, what the submission says where reading begins."""
+    partitions = {each.event_type: each.active.partitions for each in timelines}
+    names = list(for_each_partition(spec.initial_cursors or (), partitions))
+    wanted = {(name, str(number)) for name, count in partitions.items() for number in range(count)}
+    given = [key for key, _ in names]
+    if wanted - set(given):
+        raise Invalid("initial_cursors should contain cursors for all partitions of subscription")
+    foreign = {named.event_type for named in spec.initial_cursors or ()} - {None, *partitions}
+    if foreign or set(given) - wanted:
+        raise Invalid("initial_cursors should contain cursors only for partitions of this subscription")
+    if len(set(given)) < len(given):
+        raise Invalid("there should be no more than 1 cursor for each partition in initial_cursors")
+    return names
+
+
+def _looked_up(
+    command: CreateSubscription,
+    timelines: Sequence[Timelines],
+    named: Sequence[tuple[tuple[str, str], NamedPlace]],
+    repository: Repository,
+) -> CreateSubscription:
+    """Offsets as they were given, what other names stand for now (consumption contract 5.2); stores are asked."""
+    places = {each.event_type: NamedPlaces(each, repository.stores) for each in timelines} if named else {}
+    found = [(name, places[event_type].readable(name)) for (event_type, _), name in named]
+    cursors = tuple(
+        _as_given(name if name.is_offset else msgspec.structs.replace(name, offset=place.offset))
+        for name, place in found
+    )
+    if command.spec.filter:
+        repository.compute(event_filter, command.spec.filter)
+    return replace(command, looked_up=LookedUp(timelines, cursors))
+
+
+def _filter_checked(command: ChangeSubscription, expression: str, repository: Repository) -> ChangeSubscription:
+    repository.compute(event_filter, expression)  # compiled once: the transaction finds it
+    return replace(command, is_filter_checked=True)
+
+
+def _as_given(named: NamedPlace) -> InitialCursor:
+    return InitialCursor(event_type=named.event_type or "", partition=named.partition or "", offset=named.offset or "")

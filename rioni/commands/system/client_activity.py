@@ -1,0 +1,87 @@
+"""Notices what clients do, in memory and at once, and writes it down a little later."""
+
+import threading
+from collections.abc import Mapping
+
+import structlog
+
+from rioni.domain.errors import RioniError
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.subscriptions.activity import KEPT_MS, Activity, Seen, Sighting, joined
+
+
+WRITE_EVERY_S = 1.0
+FORGET_EVERY_S = 3_600.0
+PENDING_MAX = 10_000
+"""Different sightings that wait to be written; more are not noticed."""
+
+_log = structlog.get_logger("rioni.attendance")
+
+
+class Attendance:
+    """What the clients of one process do, and, as of a second ago, of all the others."""
+
+    def __init__(self, activity: Activity, clock: Clock, offload: Offload) -> None:
+        """Begin.
+
+        Args:
+            activity: where it is written down.
+            clock: says when something was seen, and when it is to be written.
+            offload: where the disk is waited for.
+        """
+        self._activity, self._clock, self._offload = activity, clock, offload
+        self._lock = threading.Lock()
+        self._pending: dict[Sighting, Seen] = {}
+        self._write_at_s = self._forget_at_s = clock.monotonic()
+
+    def notice(self, deed: str, resource: str, client: str, amount: int = 0) -> None:
+        """Notice that a client does something. Never blocks. PERF: 2 µs."""
+        now_ms, sighting = self._clock.now_ms(), Sighting(deed, resource, client)
+        self._add(sighting, Seen(now_ms, now_ms, amount))
+
+    def of(self, deed: str, resource: str) -> Mapping[str, Seen]:
+        """What clients did with a resource, by their names. Blocks on the disk.
+
+        Raises:
+            Unavailable: it can't be read, or what is pending can't be written.
+        """
+        self.write()
+        return self._offload(self._activity.of, deed, resource)
+
+    def write(self) -> None:
+        """Write down what is pending. Blocks on the disk.
+
+        Raises:
+            Unavailable: it can't be written; it remains pending.
+        """
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        if not pending:
+            return
+        try:
+            self._offload(self._activity.add, pending)
+        except BaseException:
+            for sighting, seen in pending.items():
+                self._add(sighting, seen)
+            raise
+
+    def tick(self) -> None:
+        """Do what is due; call it now and then. Blocks on the disk; what fails is logged and tried again."""
+        now_s = self._clock.monotonic()
+        try:
+            if now_s >= self._write_at_s:
+                self._write_at_s = now_s + WRITE_EVERY_S
+                self.write()
+            if now_s >= self._forget_at_s:
+                self._forget_at_s = now_s + FORGET_EVERY_S
+                self._offload(self._activity.forget, self._clock.now_ms() - KEPT_MS)
+        except RioniError:
+            _log.exception("what clients did was not written down")
+
+    def _add(self, sighting: Sighting, seen: Seen) -> None:
+        with self._lock:
+            if (known := self._pending.get(sighting)) is not None:
+                self._pending[sighting] = joined(known, seen)
+            elif len(self._pending) < PENDING_MAX:
+                self._pending[sighting] = seen

@@ -1,0 +1,97 @@
+"""Publishes what was measured as KPI events, each measurement once.
+
+A spool's file is removed when its events are stored; they are the same events whoever makes them of it, and the event
+store leaves out what it has stored before. So the death of a process at any moment neither loses nor doubles anything,
+and another process takes over its files; only the death of the machine loses what was not yet on the disk.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from rioni.commands.background.job_runner import Attempts
+from rioni.commands.system.system_event_publisher import OwnPublisher
+from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.spool import Spool, SpoolFile, Spools
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.system.kpis import Reports, reports_of
+
+
+REQUESTS_EVERY_S = 1.0
+EVENTS_PER_BATCH = 100
+
+
+class KpiFeed:
+    """Serves the spools of one process, and of those that have died."""
+
+    def __init__(
+        self,
+        spools: Spools,
+        own_event_types: OwnEventTypes,
+        publisher: OwnPublisher,
+        clock: Clock,
+        offload: Offload,
+        *,
+        salt: str,
+        streams_every_s: float,
+        dropped: Callable[[int], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            spools: of this process.
+            own_event_types: creates the event types.
+            publisher: publishes to them.
+            clock: tells when it is time.
+            offload: where files are read.
+            salt: for the hashes of names.
+            streams_every_s: how often streams are reported, by one event for each stream and event type.
+            dropped: told how many lines could not be read.
+        """
+        self._own_event_types, self._publisher, self._clock, self._offload = (
+            own_event_types,
+            publisher,
+            clock,
+            offload,
+        )
+        self._salt, self._dropped = salt, dropped
+        now_s = clock.monotonic()
+        self._rounds = {
+            "requests": _Round(spools.requests, REQUESTS_EVERY_S, now_s),
+            "streams": _Round(spools.streams, streams_every_s, now_s),
+        }
+        self._attempts = Attempts()
+
+    def tick(self) -> None:
+        """Publish what is due. What fails is logged, and tried again."""
+        now_s = self._clock.monotonic()
+        for name, one in self._rounds.items():
+            if now_s >= one.due_s:
+                one.due_s = now_s + one.every_s
+                self._attempts.attempt(f"KPIs of {name}", partial(self._publish, one.spool))
+
+    def _publish(self, spool: Spool) -> None:
+        for file in spool.finished(current=True):
+            self._publish_file(file)
+
+    def _publish_file(self, file: SpoolFile) -> None:
+        reports = self._offload(_reports_of, file, self._salt)
+        for event_type, events in reports.events.items():
+            self._own_event_types.ensure_one(event_type)
+            for begin in range(0, len(events), EVENTS_PER_BATCH):
+                some = events[begin : begin + EVENTS_PER_BATCH]
+                self._publisher.publish(event_type, some, name=f"{file.id}:{begin}")
+        file.remove()
+        if reports.unreadable:
+            self._dropped(reports.unreadable)
+
+
+def _reports_of(file: SpoolFile, salt: str) -> Reports:
+    return reports_of(file.id, file.lines(), salt)
+
+
+class _Round:
+    """When a spool is due: at once, for the sake of what dead processes have left, then again and again."""
+
+    def __init__(self, spool: Spool, every_s: float, now_s: float) -> None:
+        self.spool, self.every_s, self.due_s = spool, every_s, now_s

@@ -1,0 +1,145 @@
+"""Follows the internal log, and publishes what it tells to the broker's own event types, each thing once.
+
+What is told of one command is stored as one batch, named after the entry of the log that it begins with, and the event
+store stores a batch of one name once. How far a feed has come is remembered after that. So a crash at any moment
+neither loses an event nor doubles it.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from rioni.commands.background.job_runner import Attempts
+from rioni.commands.system.system_event_publisher import OwnPublisher
+from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.domain.ports.checkpointed_log import RecordedChange, Trail
+from rioni.domain.ports.leadership import Leadership
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.system.settings import SETTINGS, FeatureSwitched, Settings
+from rioni.domain.system.system_events import OwnEvent
+
+
+ENTRIES_PER_STEP = 500
+REMEMBER_EVERY_ENTRIES = 1_000
+"""How much of the log, at most, a new process reads again although nothing in it is to be reported."""
+
+
+class LogFeed(NamedTuple):
+    """What of the log is reported where."""
+
+    event_type: str
+    feature: str
+    """Switches it on and off; both switches are reported too."""
+    events: Callable[[Sequence[RecordedChange]], Sequence[OwnEvent]]
+    """The events that report on the entries of one command, in their order."""
+
+    @property
+    def follower(self) -> str:
+        """Under which name the position is remembered."""
+        return f"feed:{self.event_type}"
+
+
+class LogFeeds:
+    """All feeds from the log; one process of the broker serves them."""
+
+    def __init__(
+        self,
+        feeds: Sequence[LogFeed],
+        trail: Trail,
+        leadership: Leadership,
+        own_event_types: OwnEventTypes,
+        publisher: OwnPublisher,
+        offload: Offload,
+    ) -> None:
+        self._leadership, self._own_event_types = leadership, own_event_types
+        self._followers = {
+            feed.event_type: _Follower(feed, trail, own_event_types, publisher, offload) for feed in feeds
+        }
+        self._attempts = Attempts()
+
+    def tick(self) -> None:
+        """Publish what has come since the last time. What fails is logged, and goes on where it was."""
+        self._attempts.attempt("feeds", self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._leadership.held():
+            return
+        self._attempts.attempt("event types", self._own_event_types.ensure)
+        for name, follower in self._followers.items():
+            self._attempts.attempt(name, follower.go_on)
+
+    def close(self) -> None:
+        """Let another process feed."""
+        self._leadership.close()
+
+    def behind(self) -> dict[str, int]:
+        """For each event type how many entries of the log are still to be looked at; 0 where another process does."""
+        return {name: follower.behind() for name, follower in self._followers.items()}
+
+
+class _Follower:
+    """One feed, on its way through the log."""
+
+    def __init__(
+        self,
+        feed: LogFeed,
+        trail: Trail,
+        own_event_types: OwnEventTypes,
+        publisher: OwnPublisher,
+        offload: Offload,
+    ) -> None:
+        self._feed = feed
+        self._trail, self._own_event_types, self._publisher, self._offload = trail, own_event_types, publisher, offload
+        self._position: int | None = None
+        """The last entry that was looked at; None until that has been read."""
+        self._head = self._remembered = 0
+        self._on = False
+
+    def behind(self) -> int:
+        """How many entries were still to be looked at when the log was last looked at."""
+        return 0 if self._position is None else self._head - self._position
+
+    def go_on(self) -> None:
+        """Go to the end of the log."""
+        if self._position is None:
+            self._begin()
+        self._head = self._trail.head()
+        while self._head != self._position:
+            self._step()
+            self._head = self._trail.head()
+
+    def _begin(self) -> None:
+        self._remembered = position = self._offload(self._trail.reached, self._feed.follower)
+        settings = self._offload(self._trail.state, "settings", SETTINGS, position)
+        self._on = settings is not None and self._feed.feature in msgspec.json.decode(settings, type=Settings).features
+        self._position = position
+
+    def _step(self) -> None:
+        assert self._position is not None
+        changes = self._offload(self._trail.changes, self._position, ENTRIES_PER_STEP)
+        published, on = False, self._on
+        for _, command in groupby(changes, key=lambda change: change.entry.origin.command_id):
+            wanted = []
+            for change in command:
+                was_on, on = on, self._is_on(change, before=on)
+                if was_on or on:
+                    wanted.append(change)
+            for event in self._feed.events(wanted):
+                self._own_event_types.ensure_one(self._feed.event_type)
+                # Each by itself: who goes on after a crash may find more of the command's transactions together.
+                self._publisher.publish(self._feed.event_type, [event], name=event.eid)
+                published = True
+        position = changes[-1].entry.position
+        if published or position - self._remembered >= REMEMBER_EVERY_ENTRIES:
+            self._offload(self._trail.reach, self._feed.follower, position)
+            self._remembered = position
+        self._position, self._on = position, on
+
+    def _is_on(self, change: RecordedChange, *, before: bool) -> bool:
+        match change.entry.event:
+            case FeatureSwitched(feature=self._feed.feature, enabled=enabled):
+                return enabled
+            case _:
+                return before

@@ -1,0 +1,116 @@
+"""Commands that change the broker's settings (registry contract 9)."""
+
+from dataclasses import dataclass
+
+from rioni.commands.unit_of_work import Repository
+from rioni.domain.definition_limits import ATTRIBUTES_MAX, size_violations
+from rioni.domain.errors import InvalidFields, Malformed
+from rioni.domain.system.settings import (
+    BLACKLIST_TYPES,
+    Admins,
+    AdminsChanged,
+    BlacklistEntryAdded,
+    BlacklistEntryRemoved,
+    FeatureSwitched,
+    LossAccepted,
+    feature_named,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAdmins:
+    """Name the administrators of the broker."""
+
+    admins: Admins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddBlacklistEntry:
+    """Block an application or an event type."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveBlacklistEntry:
+    """Block an application or an event type no longer."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchFeature:
+    """Switch a feature on or off."""
+
+    feature: str
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptLoss:
+    """Record that an operator goes on with stores that do not belong together."""
+
+    findings: tuple[str, ...]
+    reason: str
+
+
+def accept_loss(command: AcceptLoss, repository: Repository) -> None:
+    """Record an operator's decision."""
+    repository.record(LossAccepted(findings=command.findings, reason=command.reason))
+
+
+def set_admins(command: SetAdmins, repository: Repository) -> Admins:
+    """Name the administrators; the configured default administrator stays one, and is never stored.
+
+    Raises:
+        InvalidFields: a list is empty, or too long.
+    """
+    violations: list[tuple[str, str]] = []
+    for name in ("admins", "readers", "writers"):
+        attributes = getattr(command.admins, name)
+        violations += size_violations(name, attributes, ATTRIBUTES_MAX)
+        if not attributes:
+            violations.append((name, "must contain at least one attribute"))
+    if violations:
+        raise InvalidFields(violations)
+    default = repository.admins("ADMIN")[-1]
+    lists = {
+        name: tuple(attribute for attribute in getattr(command.admins, name) if attribute != default)
+        for name in ("admins", "readers", "writers")
+    }
+    admins = Admins(**lists)
+    if admins != repository.settings().admins:
+        repository.record(AdminsChanged(admins=admins))
+    return admins
+
+
+def add_blacklist_entry(command: AddBlacklistEntry, repository: Repository) -> None:
+    """Block an application or an event type; blocking it again changes nothing."""
+    _check_type(command.type)
+    if (command.type, command.name) not in repository.settings().blacklist:
+        repository.record(BlacklistEntryAdded(type=command.type, name=command.name))
+
+
+def remove_blacklist_entry(command: RemoveBlacklistEntry, repository: Repository) -> None:
+    """Block an application or an event type no longer; repeating it changes nothing."""
+    _check_type(command.type)
+    if (command.type, command.name) in repository.settings().blacklist:
+        repository.record(BlacklistEntryRemoved(type=command.type, name=command.name))
+
+
+def switch_feature(command: SwitchFeature, repository: Repository) -> None:
+    """Switch a feature; switching it to what it is changes nothing.
+
+    Raises:
+        Malformed: there is no such feature.
+    """
+    feature = feature_named(command.feature)
+    if (feature in repository.settings().features) != command.enabled:
+        repository.record(FeatureSwitched(feature=feature, enabled=command.enabled))
+
+
+def _check_type(blacklist_type: str) -> None:
+    if blacklist_type not in BLACKLIST_TYPES:
+        raise Malformed(f"Illegal enum value: '{blacklist_type}'. Possible values: [{', '.join(BLACKLIST_TYPES)}]")

@@ -1,0 +1,117 @@
+"""Commands that change the list of storages (registry contract 9)."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from rioni.commands.unit_of_work import Repository
+from rioni.domain.errors import Conflict, NotFound, StillUsed
+from rioni.domain.system.storages import (
+    DefaultStorageChanged,
+    StorageCreated,
+    StorageDeleted,
+    StorageEntry,
+    StorageMoved,
+    check_storage,
+    shown,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStorage:
+    """Let event types be stored in one more place."""
+
+    storage: StorageEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDefaultStorage:
+    """Let new event types begin in a storage."""
+
+    storage_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveStorage:
+    """Say that what a storage holds has been copied to another kind of store."""
+
+    storage_id: str
+    storage_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteStorage:
+    """Use a storage no more."""
+
+    storage_id: str
+
+
+def create_storage(command: CreateStorage, repository: Repository) -> StorageEntry:
+    """Add a storage. Only known members of its configuration are kept, without credentials: the log is for ever.
+
+    Raises:
+        Invalid: id, type or configuration can't be used.
+        Conflict: the id is taken.
+    """
+    submitted = command.storage
+    check_storage(submitted)
+    if repository.find("storage", submitted.id) is not None:
+        raise Conflict(f"A storage with id '{submitted.id}' already exists.")
+    storage = shown(submitted)
+    if storage.default:
+        _no_default(repository)
+    repository.record(StorageCreated(id=storage.id, storage=storage))
+    return storage
+
+
+def set_default_storage(command: SetDefaultStorage, repository: Repository) -> StorageEntry:
+    """Let event types that are created from now on begin in a storage.
+
+    Raises:
+        NotFound: there is no such storage.
+    """
+    storage = _stored(repository, command.storage_id)
+    if storage.default:
+        return storage
+    _no_default(repository)
+    repository.record(DefaultStorageChanged(id=storage.id, default=True))
+    return msgspec.structs.replace(storage, default=True)
+
+
+def move_storage(command: MoveStorage, repository: Repository) -> None:
+    """Look for the events of a storage in another kind of store from now on.
+
+    Raises:
+        NotFound: there is no such storage.
+    """
+    storage = _stored(repository, command.storage_id)
+    if storage.storage_type != command.storage_type:
+        repository.record(StorageMoved(id=storage.id, storage_type=command.storage_type))
+
+
+def delete_storage(command: DeleteStorage, repository: Repository) -> None:
+    """Delete a storage that holds nothing, and that nothing shall begin in.
+
+    Raises:
+        NotFound: there is no such storage.
+        StillUsed: events lie in it, or it is the default one.
+    """
+    storage: StorageEntry | None = repository.find("storage", command.storage_id)
+    if storage is None:
+        raise NotFound(f"Tried to remove storage that doesn't exist, id: {command.storage_id}")
+    if storage.default or repository.holds_events(storage.id):
+        raise StillUsed(f"Can't delete storage as it is still used, id: {storage.id}")
+    repository.record(StorageDeleted(id=storage.id))
+
+
+def _stored(repository: Repository, storage_id: str) -> StorageEntry:
+    storage: StorageEntry | None = repository.find("storage", storage_id)
+    if storage is None:
+        raise NotFound(f"Storage with id {storage_id} is not found")
+    return storage
+
+
+def _no_default(repository: Repository) -> None:
+    for storage in repository.storages():
+        if storage.default:
+            repository.record(DefaultStorageChanged(id=storage.id, default=False))

@@ -1,0 +1,127 @@
+"""Publishes the broker's own events: by the rules that hold for everybody, but asking nobody for permission."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from random import Random
+
+import msgspec
+
+from rioni.domain.authorization import BROKER, Attribute
+from rioni.domain.avro.binary import DatumError
+from rioni.domain.avro.envelopes import Envelope, Metadata
+from rioni.domain.avro.event_schema import EventSchema
+from rioni.domain.avro.publishing import prepare_avro
+from rioni.domain.avro.writing import datum_of
+from rioni.domain.errors import Invalid
+from rioni.domain.event_types.event_type import Schema
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.registry import Registry
+from rioni.domain.publishing.batch import DEPTH_MAX
+from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.pipeline import Prepared, prepare
+from rioni.domain.publishing.rules import PublishRules
+from rioni.domain.publishing.steps import Publication
+from rioni.domain.system.system_events import OwnEvent
+
+
+_UNLIMITED = 2**31
+_WRAPPED = 2
+"""So much deeper than events of others are the broker's own, which hold them."""
+_DIGEST = "own"
+"""Of every batch: the name alone says which one it is."""
+
+
+class OwnPublisher:
+    """Stores events of the broker, each of them once however often it is given."""
+
+    def __init__(self, registry: Registry, stores: EventStores, clock: Clock, random: Random) -> None:
+        self._registry, self._stores, self._clock, self._random = registry, stores, clock, random
+
+    def publish(
+        self, event_type: str, events: Sequence[OwnEvent], *, name: str, owner: Attribute | None = None
+    ) -> None:
+        """Store a batch durably, unless it was stored before. Blocks on the event store.
+
+        Args:
+            event_type: one of the broker's own.
+            events: what to store.
+            name: of the batch: whoever comes with it again, after a crash, comes with the same events.
+            owner: whose events they all are; None for nobody in particular.
+
+        Raises:
+            EventTypeNotFound: there is no such event type.
+            Invalid: an event is against the rules of the event type, which somebody must have changed.
+            Unavailable: the store can't write; nothing was stored.
+        """
+        timelines = self._registry.timelines(event_type)
+        claim = Claim(f"{event_type}:{name}", _DIGEST)
+        if any(self._stores.of(each.storage_id).claimed(claim.id) is not None for each in timelines.readable):
+            return
+        store, topic = self._stores.of(timelines.active.storage_id), timelines.active.topic
+        prepared = self._prepared(event_type, events)
+        headers = prepared.headers
+        if owner:
+            headers = {number: [Headers(owner=owner)] * len(batch) for number, batch in prepared.batches.items()}
+        store.append(topic, prepared.batches, headers=headers, claim=claim)
+
+    def _prepared(self, event_type: str, events: Sequence[OwnEvent]) -> Prepared:
+        publication = Publication(now_ms=self._clock.now_ms(), flow_id="", publisher=BROKER.name)
+        rules = _unlimited(self._registry.publish_rules(event_type))
+        schema = self._registry.event_type(event_type).schema
+        if schema.type == "avro_schema":
+            envelopes = _envelopes(event_type, schema, events)
+            schemas = {schema.version: EventSchema(schema.schema, _UNLIMITED)}
+            prepared = prepare_avro(envelopes, schemas, rules, publication, self._random, bytes_max=_UNLIMITED)
+        else:
+            body = b"[" + b",".join([event.json() for event in events]) + b"]"
+            prepared = prepare(body, rules, publication, self._random, depth_max=DEPTH_MAX + _WRAPPED)
+        if prepared.refused:
+            detail = next(item.detail for item in prepared.refused if item.publishing_status == "failed")
+            raise _unfit(event_type, detail)
+        return prepared
+
+
+def _envelopes(event_type: str, schema: Schema, events: Sequence[OwnEvent]) -> list[Envelope]:
+    try:
+        return [
+            Envelope(_metadata(event_type, schema.version, event), datum_of(schema.schema, event.members))
+            for event in events
+        ]
+    except DatumError as ex:
+        raise _unfit(event_type, str(ex)) from ex
+
+
+def _metadata(event_type: str, version: str, event: OwnEvent) -> Metadata:
+    return Metadata(
+        occurred_at=round(datetime.fromisoformat(event.occurred_at).timestamp() * 1_000),
+        eid=event.eid,
+        flow_id=event.flow_id or None,
+        received_at=None,
+        version=version,
+        published_by=None,
+        event_type=event_type,
+        partition=None,
+        partition_keys=None,
+        partition_compaction_key=None,
+        parent_eids=None,
+        span_ctx=None,
+        event_owner=None,
+    )
+
+
+def _unfit(event_type: str, detail: str) -> Invalid:
+    return Invalid(f"The broker's own event type {event_type} does not take its events: {detail}")
+
+
+def _unlimited(rules: PublishRules) -> PublishRules:
+    """What the broker has accepted in a request it must be able to report, twice its size or not."""
+    limits = msgspec.structs.replace(
+        rules.limits,
+        event_bytes_max=_UNLIMITED,
+        body_bytes_max=_UNLIMITED,
+        batch_events_max=_UNLIMITED,
+        batch_values_max=_UNLIMITED,
+    )
+    return msgspec.structs.replace(rules, limits=limits)

@@ -1,0 +1,48 @@
+"""Measures the use of the broker where it happens; a few microseconds each, and nothing while the feature is off."""
+
+from collections.abc import Callable
+
+from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.spool import Spool, Spools
+from rioni.domain.system.kpis import Accessed, BatchPublished, BatchStreamed, Measurement, line_of
+from rioni.domain.system.system_event_types import ACCESS_FEATURE, KPI_FEATURE
+
+
+class Meters:
+    """Keeps what was measured until it is published as KPI events; see `rioni.commands.system.kpi_publisher`."""
+
+    def __init__(self, registry: Registry, spools: Spools, dropped: Callable[[int], None]) -> None:
+        """Begin.
+
+        Args:
+            registry: knows which features are on.
+            spools: where measurements are kept.
+            dropped: told how many measurements there was no room for.
+        """
+        self._registry, self._spools, self._dropped = registry, spools, dropped
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is measured."""
+        return KPI_FEATURE in self._registry.settings.features
+
+    @property
+    def access_on(self) -> bool:
+        """Whether requests are reported: to the server's log, and while it is `on` as KPIs too."""
+        return ACCESS_FEATURE in self._registry.settings.features
+
+    def published(self, measurement: BatchPublished) -> None:
+        """Keep that a batch was stored; ask whether it is `on` before."""
+        self._keep(self._spools.requests, measurement)
+
+    def accessed(self, measurement: Accessed) -> None:
+        """Keep that a request was answered; ask whether it is `on` and `access_on` before."""
+        self._keep(self._spools.requests, measurement)
+
+    def streamed(self, measurement: BatchStreamed) -> None:
+        """Keep that a batch was written to a stream; ask whether it is `on` before."""
+        self._keep(self._spools.streams, measurement)
+
+    def _keep(self, spool: Spool, measurement: Measurement) -> None:
+        if not spool.append(line_of(measurement)):
+            self._dropped(1)

@@ -1,0 +1,108 @@
+"""The switch to a new timeline, and what is left of one whose process has died (consumption contract 11.3).
+
+There is no barrier that all processes have to reach, and so none that a sick one could hold up. The store closes the
+old topic instead, for all processes at once: an append comes before that, and counts, or it is refused and goes to the
+next topic.
+"""
+
+import contextlib
+from collections.abc import Callable, MutableMapping
+
+import structlog
+
+from rioni.commands.background.error_collector import Failures
+from rioni.commands.bus import Bus
+from rioni.commands.context import Context
+from rioni.commands.timelines.timelines import INITIATOR_DIED, AbortSwitch, CloseTimeline, StartSwitch
+from rioni.domain.errors import EventTypeNotFound
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.notifier import LOG_KEY, Signals
+from rioni.domain.ports.registry import Registry
+from rioni.domain.timelines.timeline import Switch, Timeline
+
+
+RETRY_S = 10.0
+"""After so long a switch that could not be completed is tried again: its storage may let everybody wait."""
+
+_log = structlog.get_logger("rioni.switching")
+
+
+class Switcher:
+    """Switches timelines; blocks on database and stores, but never other greenlets."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        bus: Bus,
+        signals: Signals,
+        clock: Clock,
+        found_closed: MutableMapping[str, Timeline] | None = None,
+    ) -> None:
+        """Take what is needed; `found_closed` is that of `ActiveTimeline`, and emptied here."""
+        self._registry = registry
+        self._bus = bus
+        self._signals = signals
+        self._clock = clock
+        self._retry_at_s: dict[str, float] = {}
+        """For each timeline that could not be switched to when to try again."""
+        self._found_closed = {} if found_closed is None else found_closed
+
+    def switch(self, command: StartSwitch, context: Context) -> None:
+        """Close the active timeline and store events in a new one.
+
+        Raises:
+            AdminOnly: the subject does not administer the broker.
+            RioniError: as `start_switch` and what follows it say. Nothing has happened then, unless the old topic could
+                not be closed: the switch is completed as soon as it can.
+        """
+        try:
+            self._bus.dispatch(command, context)
+        finally:
+            self._signals.notify(LOG_KEY)
+
+    def repair(self, context: Callable[[], Context]) -> None:
+        """Complete or abort the switches that no process carries out any more. Cheap where there are none.
+
+        An active timeline that publishers have found closed is replaced by a new one in the same storage: no topic is
+        opened again.
+
+        Args:
+            context: makes the circumstances of a command. Each one needs its own: the ids of the new timeline and its
+                topic are derived from the command's id.
+
+        Raises:
+            Unavailable: names the event types for which that is not possible now; the others are done.
+        """
+        failures = Failures()
+        every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
+        unfinished = {each.switch.timeline.id: (each.switch, each.active.storage_id) for each in every if each.switch}
+        self._retry_at_s = {key: at_s for key, at_s in self._retry_at_s.items() if key in unfinished}
+        silent = set()
+        for key, (switch, storage_id) in unfinished.items():
+            if storage_id in silent or self._clock.monotonic() < self._retry_at_s.get(key, 0.0):
+                continue
+            with failures.of(f"event type {switch.timeline.event_type}"):
+                if not self._bus.is_running(switch.worker, switch.timeline.topic):
+                    self._retry_at_s[key] = self._clock.monotonic() + RETRY_S
+                    silent.add(storage_id)  # it may take long to say no; the others come in the next rounds
+                    self._repair(switch, context())
+                    silent.discard(storage_id)
+        for name in list(self._found_closed):
+            closed = self._found_closed.pop(name)
+            with failures.of(f"event type {name}"), contextlib.suppress(EventTypeNotFound):
+                timelines = self._registry.timelines(name)
+                # The publisher may have been refused by a switch that it had not heard of.
+                if timelines.switch is None and timelines.active.id == closed.id:
+                    _log.warning("the active timeline is closed, and is replaced", event_type=name, topic=closed.topic)
+                    replace = StartSwitch(event_type=name, storage_id=closed.storage_id, replaces=closed.id)
+                    self.switch(replace, context())
+        failures.report()
+
+    def _repair(self, switch: Switch, context: Context) -> None:
+        name, following = switch.timeline.event_type, switch.timeline
+        complete = CloseTimeline(event_type=name, timeline=following)
+        abort = AbortSwitch(event_type=name, timeline=following, reason=INITIATOR_DIED)
+        try:
+            self._bus.dispatch(complete if switch.closing else abort, context)
+        finally:
+            self._signals.notify(LOG_KEY)

@@ -1,0 +1,378 @@
+"""Commands that change where an event type's events are stored (registry contract 7.7 and 8, consumption 11 and 12).
+
+Stores, and whether another process lives, are asked between transactions (see `Outside`). A switch has four steps: it
+is recorded, the new topic is created, it is recorded that the old topic is about to be closed, and, when it is, where
+it ends. Up to the third step the switch can be aborted, and nothing has happened. From then on it can only be
+completed, by whatever process: closing a topic can be repeated, and no topic is ever opened again. So it does not
+matter how late someone closes it, and what was noted as its end stays its end.
+"""
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from rioni.commands.outside import Outside
+from rioni.commands.timelines.topic_deletion import abandon
+from rioni.commands.unit_of_work import Repository
+from rioni.domain.errors import Conflict, Disabled, Invalid, InvalidFields, NotFound, RioniError, Unavailable
+from rioni.domain.event_types.event_type import EventType, EventTypeChanged, Statistic
+from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.timelines.timeline import (
+    Timeline,
+    TimelineCleanedUp,
+    TimelineCloseStarted,
+    Timelines,
+    TimelinesRepartitioned,
+    TimelineSwitchAborted,
+    TimelineSwitched,
+    TimelineSwitchStarted,
+)
+
+
+INITIATOR_DIED = "the process that switched has died"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSwitch:
+    """Store events in a new topic, of a storage that may be another one."""
+
+    event_type: str
+    storage_id: str | None
+    replaces: str | None = None
+    """The id of the active timeline, if only that one is to be replaced, whatever its event type's cleanup policy."""
+    can_be_used: bool = False
+    """Whether the storage has been opened; set by the command itself."""
+    dead_worker: str | None = None
+    """A process that is known to have died; set by the command itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseTimeline:
+    """Close the old topic, after which the switch can only be completed; repeated to complete a switch."""
+
+    event_type: str
+    timeline: Timeline
+    """The next one, whose topic exists."""
+    then: Any = None
+    """The command that the switch was in the way of, if it is another one's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteSwitch:
+    """Store events in the new topic from now on."""
+
+    event_type: str
+    timeline: Timeline
+    latest_position: tuple[int, ...] | None
+    """Where the old topic, which is closed, ends; None where its storage does not know it."""
+    then: Any = None
+    """As of `CloseTimeline`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortSwitch:
+    """Go on as if the switch had never been started, unless it can only be completed."""
+
+    event_type: str
+    timeline: Timeline
+    """The next one."""
+    reason: str
+    delete: bool = True
+    """Whether to delete its topic at once; if not, the housekeeper does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUpTimeline:
+    """Remove the events of a closed timeline, if its time is over."""
+
+    event_type: str
+    order: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repartition:
+    """Let an event type have more partitions."""
+
+    event_type: str
+    partition_count: int | None
+    extended: Collection[str] = ()
+    """The topics that have so many partitions already; set by the command itself."""
+    dead_worker: str | None = None
+    """As of `StartSwitch`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindForsakenTopics:
+    """Find out which of some topics of a storage nothing in the log names."""
+
+    storage_id: str
+    topics: Collection[str]
+    """They exist. No switch that is under way names them: it would have been recorded before they were created."""
+
+
+def start_switch(command: StartSwitch, repository: Repository) -> Outside | None:
+    """Record that a switch has begun, after one whose process has died was aborted or completed.
+
+    Raises:
+        EventTypeNotFound: there is no such event type.
+        InvalidFields: no storage is named.
+        Invalid: the storage does not exist, or the event type is compacted.
+        Conflict: a switch is under way already.
+        Unavailable: a storage can't be used.
+    """
+    event_type, context = repository.event_type(command.event_type), repository.context
+    if command.storage_id is None:
+        raise InvalidFields([("storage_id", "must not be null")])
+    if repository.find("storage", command.storage_id) is None:
+        raise Invalid(f"No storage with id: {command.storage_id}")
+    if event_type.cleanup_policy != "delete" and command.replaces is None:
+        raise Invalid(
+            f"It is not possible to create a timeline for event type with '{event_type.cleanup_policy}' cleanup_policy"
+        )
+    timelines = repository.timelines(event_type.name)
+    if command.replaces is not None and (timelines.switch is not None or timelines.active.id != command.replaces):
+        return None  # what was to be replaced is no longer active, or will not be
+    busy = Conflict(f"Timeline is already being created for: {event_type.name}")
+    if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
+        return unfinished
+    if not command.can_be_used:
+        return Outside(partial(_opened, command, repository))
+    active = timelines.active
+    timeline = Timeline(
+        id=context.derive_id("timeline"),
+        event_type=event_type.name,
+        order=active.order + 1,
+        storage_id=command.storage_id,
+        topic=context.topic,
+        partitions=active.partitions,
+        created_at=context.now,
+        switched_at=context.now,
+    )
+    repository.record(
+        TimelineSwitchStarted(event_type=event_type.name, timeline=timeline, worker=repository.coordinator.worker)
+    )
+
+    def create() -> CloseTimeline:
+        repository.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        return CloseTimeline(event_type=timeline.event_type, timeline=timeline)
+
+    return Outside(create, partial(_aborted, timeline))
+
+
+def close_timeline(command: CloseTimeline, repository: Repository) -> Outside | None:
+    """Record that the old topic is about to be closed, and have that done outside of the transaction.
+
+    Raises:
+        EventTypeNotFound: the event type was deleted meanwhile.
+        Conflict: the switch was aborted, or the storage deleted meanwhile.
+        Unavailable: the old topic can't be closed now; the switch is completed as soon as it can.
+    """
+    timelines, following = repository.timelines(command.event_type), command.timeline
+    switch, active = timelines.switch, timelines.active
+    if _is_recorded(following, timelines):
+        return _go_on(command.then)  # another process has completed it
+    if switch is None or switch.timeline != following:
+        raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
+    if not switch.closing:
+        if repository.find("storage", following.storage_id) is None:
+            raise Conflict(f"The storage {following.storage_id} was deleted meanwhile.")
+        repository.record(TimelineCloseStarted(event_type=command.event_type, timeline_id=following.id))
+
+    def close() -> CompleteSwitch:
+        complete = partial(CompleteSwitch, event_type=command.event_type, timeline=following, then=command.then)
+        try:
+            held = repository.stores.of(active.storage_id).close_topic(active.topic)
+        except NotFound:
+            return complete(latest_position=None)  # the event type was deleted a moment ago
+        return complete(latest_position=tuple(bounds.newest for bounds in held[: active.partitions]))
+
+    return Outside(close)
+
+
+def complete_switch(command: CompleteSwitch, repository: Repository) -> Outside | None:
+    """Record where the old topic ends, and that events are stored in the new one.
+
+    Raises:
+        EventTypeNotFound: the event type was deleted meanwhile.
+        Conflict: it was made again since.
+        Unavailable: the old topic is lost.
+    """
+    timelines = repository.timelines(command.event_type)
+    if not _is_recorded(command.timeline, timelines):
+        if timelines.switch is None or timelines.switch.timeline != command.timeline:
+            raise Conflict(f"The event type {command.event_type} is another one by now. Try again.")
+        if command.latest_position is None:
+            raise Unavailable(f"Topic {timelines.active.topic} of event type {command.event_type} is missing.")
+        # Not when the switch began: the old topic may have been written to until now, and is kept for as long from now.
+        timeline = msgspec.structs.replace(command.timeline, switched_at=repository.context.now)
+        repository.record(
+            TimelineSwitched(event_type=command.event_type, timeline=timeline, latest_position=command.latest_position)
+        )
+    return _go_on(command.then)
+
+
+def abort_switch(command: AbortSwitch, repository: Repository) -> None:
+    """Record that a switch has failed; nothing happens if it is over, or can only be completed."""
+    timelines: Timelines | None = repository.find("timeline", command.event_type)
+    if timelines and timelines.switch and timelines.switch.timeline == command.timeline:
+        if not timelines.switch.closing:
+            _abort(timelines, command.reason, repository, delete=command.delete)
+    elif timelines is None or not _is_recorded(command.timeline, timelines):
+        # Whoever switched may have created it after others had deleted it.
+        abandon(command.timeline, repository, delete=command.delete)
+
+
+def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
+    """Record that the events of a closed timeline are gone, and remove them; nothing happens if they are.
+
+    Nor if they shall stay longer since a moment ago.
+
+    Raises:
+        EventTypeNotFound: it was deleted meanwhile.
+    """
+    timelines = repository.timelines(command.event_type)
+    retention_ms = repository.event_type(command.event_type).kept_ms
+    for timeline in timelines.readable[:-1]:
+        if timeline.order == command.order and timelines.is_over(timeline, retention_ms, command.now_ms):
+            at = repository.context.now
+            repository.record(TimelineCleanedUp(event_type=command.event_type, order=command.order, cleaned_up_at=at))
+            abandon(timeline, repository)
+
+
+def repartition(command: Repartition, repository: Repository) -> Outside | None:
+    """Add partitions to all timelines; subscriptions get them by `Positions.extend`.
+
+    Raises:
+        Disabled: the feature `repartitioning` is off.
+        EventTypeNotFound: there is no such event type.
+        Invalid: the number is below the present one, or above the limit; or it is the dead letter queue.
+        Unavailable: timelines are being switched, or a store can't write.
+    """
+    if "repartitioning" not in repository.settings().features:
+        raise Disabled("Repartitioning is disabled. Switch on the feature repartitioning.")
+    event_type, count = repository.event_type(command.event_type), command.partition_count
+    if event_type.name == DEAD_LETTER_QUEUE:
+        raise Invalid(f"Repartitioning {DEAD_LETTER_QUEUE} event type is not supported")
+    if count is None:
+        raise InvalidFields([("partition_count", "must not be null")])
+    timelines, most = repository.timelines(event_type.name), repository.limits.partitions_max
+    if count < timelines.active.partitions:
+        raise Invalid("Number of partitions can not decrease")
+    if count > max(most, timelines.active.partitions):
+        raise Invalid(f"Number of partitions should not be more than {most}")
+    busy = Unavailable(f"Event type {event_type.name} is currently in maintenance, please repeat request")
+    if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
+        return unfinished
+    if count > timelines.active.partitions:
+        # The partitions come first: empty ones that the log does not know are harmless, and need no record.
+        if left := [each for each in timelines.readable if each.topic not in command.extended]:
+            return Outside(partial(_extended, command, left, count, repository))
+        repository.record(TimelinesRepartitioned(event_type=event_type.name, partitions=count))
+    wanted = _with_parallelism(event_type, count)
+    if wanted != event_type:
+        changed = msgspec.structs.replace(wanted, updated_at=repository.context.now)
+        repository.record(EventTypeChanged(name=event_type.name, event_type=changed))
+    return None
+
+
+def find_forsaken_topics(command: FindForsakenTopics, repository: Repository) -> list[str]:
+    """The topics that may be deleted if they are empty.
+
+    What creates a topic is recorded before. So a topic that exists, and that nothing names now, never will be named.
+    """
+    unknown = set(command.topics) - repository.topics_in(command.storage_id)
+    return sorted(topic for topic in unknown if repository.find("topic-creation", topic) is None)
+
+
+def _opened(command: StartSwitch, repository: Repository) -> StartSwitch:
+    assert command.storage_id is not None
+    repository.stores.of(command.storage_id)
+    return replace(command, can_be_used=True)
+
+
+def _extended(command: Repartition, timelines: Sequence[Timeline], count: int, repository: Repository) -> Repartition:
+    extended = list(command.extended)
+    for timeline in timelines:
+        with contextlib.suppress(NotFound):  # it was cleaned up a moment ago
+            repository.stores.of(timeline.storage_id).extend_topic(timeline.topic, count)
+            extended.append(timeline.topic)
+    return replace(command, extended=extended)
+
+
+def _with_parallelism(event_type: EventType, count: int) -> EventType:
+    known = event_type.default_statistic
+    statistic = Statistic(
+        messages_per_minute=known.messages_per_minute if known else 1,
+        message_size=known.message_size if known else 1,
+        read_parallelism=count,
+        write_parallelism=count,
+    )
+    return msgspec.structs.replace(event_type, default_statistic=statistic)
+
+
+def _unfinished(
+    command: StartSwitch | Repartition, timelines: Timelines, repository: Repository, busy: RioniError
+) -> Outside | None:
+    """What is to be done first about a switch that is under way; None where none is, or if it is aborted hereby.
+
+    Args:
+        command: that it is in the way of.
+        timelines: of the event type.
+        repository: of the command.
+        busy: raised outside of the transaction if the process that switches lives.
+    """
+    switch = timelines.switch
+    if switch is None:
+        return None
+    if switch.worker != command.dead_worker:
+
+        def look() -> StartSwitch | Repartition:
+            if repository.coordinator.lives(switch.worker):
+                raise busy
+            return replace(command, dead_worker=switch.worker)
+
+        return Outside(look)
+    if switch.closing:
+        following = CloseTimeline(event_type=timelines.event_type, timeline=switch.timeline, then=command)
+        return close_timeline(following, repository)
+    _abort(timelines, INITIATOR_DIED, repository)
+    return None
+
+
+def _abort(timelines: Timelines, reason: str, repository: Repository, *, delete: bool = True) -> None:
+    switch = timelines.switch
+    assert switch is not None
+    assert not switch.closing, "events may be refused already, and only the next timeline takes them"
+    repository.record(
+        TimelineSwitchAborted(event_type=timelines.event_type, timeline_id=switch.timeline.id, reason=reason)
+    )
+    # Not now: that its storage may be out of reach must not keep the event type from going on where it is.
+    abandon(switch.timeline, repository, delete=delete)
+
+
+def _aborted(timeline: Timeline, ex: BaseException) -> AbortSwitch:
+    return AbortSwitch(
+        event_type=timeline.event_type,
+        timeline=timeline,
+        reason=str(ex) or type(ex).__name__,
+        # A store that has just not answered would let the client wait once more.
+        delete=not isinstance(ex, Unavailable),
+    )
+
+
+def _is_recorded(timeline: Timeline, timelines: Timelines) -> bool:
+    return any(each.id == timeline.id for each in timelines.timelines)
+
+
+def _go_on(then: Any) -> Outside | None:
+    return None if then is None else Outside(lambda: then)
+
+
+def topics_to_delete(timelines: Timelines) -> Sequence[Timeline]:
+    """The timelines whose topics go with their event type, the next one of a switch included."""
+    return [*timelines.readable, *([timelines.switch.timeline] if timelines.switch else [])]

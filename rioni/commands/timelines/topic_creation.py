@@ -1,0 +1,94 @@
+"""Creates the first topic of a new event type: recorded first, then done, then recorded as done or as abandoned.
+
+A store is never asked while the head of the log is locked. So the topic exists before its event type does, and the
+record of its creation tells whoever comes next what it is for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rioni.commands.outside import Outside
+from rioni.commands.timelines.topic_deletion import abandon
+from rioni.commands.unit_of_work import Repository
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.timelines.timeline import Timeline, Timelines
+from rioni.domain.timelines.topic_creation import TopicCreation, TopicCreationEnded, TopicCreationStarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbandonTopicCreation:
+    """Take back the creation of a topic whose event type will not be recorded any more."""
+
+    creation: TopicCreation
+    delete: bool = True
+    """Whether to delete the topic at once; if not, the housekeeper does."""
+
+
+def start_topic_creation(timeline: Timeline, repository: Repository, then: Callable[[], Any]) -> Outside:
+    """Record that the topic of a timeline is about to be created, and have that done outside of the transaction.
+
+    Args:
+        timeline: the first one of an event type that does not exist yet.
+        repository: of the command.
+        then: gives the command that goes on when the topic exists.
+    """
+    creation = TopicCreation(
+        topic=timeline.topic,
+        storage_id=timeline.storage_id,
+        event_type=timeline.event_type,
+        worker=repository.coordinator.worker,
+    )
+    repository.record(
+        TopicCreationStarted(
+            topic=creation.topic,
+            storage_id=creation.storage_id,
+            event_type=creation.event_type,
+            worker=creation.worker,
+        )
+    )
+
+    def create() -> Any:
+        repository.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        return then()
+
+    return Outside(create, partial(_taken_back, creation))
+
+
+def end_topic_creation(timeline: Timeline, repository: Repository) -> None:
+    """Record that the topic exists; the command records in the same transaction that it belongs to the timeline.
+
+    Raises:
+        Unavailable: the creation has taken so long that others have abandoned it.
+        Conflict: the storage was deleted meanwhile.
+    """
+    if repository.find("topic-creation", timeline.topic) is None:
+        raise Unavailable(
+            f"The creation of event type {timeline.event_type} was given up, because its process was taken for dead. "
+            "Try again."
+        )
+    if repository.find("storage", timeline.storage_id) is None:
+        raise Conflict(f"The storage {timeline.storage_id} was deleted meanwhile.")
+    repository.record(TopicCreationEnded(topic=timeline.topic))
+
+
+def abandon_topic_creation(command: AbandonTopicCreation, repository: Repository) -> None:
+    """Record that a topic is to be deleted, unless it belongs to a timeline by now."""
+    creation = command.creation
+    if repository.find("topic-creation", creation.topic) is not None:
+        repository.record(TopicCreationEnded(topic=creation.topic))
+    elif _belongs_to_timeline(creation, repository):
+        return
+    # Also where others have abandoned it already: it may have been created after they had deleted it.
+    abandon(creation, repository, delete=command.delete)
+
+
+def _belongs_to_timeline(creation: TopicCreation, repository: Repository) -> bool:
+    timelines: Timelines | None = repository.find("timeline", creation.event_type)
+    return timelines is not None and any(each.topic == creation.topic for each in timelines.timelines)
+
+
+def _taken_back(creation: TopicCreation, ex: BaseException) -> AbandonTopicCreation:
+    # A store that has just not answered would let the client wait once more.
+    return AbandonTopicCreation(creation=creation, delete=not isinstance(ex, Unavailable))

@@ -1,0 +1,54 @@
+"""Lets go of topics: that it is to be is recorded first, with whatever it follows from, and done afterwards.
+
+So nothing is deleted that a command which fails still needs, and what could not be deleted, because a process died or a
+storage was out of reach, is deleted later.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from rioni.commands.unit_of_work import Repository
+from rioni.domain.errors import RioniError
+from rioni.domain.timelines.timeline import Timeline
+from rioni.domain.timelines.topic_creation import TopicCreation
+from rioni.domain.timelines.topic_deletion import TopicAbandoned, TopicDeleted
+
+
+_log = structlog.get_logger("rioni.topics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordTopicsDeleted:
+    """Note that abandoned topics are gone."""
+
+    topics: Collection[str]
+
+
+def abandon(owner: Timeline | TopicCreation, repository: Repository, *, delete: bool = True) -> None:
+    """Record that the topic of a timeline, or of one that never came, is to be deleted.
+
+    Args:
+        owner: whose topic it is.
+        repository: of the command.
+        delete: whether to try so right after the commit.
+    """
+    repository.record(TopicAbandoned(topic=owner.topic, storage_id=owner.storage_id, event_type=owner.event_type))
+    if delete:
+        repository.after_commit.append(partial(_delete, owner, repository))
+
+
+def record_topics_deleted(command: RecordTopicsDeleted, repository: Repository) -> None:
+    """Record what is gone; nothing of what is known to be gone already."""
+    for topic in sorted(command.topics):
+        if repository.find("topic", topic) is not None:
+            repository.record(TopicDeleted(topic=topic))
+
+
+def _delete(owner: Timeline | TopicCreation, repository: Repository) -> None:
+    try:
+        repository.stores.of(owner.storage_id).delete_topic(owner.topic)
+    except RioniError as ex:
+        _log.warning("a topic could not be deleted; the housekeeper will", topic=owner.topic, reason=str(ex))

@@ -1,0 +1,123 @@
+"""What a handler works with: the aggregates as they stand, the events it records, and the effects it has outside."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rioni.commands.context import Context
+from rioni.domain.authorization import Attribute, Subject, permits
+from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
+from rioni.domain.event_types.event_type import EventType
+from rioni.domain.events import DomainEvent
+from rioni.domain.limits import Limits
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_log import LogTransaction
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.read_models import ReadModels
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.system.settings import SETTINGS, Settings
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.timeline import Timelines
+
+
+class Repository:
+    """The view of one command, inside its transaction: what is recorded is at once visible to its later reads."""
+
+    def __init__(
+        self,
+        transaction: LogTransaction,
+        models: ReadModels,
+        context: Context,
+        *,
+        stores: EventStores,
+        coordinator: Coordinator,
+        compute: Offload,
+        limits: Limits,
+        default_admin: Attribute,
+    ) -> None:
+        self.context = context
+        self.stores = stores
+        """For what comes after the transaction: no store is asked within."""
+        self.coordinator = coordinator
+        """As `stores`; only the name of this process is known without asking anybody."""
+        self.compute = compute
+        """For checks outside of the transaction that take long."""
+        self.limits = limits
+        self.after_commit: list[Callable[[], None]] = []
+        """Effects outside that must not happen unless the facts are recorded."""
+        self._transaction = transaction
+        self._models = models
+        self._default_admin = default_admin
+
+    @property
+    def subject(self) -> Subject:
+        """Whoever gave the command."""
+        return self.context.subject
+
+    def find(self, kind: str, key: str) -> Any:
+        """The state of an aggregate, or None."""
+        return self._models.state(self._transaction.connection, kind, key)[0]
+
+    def event_type(self, name: str) -> EventType:
+        """The event type, or EventTypeNotFound."""
+        state: EventType | None = self.find("event-type", name)
+        if state is None:
+            raise EventTypeNotFound(name)
+        return state
+
+    def timelines(self, name: str) -> Timelines:
+        """The timelines of an event type, or EventTypeNotFound."""
+        state: Timelines | None = self.find("timeline", name)
+        if state is None:
+            raise EventTypeNotFound(name)
+        return state
+
+    def subscription(self, subscription_id: str) -> Subscription:
+        """The subscription, or SubscriptionNotFound."""
+        state: Subscription | None = self.find("subscription", subscription_id)
+        if state is None:
+            raise SubscriptionNotFound(subscription_id)
+        return state
+
+    def subscriptions_of(self, event_type: str) -> Sequence[Subscription]:
+        """All subscriptions to an event type."""
+        return self._models.subscriptions_of(self._transaction.connection, event_type)
+
+    def storages(self) -> Sequence[StorageEntry]:
+        """All storages by id."""
+        return self._models.storages(self._transaction.connection)
+
+    def default_storage(self) -> StorageEntry:
+        """The storage in which new event types begin."""
+        return next(storage for storage in self.storages() if storage.default)
+
+    def holds_events(self, storage_id: str) -> bool:
+        """Whether a storage is where events of any event type lie."""
+        timelines = self._models.timelines_in(self._transaction.connection, storage_id)
+        return any(timeline.cleaned_up_at is None for timeline in timelines)
+
+    def topics_in(self, storage_id: str) -> set[str]:
+        """The topics of all timelines in a storage; not of those that are being switched to."""
+        timelines = self._models.timelines_in(self._transaction.connection, storage_id)
+        return {timeline.topic for timeline in timelines}
+
+    def settings(self) -> Settings:
+        """The broker's settings."""
+        return self.find("settings", SETTINGS) or Settings()
+
+    def admins(self, operation: str) -> tuple[Attribute, ...]:
+        """Who administers the broker for READ, WRITE or ADMIN, the configured default administrator included."""
+        admins = self.settings().admins
+        lists = {"READ": admins.readers, "WRITE": admins.writers, "ADMIN": admins.admins}
+        return (*lists[operation], self._default_admin)
+
+    def is_admin(self, operation: str) -> bool:
+        """Whether the subject administers the broker."""
+        return permits(self.admins(operation), self.subject)
+
+    def record(self, *events: DomainEvent) -> None:
+        """Append events, each to its own stream, and fold them into the read models."""
+        for event in events:
+            version = self._models.state(self._transaction.connection, event.kind, event.key)[1]
+            entries = self._transaction.append(event.stream, version, [event], self.context.origin)
+            self._models.apply(self._transaction.connection, entries)

@@ -1,0 +1,110 @@
+"""Where the values of the settings come from.
+
+In this order: the command line, the environment (`RIONI_PORT`), a TOML file (`rioni.toml` in the working directory, or
+the one that `--config` or `RIONI_CONFIG` names), the default. A name that is no setting, and a value that can't be
+used, are errors that name the place and what would be right.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from rioni.config.setting import PREFIX, ConfigError, Setting
+from rioni.config.settings import SETTINGS, Config
+from rioni.config.validation import contradictions
+
+
+FILE = "rioni.toml"
+FILE_VARIABLE = "RIONI_CONFIG"
+TOKEN_VARIABLE = "RIONI_TOKEN"  # noqa: S105 - its name
+"""What commands show to a broker; the broker itself needs none."""
+COMMAND_LINE = "command line"
+DEFAULT = "default"
+
+
+class Loaded(NamedTuple):
+    """The settings, and for each one where its value comes from."""
+
+    config: Config
+    sources: Mapping[str, str]
+
+
+class _Source(NamedTuple):
+    """One place where values are given, weaker than the next."""
+
+    label: str
+    spell: Callable[[str], str]
+    values: Mapping[str, object]
+
+
+def load(
+    flags: Mapping[str, object] = MappingProxyType({}),
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Loaded:
+    """Gather the settings from all sources.
+
+    Args:
+        flags: values from the command line by the names of the settings; None where nothing was given.
+        file: the TOML file that the command line names.
+        environ: the environment; an empty variable counts as not set.
+
+    Raises:
+        ConfigError: names every unknown setting and every value that can't be used.
+    """
+    errors: list[str] = []
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(SETTINGS, DEFAULT)
+    for source in (_file(file, environ), _environment(environ), _flags(flags)):
+        for name, value in source.values.items():
+            try:
+                values[name] = _setting(name, source.spell).parse(value)
+                sources[name] = source.label
+            except ConfigError as ex:
+                errors.append(f"{source.label}: {source.spell(name)} {ex}")
+    config = Config(**values)
+    if problems := errors or contradictions(config):
+        raise ConfigError("\n".join(problems))
+    return Loaded(config, sources)
+
+
+def _file(named: Path | None, environ: Mapping[str, str]) -> _Source:
+    path = named or Path(environ.get(FILE_VARIABLE) or FILE)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as ex:
+        if named or environ.get(FILE_VARIABLE):
+            raise ConfigError(f"There is no configuration file {path}.") from ex
+        values = {}
+    except OSError as ex:
+        raise ConfigError(f"The configuration file {path} can't be read: {ex.strerror}.") from ex
+    except ValueError as ex:  # not TOML, or not UTF-8
+        raise ConfigError(f"{path} is not a TOML file: {ex}.") from ex
+    return _Source(str(path), str, values)
+
+
+def _environment(environ: Mapping[str, str]) -> _Source:
+    values = {
+        variable.removeprefix(PREFIX).lower(): value
+        for variable, value in environ.items()
+        if variable.startswith(PREFIX) and variable not in (FILE_VARIABLE, TOKEN_VARIABLE) and value
+    }
+    return _Source("environment", lambda name: PREFIX + name.upper(), values)
+
+
+def _flags(flags: Mapping[str, object]) -> _Source:
+    given = {name: value for name, value in flags.items() if value is not None}
+    return _Source(COMMAND_LINE, lambda name: "--" + name.replace("_", "-"), given)
+
+
+def _setting(name: str, spell: Callable[[str], str]) -> Setting:
+    if (setting := SETTINGS.get(name)) is not None:
+        return setting
+    nearest = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
+    advice = f"did you mean {spell(nearest[0])}?" if nearest else "`rioni config show` lists all settings."
+    raise ConfigError(f"is not a setting; {advice}")

@@ -1,0 +1,61 @@
+"""Settings that are fine alone but not together."""
+
+import re
+
+from rioni.config.settings import Config
+from rioni.domain.authentication import Mode
+
+
+TOKEN_SOURCES = ("auth_tokens", "auth_issuers", "auth_tokeninfo_local", "auth_tokeninfo_remote")
+"""The settings that name who knows tokens."""
+
+_MANY_NODES = "makes this broker one of several nodes"
+
+
+def contradictions(config: Config) -> list[str]:
+    """What is wrong with the settings as a whole, a sentence each."""
+    longest_s = config.stream_timeout_default_s + config.stream_timeout_spread_s
+    rules = (
+        (config.retention_min_ms <= config.retention_default_ms, "retention_min_ms is above retention_default_ms"),
+        (config.retention_default_ms <= config.retention_max_ms, "retention_default_ms is above retention_max_ms"),
+        (config.partitions_default <= config.partitions_max, "partitions_default is above partitions_max"),
+        (_is_pattern(config.owning_applications), "owning_applications is not a regular expression"),
+        (config.event_bytes_max <= config.body_bytes_max, "event_bytes_max is above body_bytes_max"),
+        (
+            (config.tls_certificate is None) == (config.tls_key is None),
+            "tls_certificate and tls_key need each other: set both, or none",
+        ),
+        (
+            config.auth_mode == Mode.OFF or any(getattr(config, name) is not None for name in TOKEN_SOURCES),
+            f"auth_mode {config.auth_mode} needs one of {', '.join(TOKEN_SOURCES)}",
+        ),
+        (
+            config.auth_mode == Mode.OFF or config.admin_default != "",
+            f"auth_mode {config.auth_mode} needs admin_default: name who shall have every right, as data_type:value",
+        ),
+        (
+            not config.clustered or config.kafka is not None,
+            f"zookeeper {_MANY_NODES}, which need Kafka: set kafka too, or leave zookeeper out",
+        ),
+        (
+            not config.clustered or (config.database or "").startswith("postgresql"),
+            f"zookeeper {_MANY_NODES}, which need PostgreSQL: let database name one, or leave zookeeper out",
+        ),
+        (
+            config.stream_timeout_spread_s <= config.stream_timeout_default_s,
+            "stream_timeout_spread_s is above stream_timeout_default_s",
+        ),
+        (
+            longest_s <= config.stream_timeout_max_s,
+            "stream_timeout_default_s with stream_timeout_spread_s is above stream_timeout_max_s",
+        ),
+    )
+    return [f"settings: {text}" for holds, text in rules if not holds]
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

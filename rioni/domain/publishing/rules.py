@@ -1,0 +1,121 @@
+"""What publishing to one version of an event type needs to know, compiled once (registry contract 4, 6.5, 6.6)."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from rioni.domain.event_types.event_type import EventOwnerSelector, EventType
+from rioni.domain.event_types.field_path import FieldPath, parse_path
+from rioni.domain.event_types.owner import OwnerFinder
+from rioni.domain.limits import Limits
+from rioni.domain.publishing import partitioning
+from rioni.domain.publishing.idempotency import scope_of, stores_eids_once
+from rioni.domain.schemas.schema import effective_schema
+from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
+
+
+BODY_BYTES_SOON = 500_000
+"""PERF: a batch of this size is prepared in about 5 ms."""
+OBJECTS_SOON = 3_000
+"""PERF: one with so many objects too, even if they are empty."""
+
+
+def is_large(body: bytes) -> bool:
+    """Whether a batch takes long whatever its event type is."""
+    return len(body) > BODY_BYTES_SOON or body.count(b"{") > OBJECTS_SOON
+
+
+class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one version of an event type."""
+
+    name: str
+    category: str
+    partitions: int
+    choose: partitioning.Choose | None
+    """None where the partition is left to chance."""
+    choose_by_keys: partitioning.Choose | None
+    """The same for events in Avro, which bring the values of their key fields along."""
+    enriches: bool
+    compacts: bool
+    """Whether of the events with one key only the last one stays."""
+    owner: OwnerFinder | None
+    validator: EventValidator | NoJsonSchema
+    schema_version: str
+    """Of the schema that events in JSON are validated against; empty where there is none."""
+    limits: Limits
+    scope: str
+    """What the names of this event type's batches and events begin with."""
+    once: bool
+    """Whether an eid is stored once."""
+
+    @classmethod
+    def of(cls, event_type: EventType, *, partitions: int, limits: Limits | None = None) -> "PublishRules":
+        """Build the rules; takes about a millisecond.
+
+        Args:
+            event_type: its JSON schema, where it has one, has passed `check_schema`.
+            partitions: how many there are.
+            limits: of a batch and of an event.
+        """
+        schema = event_type.schema_of_json
+        enriches = "metadata_enrichment" in event_type.enrichment_strategies
+        selector = event_type.event_owner_selector
+        return cls(
+            name=event_type.name,
+            category=event_type.category,
+            partitions=partitions,
+            choose=(choose := _chooser(event_type, partitions)),
+            choose_by_keys=partitioning.by_keys(partitions) if event_type.partition_strategy == "hash" else choose,
+            enriches=enriches,
+            compacts=event_type.cleanup_policy != "delete",
+            owner=OwnerFinder.of(selector, enriches=enriches) if isinstance(selector, EventOwnerSelector) else None,
+            validator=_validator(event_type),
+            schema_version=schema.version if schema else "",
+            limits=limits or Limits(),
+            scope=scope_of(event_type),
+            once=stores_eids_once(event_type),
+        )
+
+    def takes_long(self, body: bytes) -> bool:
+        """Whether preparing a batch may take long enough to keep others waiting."""
+        return is_large(body) or self.validator.takes_long(len(body))
+
+    @property
+    def undeletable(self) -> str:
+        """Why events of this event type can't be deleted; empty where they can (registry contract 6.7, 15.2 #12)."""
+        if not self.compacts:
+            return "It is not allowed to delete events from non compacted event type"
+        if self.choose is None and self.partitions > 1:
+            return (
+                "Events of partition strategy 'random' can't be deleted: nobody knows the partition of the events with "
+                "this key. Publish to an event type with partition strategy 'hash' or 'user_defined'"
+            )
+        return ""
+
+
+def _validator(event_type: EventType) -> EventValidator | NoJsonSchema:
+    if (schema := event_type.schema_of_json) is None:
+        return NoJsonSchema(event_type.name)
+    effective = effective_schema(
+        schema.schema,
+        name=event_type.name,
+        category=event_type.category,
+        compatibility_mode=event_type.compatibility_mode,
+        cleanup_policy=event_type.cleanup_policy,
+    )
+    return EventValidator(effective)
+
+
+def key_paths(category: str, fields: Iterable[str]) -> list[FieldPath]:
+    """The paths of key fields from the root of the event (registry contract 3.3, 6.5)."""
+    prefix = ("data",) if category == "data" else ()
+    return [FieldPath((*prefix, *parse_path(field).segments)) for field in fields]
+
+
+def _chooser(event_type: EventType, partitions: int) -> partitioning.Choose | None:
+    if event_type.partition_strategy == "hash":
+        paths: Sequence[FieldPath] = key_paths(event_type.category, event_type.partition_key_fields)
+        return partitioning.by_hash(paths, partitions)
+    if event_type.partition_strategy == "user_defined":
+        return partitioning.by_publisher(partitions)
+    return None

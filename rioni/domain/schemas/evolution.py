@@ -1,0 +1,98 @@
+"""Which changes of a JSON schema the compatibility modes allow, and the version that follows (registry contract 5.3).
+
+Whether a change is allowed is one column of the contract's table, what it raises the version by is always the column
+of mode compatible: as the manual says, whatever that mode does not allow makes a new major version (D-10).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rioni.domain.errors import Invalid
+from rioni.domain.schemas.change import Level, SchemaChange
+from rioni.domain.schemas.counterexample import breaking_example
+from rioni.domain.schemas.diff import compare
+
+
+CHANGES_NAMED_MAX = 50
+EXAMPLE_CHARACTERS_MAX = 500
+
+UPGRADE_KINDS = frozenset(
+    (
+        "DESCRIPTION_CHANGED",
+        "TITLE_CHANGED",
+        "PROPERTIES_ADDED",
+        "REQUIRED_ARRAY_EXTENDED",
+        "ADDITIONAL_PROPERTIES_CHANGED",
+        "ADDITIONAL_ITEMS_CHANGED",
+    )
+)
+"""What may change while an event type goes from mode forward to compatible."""
+
+
+def evolve_schema(
+    *, original: str, submitted: str, original_mode: str, submitted_mode: str, version: str
+) -> str | None:
+    """Decide on a new JSON schema of an event type.
+
+    Args:
+        original: the text of the schema that the event type has.
+        submitted: the text of the one that shall follow; both have passed `check_schema`.
+        original_mode: the compatibility mode that the event type has.
+        submitted_mode: the one that it shall have.
+        version: the version of the original.
+
+    Returns:
+        The version of the submitted schema, None where it is the original, letter by letter.
+
+    Raises:
+        Invalid: the mode refuses a change; names these changes, and an event that would break if one is known.
+    """
+    if original == submitted:
+        return None
+    changes = compare(original, submitted)
+    if refused := _refused(changes, original_mode, submitted_mode):
+        event = breaking_example(original, submitted, original_mode=original_mode, submitted_mode=submitted_mode)
+        raise Invalid(_refusal(refused) + _illustration(event))
+    return next_schema_version(version, max((change.level_compatible for change in changes), default=Level.PATCH))
+
+
+def next_schema_version(current: str, level: Level) -> str:
+    """The version behind `current`, which has the form `major.minor.patch`."""
+    major, minor, patch = map(int, current.split("."))
+    match level:
+        case Level.MAJOR:
+            return f"{major + 1}.0.0"
+        case Level.MINOR:
+            return f"{major}.{minor + 1}.0"
+        case Level.PATCH:
+            return f"{major}.{minor}.{patch + 1}"
+        case Level.NO_CHANGES:
+            return current
+
+
+def _refused(changes: Sequence[SchemaChange], original_mode: str, submitted_mode: str) -> Collection[SchemaChange]:
+    match original_mode, submitted_mode:
+        case "none", _:
+            return ()
+        case "forward", "compatible":
+            return [change for change in changes if change.kind not in UPGRADE_KINDS]
+        case "forward", _:
+            return [change for change in changes if change.level_forward is Level.MAJOR]
+        case _:
+            return [change for change in changes if change.level_compatible is Level.MAJOR]
+
+
+def _refusal(changes: Collection[SchemaChange]) -> str:
+    texts = [f"{change.path}: {change.message}" for change in changes]
+    if len(texts) > CHANGES_NAMED_MAX:
+        texts[CHANGES_NAMED_MAX:] = [f"and {len(texts) - CHANGES_NAMED_MAX} more"]
+    return f"Invalid schema: {', '.join(texts)}"
+
+
+def _illustration(event: Mapping[str, Any] | None) -> str:
+    text = msgspec.json.encode(event).decode()
+    if event is None or len(text) > EXAMPLE_CHARACTERS_MAX:
+        return ""
+    return f"; for example this event was valid and would be refused: {text}"

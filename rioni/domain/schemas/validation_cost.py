@@ -1,0 +1,122 @@
+"""What validating an event may cost at most, so that no event stops everybody else (design 10).
+
+Validation runs in one call into the library, during which nothing else happens in this process. Two things multiply:
+the schemas that apply to each value, and the states of a regular expression for each character (see `patterns`). What
+is bounded is the product.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from rioni.domain.schemas.formats import MESSAGES, UUID
+from rioni.domain.schemas.patterns import STATE_NS, program_bytes
+from rioni.domain.schemas.schema import EXPANDED_PATHS_MAX, EffectiveSchema
+from rioni.domain.schemas.walker import expanded_paths, walk
+from rioni.domain.strict_json import children
+
+
+PORTION_NS_MAX = 20_000_000
+"""What one call into the library may take."""
+EVENT_NS_MAX = 40_000_000
+"""What one event may take, which can't be divided."""
+PATH_NS = 6
+"""PERF: a schema applied to a value takes 5 to 6 ns."""
+BYTES_PER_VALUE_MIN = 2
+"""A digit and a comma."""
+
+
+class Work:
+    """The bounds for one schema."""
+
+    def __init__(self, schema: EffectiveSchema) -> None:
+        """Measure a schema that `check_schema` has accepted."""
+        self._schema = schema
+        self.paths = expanded_paths(schema.document, enough=EXPANDED_PATHS_MAX)
+        """How many schemas apply to one value at most."""
+        nodes = [node for _, node in walk(schema.document)]
+        values = {node["pattern"] for node in nodes if isinstance(node.get("pattern"), str)}
+        names = {name for node in nodes for name in node.get("patternProperties", ())}
+        self._costs = {pattern: program_bytes(pattern) for pattern in (values | names) - _CHEAP}
+        self._names_bytes = sum(self._costs.get(name, 0) for name in names)
+        ns_per_byte = self.paths * PATH_NS / BYTES_PER_VALUE_MIN + sum(self._costs.values()) * STATE_NS
+        self.portion_bytes = round(PORTION_NS_MAX / ns_per_byte)
+        """Events of this size together can't take too long, whatever they are."""
+        self._meter: _Meter | None = None
+
+    def portions(self, sizes: Sequence[int]) -> Iterator[slice]:
+        """Divide a batch, whose events have these sizes in bytes, into parts that don't take too long each."""
+        if sum(sizes) <= self.portion_bytes:
+            yield slice(0, len(sizes))
+            return
+        start = total = 0
+        for index, size in enumerate(sizes):
+            if total + size > self.portion_bytes and index > start:
+                yield slice(start, index)
+                start, total = index, 0
+            total += size
+        yield slice(start, len(sizes))
+
+    def is_too_much(self, event: Mapping[str, Any]) -> bool:
+        """Whether one event that is larger than `portion_bytes` would take too long."""
+        count, name_characters = size_of(event)
+        cost = count * self.paths * PATH_NS + name_characters * self._names_bytes * STATE_NS
+        if cost > EVENT_NS_MAX:
+            return True
+        if not self._costs:
+            return False
+        self._meter = self._meter or _Meter(self._schema, self._costs)
+        return cost + self._meter.characters_times_bytes(event) * STATE_NS > EVENT_NS_MAX
+
+
+class _Meter:
+    """Adds up how much text of an event meets which expressions, without running them."""
+
+    def __init__(self, schema: EffectiveSchema, costs: Mapping[str, int]) -> None:
+        self._total = 0
+        document = deepcopy(schema.document)
+        for _, node in list(walk(document)):
+            if isinstance(pattern := node.get("pattern"), str) and pattern in costs:
+                del node["pattern"]
+                node["allOf"] = [*node.get("allOf", ()), {"format": f"program of {costs[pattern]} bytes"}]
+        formats = {f"program of {size} bytes": self._counter(size) for size in set(costs.values())}
+        self._validator = schema.draft(document, offline=True, validate_formats=True, formats=formats)
+
+    def characters_times_bytes(self, event: Mapping[str, Any]) -> int:
+        self._total = 0
+        self._validator.is_valid(event)
+        return self._total
+
+    def _counter(self, size: int) -> Any:
+        def count(text: str) -> bool:
+            self._total += len(text) * size
+            return self._total * STATE_NS <= EVENT_NS_MAX
+
+        return count
+
+
+_CHEAP = frozenset((*MESSAGES, UUID))
+"""Expressions of our own: few states at once."""
+
+
+class Size(NamedTuple):
+    """How large a value is."""
+
+    values: int
+    """All values inside, itself included."""
+    name_characters: int
+    """The names of all members together."""
+
+
+def size_of(event: Any) -> Size:
+    """Count what is inside a value."""
+    count = characters = 0
+    stack = [event]
+    while stack:
+        node = stack.pop()
+        count += 1
+        if isinstance(node, dict):
+            characters += sum(map(len, node))
+        if isinstance(node, dict | list):
+            stack.extend(children(node))
+    return Size(count, characters)

@@ -1,0 +1,192 @@
+"""Places in a partition across its timelines: which can be read, how many events lie between, where a shift leads.
+
+Sources: registry contract 7, consumption contract 2.2, 2.3 and 3.3. The end of a closed timeline and the beginning of
+the next one are the same place.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.event_store import Bounds
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, format_offset, parse_offset, partition_number
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+
+
+TIMELINE_NOT_FOUND = (
+    "Timeline not found. It might happen in case the cursor refers to a timeline that has already expired."
+)
+
+
+class Extent(NamedTuple):
+    """What one partition holds in one timeline."""
+
+    order: int
+    oldest: int
+    """The first position that can be read, or would be."""
+    newest: int
+    """The last position that was written."""
+
+    @property
+    def before(self) -> Place:
+        """The place before the first position that can be read."""
+        return Place(self.order, self.oldest - 1)
+
+
+Extents = Sequence[Extent]
+"""Of timelines of one partition, by order; the last one is the active one."""
+
+
+def extents_of(timelines: Sequence[Timeline], bounds: Callable[[Timeline], Sequence[Bounds]]) -> list[Extents]:
+    """The extents of every partition, by number.
+
+    Args:
+        timelines: by order, the last one is active; of those that have been cleaned up nothing can be read.
+        bounds: what a topic holds; asked for the others only.
+    """
+    found: list[list[Extent]] = [[] for _ in range(timelines[-1].partitions)]
+    for timeline in timelines:
+        held = () if timeline.cleaned_up_at else bounds(timeline)
+        for number, extents in enumerate(found):
+            closed_at = timeline.latest_position[number] if timeline.latest_position else BEFORE_FIRST
+            # Without bounds, everything that there ever was is gone; or a server has not heard of the partition yet.
+            oldest, newest = held[number] if number < len(held) else (closed_at + 1, closed_at)
+            extents.append(Extent(timeline.order, oldest, closed_at if timeline.latest_position else newest))
+    return list(found)
+
+
+def begin(extents: Extents) -> Place:
+    """The place before the first event that can be read, or will be; in the first timeline if none ever had events."""
+    was_used = any(extent.newest > BEFORE_FIRST for extent in extents)
+    empty = extents[-1] if was_used else extents[0]
+    return next((extent for extent in extents if extent.oldest <= extent.newest), empty).before
+
+
+def newest(extents: Extents) -> Place:
+    """The place of the last event that was written; before the first one where there never was any."""
+    last = next((extent for extent in reversed(extents) if extent.newest > BEFORE_FIRST), extents[0])
+    return Place(last.order, last.newest)
+
+
+def end(extents: Extents) -> Place:
+    """The place that only events come behind that are not written yet."""
+    return Place(extents[-1].order, extents[-1].newest)
+
+
+def available(extents: Extents) -> dict[str, str]:
+    """The members of an answer that say what can be read (consumption contract 3.1)."""
+    oldest = begin(extents)
+    return {
+        "oldest_available_offset": format_offset(oldest.order, oldest.position + 1),
+        "newest_available_offset": newest(extents).offset,
+    }
+
+
+def place_since(extents: Extents, first_since: Callable[[Extent], int]) -> Place:
+    """The place before the first event that was stored at some time or later; the end where there is none.
+
+    Args:
+        extents: of the timelines that can be read.
+        first_since: the first such position in a timeline; behind its newest where there is none.
+    """
+    for extent in extents[:-1]:
+        if extent.oldest <= extent.newest and (first := first_since(extent)) <= extent.newest:
+            return Place(extent.order, max(first, extent.oldest) - 1)
+    active = extents[-1]
+    return Place(active.order, max(first_since(active), active.oldest) - 1)
+
+
+def readable_place(event_type: str, partition: str, offset: str, partitions: Sequence[Extents]) -> Place:
+    """The place that a cursor names, from which reading can go on (consumption contract 2.3).
+
+    Args:
+        event_type: named in the error.
+        partition: as the client names it.
+        offset: in any accepted form.
+        partitions: the extents of the timelines that are not cleaned up, of all partitions by number.
+
+    Raises:
+        InvalidCursor: partition or offset can't be read.
+        UnavailableCursor: what follows has expired, or the position does not exist yet.
+    """
+    number = partition_number(partition, len(partitions))
+    if number is None:
+        raise InvalidCursor(f"non existing partition {partition}")
+    extents = partitions[number]
+    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
+    if place is None:
+        return begin(extents)
+    order, position = place.order, place.position
+    for extent in extents:
+        if extent.order != order:
+            continue
+        if position == extent.newest and extent is not extents[-1]:
+            # The end of a closed timeline: reading goes on at the beginning of the next one.
+            order, position = order + 1, BEFORE_FIRST
+        elif extent.oldest + BEFORE_FIRST <= position <= extent.newest:
+            return place
+    named = {"event_type": event_type, "partition": partition}
+    raise UnavailableCursor(event_type, partition, str(place.position), named | available(extents))
+
+
+def beyond_end(key: EventTypePartition, committed: str, newest: Place) -> str:
+    """What is said of a committed cursor that lies behind the last event of its partition.
+
+    Args:
+        key: the partition.
+        committed: its offset.
+        newest: the place of the last event.
+    """
+    return (
+        f"The committed cursor {committed} of event type {key.event_type}, partition {key.partition}, is beyond the "
+        f"last event, {newest.offset}. Reset the cursors of the subscription"
+    )
+
+
+def distance(initial: Place, final: Place, extents: Extents) -> int:
+    """How many positions lie behind `initial` up to and including `final`; negative if `final` comes first.
+
+    Args:
+        initial: exclusive.
+        final: inclusive.
+        extents: of all timelines that the places may be in.
+
+    Raises:
+        Invalid: a place is in none of them.
+    """
+    return _count(final, extents) - _count(initial, extents)
+
+
+def shifted(place: Place, shift: int, extents: Extents) -> Place:
+    """The place that lies `shift` positions further, or back if it is negative.
+
+    Args:
+        place: the last position read.
+        shift: how far.
+        extents: of all timelines of the partition.
+
+    Raises:
+        Invalid: there is no such place: not written yet, expired, or before everything.
+    """
+    count = _count(place, extents) + shift
+    for extent in extents:
+        length = extent.newest + 1
+        # The end of a closed timeline is written as the beginning of the next one.
+        if count < length or extent is extents[-1]:
+            position = count + BEFORE_FIRST
+            if extent.oldest + BEFORE_FIRST <= position <= extent.newest:
+                return Place(extent.order, position)
+            break
+        count -= length
+    raise Invalid(TIMELINE_NOT_FOUND if count < 0 else "The shifted cursor refers to a position that does not exist.")
+
+
+def _count(place: Place, extents: Extents) -> int:
+    """How many positions there ever were up to and including a place."""
+    before = 0
+    for extent in extents:
+        if extent.order == place.order:
+            return before + place.position + 1
+        before += extent.newest + 1
+    raise Invalid(TIMELINE_NOT_FOUND)

@@ -1,0 +1,94 @@
+"""Places in partitions as clients name them: by offset, as the beginning or the end, by time, and with a shift.
+
+What such a name stands for is looked up once; what is kept and committed is always an offset. See
+`docs/concepts/cursors.md`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from rioni.domain.errors import Invalid
+from rioni.domain.schemas.formats import DATE_TIME, MESSAGES
+from rioni.domain.subscriptions.cursor import BEGIN
+from rioni.domain.timestamps import parsed_ms
+
+
+END = "END"
+SHIFT_MAX = 2**63 - 1
+SHIFT_MIN = -(2**63)
+
+
+class NamedPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in one partition, or in several: exactly one of `offset` and `timestamp` is there."""
+
+    event_type: str | None = None
+    """None for all that are asked about."""
+    partition: str | None = None
+    """None for all of the event type."""
+    offset: str | None = None
+    """The last event that was read, or BEGIN or END in any case."""
+    timestamp: str | None = None
+    """RFC 3339: the first event that was stored then or later is the next one."""
+    shift: int = 0
+    """How many events to move on from there; negative moves back."""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is behind the last event."""
+        return self.offset is not None and self.offset.upper() == END
+
+    @property
+    def is_offset(self) -> bool:
+        """Whether it is an offset of the contract, BEGIN included: such a one is kept as the client wrote it."""
+        return self.timestamp is None and not self.shift and not self.is_end
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it means something in every partition."""
+        return self.timestamp is not None or self.is_end or (self.offset or "").upper() == BEGIN
+
+
+def violations(named: NamedPlace, path: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with a name by itself: pairs of a member, behind `path`, and a message."""
+    missing = "must not be null"
+    if not named.partition and not (named.partition is None and named.is_general):
+        yield f"{path}.partition", missing
+    if named.timestamp is None and not named.offset:
+        yield f"{path}.offset", missing
+    yield from timestamp_violations(named, path)
+    if not named.event_type and not (named.event_type is None and named.partition is None and named.is_general):
+        yield f"{path}.event_type", missing
+
+
+def timestamp_violations(named: NamedPlace, path: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with the time of a name, if it has one."""
+    if named.timestamp is None:
+        return
+    if named.offset is not None:
+        yield f"{path}.timestamp", "must not be given together with offset"
+    elif parsed_ms(named.timestamp) is None:
+        yield f"{path}.timestamp", MESSAGES[DATE_TIME]
+
+
+def for_each_partition(
+    names: Sequence[NamedPlace], partitions: Mapping[str, int]
+) -> Iterator[tuple[tuple[str, str], NamedPlace]]:
+    """The same places with event type and partition each, which also stand before them.
+
+    Args:
+        names: without violations.
+        partitions: how many each event type has. Other event types stay as they are, if a partition is named too.
+
+    Raises:
+        Invalid: several names are for all partitions of the same event types.
+    """
+    general = [named.event_type for named in names if named.partition is None]
+    if len(set(general)) < len(general):
+        raise Invalid("there should be no more than 1 cursor for all partitions of the same event types")
+    for named in names:
+        for event_type in partitions if named.event_type is None else (named.event_type,):
+            numbers = map(str, range(partitions.get(event_type, 0)))
+            for partition in numbers if named.partition is None else (named.partition,):
+                one = msgspec.structs.replace(named, event_type=event_type, partition=partition)
+                yield (event_type, partition), one

@@ -1,0 +1,313 @@
+"""Subscriptions: what a client submits, what happened to them, what makes two the same (consumption contract 5)."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from rioni.domain.authorization import SubscriptionAuthorization, check_duplicates
+from rioni.domain.definition_limits import (
+    EVENT_TYPES_MAX,
+    INITIAL_CURSORS_MAX,
+    authorization_violations,
+    size_violations,
+)
+from rioni.domain.errors import Invalid, InvalidFields
+from rioni.domain.event_types.labels import annotation_violations, label_violations
+from rioni.domain.events import DomainEvent
+from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import violations as place_violations
+from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter, complaint
+from rioni.domain.subscriptions.event_filter import event_filter
+from rioni.domain.text_validation import nul_violations
+
+
+READ_FROM = ("begin", "end", "cursors")
+VIOLATIONS_MAX = 100
+"""So many are named."""
+
+
+class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a subscription begins to read a partition."""
+
+    partition: str
+    offset: str
+    event_type: str
+
+    @property
+    def named(self) -> NamedPlace:
+        """It, as a client submits it."""
+        return NamedPlace(event_type=self.event_type, partition=self.partition, offset=self.offset)
+
+
+class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription as a client submits it; None stands for null and for absent."""
+
+    owning_application: str | None = None
+    event_types: tuple[str, ...] | None = None
+    consumer_group: str | None = "default"
+    read_from: str | None = "end"
+    initial_cursors: tuple[NamedPlace, ...] | None = None
+    authorization: SubscriptionAuthorization | None = None
+    annotations: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    filter: str | None = None
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a subscription. Its JSON is what the API answers, members in the order that clients know."""
+
+    id: str
+    owning_application: str
+    event_types: tuple[str, ...]
+    """Sorted by name."""
+    consumer_group: str
+    read_from: str
+    initial_cursors: tuple[InitialCursor, ...]
+    created_at: str
+    updated_at: str
+    authorization: SubscriptionAuthorization | None
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    filter: str | UnsetType = UNSET
+    """Which events it gets, see `rioni.domain.subscriptions.event_filter`; all of them where it has none."""
+
+    @property
+    def resource(self) -> str:
+        """The name that refusals give to this subscription."""
+        return f"subscription:{self.id}"
+
+    @property
+    def natural_key(self) -> str:
+        """What makes two subscriptions the same: JSON of owning application, consumer group, sorted event types."""
+        return natural_key(self.owning_application, self.consumer_group, self.event_types)
+
+
+def natural_key(owning_application: str, consumer_group: str, event_types: tuple[str, ...]) -> str:
+    """The natural key of a subscription, as unambiguous text."""
+    return msgspec.json.encode([owning_application, consumer_group, sorted(set(event_types))]).decode()
+
+
+class SubscriptionCreated(DomainEvent, frozen=True, kw_only=True):
+    """A subscription exists from now on."""
+
+    TOPIC = "subscription.created"
+    KEY = "id"
+
+    id: str
+    subscription: Subscription
+
+
+class SubscriptionChanged(DomainEvent, frozen=True, kw_only=True):
+    """Authorization, annotations, labels or the filter are different; the event holds the whole new state."""
+
+    TOPIC = "subscription.changed"
+    KEY = "id"
+
+    id: str
+    subscription: Subscription
+
+
+class CursorsReset(DomainEvent, frozen=True, kw_only=True):
+    """Reading goes on somewhere else; the coordinator keeps the cursors themselves."""
+
+    TOPIC = "subscription.cursors-reset"
+    KEY = "id"
+
+    id: str
+    cursors: tuple[InitialCursor, ...]
+    """Offsets in their canonical form."""
+    previous: tuple[InitialCursor, ...] = ()
+    """What was committed before, of the same partitions; empty in logs of before this was recorded."""
+
+
+class DeadLettersRedriven(DomainEvent, frozen=True, kw_only=True):
+    """Events that consumers had never committed were published again, for this subscription alone."""
+
+    TOPIC = "subscription.dead-letters-redriven"
+    KEY = "id"
+
+    id: str
+    wanted: DeadLetterFilter
+    forced: bool
+    """Also those that were published again before."""
+    redriven: int
+    """How many there were."""
+
+
+class SubscriptionDeleted(DomainEvent, frozen=True, kw_only=True):
+    """The subscription is gone, with its cursors."""
+
+    TOPIC = "subscription.deleted"
+    KEY = "id"
+
+    id: str
+
+
+def evolve(state: Subscription | None, event: DomainEvent) -> Subscription | None:
+    """The state after an event; total."""
+    match event:
+        case SubscriptionCreated(subscription=subscription) | SubscriptionChanged(subscription=subscription):
+            return subscription
+        case SubscriptionDeleted():
+            return None
+        case _:
+            return state
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Which subscription holds a natural key."""
+
+    natural_key: str
+    subscription_id: str
+
+
+class SubscriptionKeyClaimed(DomainEvent, frozen=True, kw_only=True):
+    """A natural key belongs to a subscription; a concurrent identical creation finds it taken."""
+
+    TOPIC = "subscription-key.claimed"
+    KEY = "natural_key"
+
+    natural_key: str
+    subscription_id: str
+
+
+class SubscriptionKeyReleased(DomainEvent, frozen=True, kw_only=True):
+    """A natural key is free again."""
+
+    TOPIC = "subscription-key.released"
+    KEY = "natural_key"
+
+    natural_key: str
+
+
+def evolve_claim(state: Claim | None, event: DomainEvent) -> Claim | None:
+    """The holder of a natural key after an event; total."""
+    match event:
+        case SubscriptionKeyClaimed(natural_key=key, subscription_id=subscription_id):
+            return Claim(natural_key=key, subscription_id=subscription_id)
+        case SubscriptionKeyReleased():
+            return None
+        case _:
+            return state
+
+
+# --- rules ---
+
+
+def check_fields(spec: SubscriptionSpec) -> None:
+    """Check each field by itself (consumption contract 5.2, step 1).
+
+    Raises:
+        InvalidFields: names every field that breaks its constraint.
+    """
+    violations = list(islice(_field_violations(spec), VIOLATIONS_MAX))
+    if violations:
+        raise InvalidFields(violations)
+
+
+def _field_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
+    for name in ("owning_application", "consumer_group"):
+        value = getattr(spec, name)
+        if value is None:
+            yield name, "must not be null"
+        elif not value:
+            yield name, "must contain at least one character"
+        yield from nul_violations(name, value)
+    if spec.event_types is None:
+        yield "event_types", "must not be null"
+    elif not spec.event_types:
+        yield "event_types", "must contain at least one element"
+    yield from size_violations("event_types", spec.event_types, EVENT_TYPES_MAX)
+    yield from size_violations("initial_cursors", spec.initial_cursors, INITIAL_CURSORS_MAX)
+    if spec.read_from is None:
+        yield "read_from", "must not be null"
+    yield from _cursor_violations(spec)
+    if spec.authorization is not None:
+        for name in ("admins", "readers"):
+            if not getattr(spec.authorization, name):
+                yield f"authorization.{name}", "must contain at least one attribute"
+        lists = {"admins": spec.authorization.admins, "readers": spec.authorization.readers}
+        yield from authorization_violations(lists)
+    yield from annotation_violations(spec.annotations or {})
+    yield from label_violations(spec.labels or {})
+
+
+def _cursor_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
+    for index, named in enumerate((spec.initial_cursors or ())[:INITIAL_CURSORS_MAX]):
+        path = f"initial_cursors[{index}]"
+        violations = list(place_violations(named, path))
+        yield from violations
+        if not violations and spec.read_from != "cursors" and not (named.is_offset and named.partition):
+            yield path, "must name a partition and an offset, unless read_from is cursors"
+
+
+def new(
+    spec: SubscriptionSpec, *, subscription_id: str, now: str, initial_cursors: tuple[InitialCursor, ...] = ()
+) -> Subscription:
+    """The state that a checked submission asks for.
+
+    Args:
+        spec: the submission.
+        subscription_id: of the subscription.
+        now: the time of its creation.
+        initial_cursors: what those of the submission stand for.
+
+    Raises:
+        Invalid: an attribute of the authorization section stands there twice, the filter can't be used, or the
+            annotations about dead letters are not what they have to be.
+    """
+    check_authorization(spec.authorization)
+    if problem := complaint(spec.annotations or {}):
+        raise Invalid(problem)
+    if spec.filter:
+        event_filter(spec.filter)
+    return Subscription(
+        id=subscription_id,
+        owning_application=spec.owning_application or "",
+        event_types=tuple(sorted(set(spec.event_types or ()))),
+        consumer_group=spec.consumer_group or "",
+        read_from=spec.read_from or "end",
+        initial_cursors=initial_cursors,
+        created_at=now,
+        updated_at=now,
+        authorization=spec.authorization,
+        annotations=spec.annotations or {},
+        labels=spec.labels or {},
+        filter=spec.filter or UNSET,
+    )
+
+
+def changed(current: Subscription, spec: SubscriptionSpec, *, now: str) -> Subscription:
+    """The state that a checked submission turns a subscription into (consumption contract 5.5).
+
+    Raises:
+        Invalid: something other than authorization, annotations, labels or the filter would change.
+    """
+    wanted = new(spec, subscription_id=current.id, now=now)
+    for field in ("consumer_group", "event_types", "owning_application", "read_from"):
+        if getattr(wanted, field) != getattr(current, field):
+            raise Invalid(f"Not allowed to change subscription {field.replace('_', ' ')}")
+    if (spec.initial_cursors or ()) != tuple(each.named for each in current.initial_cursors):
+        raise Invalid("Not allowed to change subscription initial cursors")
+    if current.authorization is not None and spec.authorization is None:
+        raise Invalid("Changing authorization object to `null` is not possible due to existing one")
+    result = msgspec.structs.replace(
+        current,
+        authorization=spec.authorization,
+        annotations=current.annotations if spec.annotations is None else spec.annotations,
+        labels=current.labels if spec.labels is None else spec.labels,
+        filter=current.filter if spec.filter is None else wanted.filter,
+    )
+    return current if result == current else msgspec.structs.replace(result, updated_at=now)
+
+
+def check_authorization(authorization: SubscriptionAuthorization | None) -> None:
+    """Check the authorization section for duplicates.
+
+    Raises:
+        Invalid: an attribute stands twice in one list.
+    """
+    if authorization is not None:
+        check_duplicates((("admins", authorization.admins), ("readers", authorization.readers)))

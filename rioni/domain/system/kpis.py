@@ -1,0 +1,139 @@
+"""What the broker measures of its use, one line of a spool for each, and the KPI events that come of it.
+
+Sources: registry contract 11, consumption contract 13.1. A line is written where something happens, so it is small and
+written fast; names are hashed, and the batches of a stream are summed, when the lines are read.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from rioni.domain.system.pseudonyms import hashed
+from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.timestamps import rfc3339
+
+
+BATCH_PUBLISHED = "nakadi.batch.published"
+DATA_STREAMED = "nakadi.data.streamed"
+ACCESS_LOG = "nakadi.access.log"
+
+
+class BatchPublished(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """All events of a batch were stored."""
+
+    at_ms: int
+    event_type: str
+    app: str
+    token_realm: str
+    number_of_events: int
+    ms_spent: int
+    batch_size: int
+    """Bytes of the request."""
+
+
+class BatchStreamed(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    """A batch with events was written to a stream."""
+
+    at_ms: int
+    stream: str
+    """A UUID of this stream alone."""
+    api: str
+    """`lola` or `hila`."""
+    subscription: str | None
+    event_type: str
+    app: str
+    token_realm: str
+    number_of_events: int
+    bytes_streamed: int
+    """Not compressed."""
+
+
+class Accessed(msgspec.Struct, frozen=True, array_like=True, tag="a"):
+    """A request was answered, or its stream has ended."""
+
+    at_ms: int
+    flow_id: str
+    method: str
+    path: str
+    query: str
+    user_agent: str
+    app: str
+    status_code: int
+    response_time_ms: int
+    accept_encoding: str
+    content_encoding: str
+    request_length: int
+    response_length: int
+
+
+Measurement = BatchPublished | BatchStreamed | Accessed
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Measurement)
+
+
+def line_of(measurement: Measurement) -> bytes:
+    """The line of a measurement; no other byte of it is a line feed. PERF: 0.2 us."""
+    return _ENCODER.encode(measurement) + b"\n"
+
+
+class Reports(msgspec.Struct, frozen=True, kw_only=True):
+    """What the lines of a spool come to."""
+
+    events: dict[str, list[OwnEvent]]
+    """By event type."""
+    unreadable: int
+    """Lines that say nothing: what a power failure leaves."""
+
+
+def reports_of(spool: UUID, lines: Iterable[bytes], salt: str) -> Reports:
+    """The KPI events of a spool: always the same ones for the same lines.
+
+    Args:
+        spool: its id.
+        lines: all of them, in order.
+        salt: for the hashes of names.
+    """
+    events: dict[str, list[OwnEvent]] = defaultdict(list)
+    streamed: dict[tuple[str, str], list[BatchStreamed]] = defaultdict(list)
+    unreadable = 0
+    for number, line in enumerate(lines):
+        try:
+            measurement = _DECODER.decode(line)
+        except msgspec.MsgspecError:
+            unreadable += 1
+            continue
+        eid = derived_eid(spool, str(number))
+        match measurement:
+            case BatchPublished():
+                events[BATCH_PUBLISHED].append(_event(eid, measurement, salt))
+            case Accessed(flow_id=flow_id):
+                events[ACCESS_LOG].append(_event(eid, measurement, salt, flow_id))
+            case BatchStreamed(stream=stream, event_type=event_type):
+                streamed[stream, event_type].append(measurement)
+    for (stream, event_type), batches in streamed.items():
+        eid = derived_eid(spool, f"{stream}:{event_type}")
+        events[DATA_STREAMED].append(_streamed(eid, batches, salt))
+    return Reports(events=events, unreadable=unreadable)
+
+
+def _streamed(eid: str, batches: list[BatchStreamed], salt: str) -> OwnEvent:
+    total = msgspec.structs.replace(
+        batches[-1],
+        number_of_events=sum(batch.number_of_events for batch in batches),
+        bytes_streamed=sum(batch.bytes_streamed for batch in batches),
+    )
+    event = _event(eid, total, salt)
+    members = {name: value for name, value in event.members.items() if name != "stream"}
+    return msgspec.structs.replace(event, members={**members, "batches_streamed": len(batches)})
+
+
+def _event(eid: str, measurement: Measurement, salt: str, flow_id: str = "") -> OwnEvent:
+    members: dict[str, Any] = {
+        name: getattr(measurement, name) for name in measurement.__struct_fields__ if name not in ("at_ms", "flow_id")
+    }
+    members["app_hashed"] = hashed(salt, measurement.app)
+    return OwnEvent(eid=eid, occurred_at=rfc3339(measurement.at_ms), flow_id=flow_id, members=members)

@@ -1,0 +1,248 @@
+"""Timelines: which topic of which storage holds which offsets of an event type (registry 8, consumption 11)."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rioni.domain.events import DomainEvent
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.timestamps import milliseconds
+
+
+FIRST_ORDER = 1
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The binding of an event type to a topic, from `switched_at` on."""
+
+    id: str
+    event_type: str
+    order: int
+    storage_id: str
+    topic: str
+    partitions: int
+    created_at: str
+    switched_at: str
+    cleaned_up_at: str | None = None
+    """When its events were removed; None as long as they are there."""
+    latest_position: tuple[int, ...] | None = None
+    """For each partition the last position; None while the timeline is active."""
+
+
+class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of the active timeline that is under way."""
+
+    timeline: Timeline
+    """The next one."""
+    worker: str
+    """The process that carries it out; if it dies, others abort the switch, or complete it if it is closing."""
+    closing: bool = False
+    """The topic of the active timeline may be closed already: the switch is completed by whatever process."""
+
+
+class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All timelines of one event type, by order; the last one is active."""
+
+    event_type: str
+    timelines: tuple[Timeline, ...]
+    switch: Switch | None = None
+
+    @property
+    def active(self) -> Timeline:
+        """The timeline that is written to."""
+        return self.timelines[-1]
+
+    @property
+    def readable(self) -> Sequence[Timeline]:
+        """The timelines whose events have not been cleaned up, by order; the active one is always among them."""
+        return [timeline for timeline in self.timelines if timeline.cleaned_up_at is None]
+
+    def closed_at(self, timeline: Timeline) -> str | None:
+        """When a timeline was closed: when the next one was switched to; None for the active one."""
+        return next((each.switched_at for each in self.timelines if each.order > timeline.order), None)
+
+    def is_over(self, timeline: Timeline, kept_ms: int | None, now_ms: int) -> bool:
+        """Whether a timeline was closed so long ago that all its events are too old; None: they never are."""
+        closed_at = self.closed_at(timeline)
+        return closed_at is not None and kept_ms is not None and milliseconds(closed_at) + kept_ms < now_ms
+
+    def following(self, number: int, after: Place) -> Iterator[tuple[Timeline, int]]:
+        """Where to look for what follows a place in a partition: timelines by order, each with its first position."""
+        for timeline in self.timelines:
+            if timeline.order < after.order or timeline.cleaned_up_at is not None:
+                continue
+            first = after.position + 1 if timeline.order == after.order else 0
+            if timeline.latest_position is None or first <= timeline.latest_position[number]:
+                yield timeline, first
+
+    def distance(self, number: int, initial: Place, final: Place) -> int:
+        """How many events of a partition there ever were behind a place up to and including a later one."""
+        lengths = (
+            each.latest_position[number] + 1
+            for each in self.timelines
+            if initial.order <= each.order < final.order and each.latest_position is not None
+        )
+        return sum(lengths) + final.position - initial.position
+
+    def is_beyond_end(self, place: Place, newest: Place) -> bool:
+        """Whether a committed place lies behind the last event, so that nothing would come before others overtake it.
+
+        Args:
+            place: the last place read.
+            newest: the place of the partition's last event, as `newest` returns it.
+        """
+        return place > self._end(newest)
+
+    def unconsumed(self, number: int, committed: Place, newest: Place) -> int:
+        """How many events of a partition follow a committed place, those that are gone included; 0 beyond the end."""
+        for timeline in self.timelines:
+            if timeline.order == committed.order and timeline.latest_position is not None:
+                # Clients may have committed more than the timeline held when it was closed.
+                committed = Place(committed.order, min(committed.position, timeline.latest_position[number]))
+        return max(0, self.distance(number, committed, self._end(newest)))
+
+    def _end(self, newest: Place) -> Place:
+        """The place behind which events come that are not written yet: always in the active timeline."""
+        order = self.active.order
+        return newest if newest.order == order else Place(order, BEFORE_FIRST)
+
+    def newest(self, number: int, position: int) -> Place:
+        """The place of the last event of a partition, given the last position in the active timeline."""
+        if position > BEFORE_FIRST:
+            return Place(self.active.order, position)
+        closed = self.readable[:-1]
+        for timeline in reversed(closed):
+            if timeline.latest_position and timeline.latest_position[number] > BEFORE_FIRST:
+                return Place(timeline.order, timeline.latest_position[number])
+        return Place(self.readable[0].order, BEFORE_FIRST)
+
+
+class TimelineOpened(DomainEvent, frozen=True, kw_only=True):
+    """Events are stored in this timeline from now on."""
+
+    TOPIC = "timeline.opened"
+    KEY = "event_type"
+
+    event_type: str
+    timeline: Timeline
+
+
+class TimelineSwitchStarted(DomainEvent, frozen=True, kw_only=True):
+    """A process has begun to close the active timeline; publishers may have to wait for the end of that."""
+
+    TOPIC = "timeline.switch-started"
+    KEY = "event_type"
+
+    event_type: str
+    timeline: Timeline
+    """The next one, as it will be if all goes well."""
+    worker: str
+
+
+class TimelineCloseStarted(DomainEvent, frozen=True, kw_only=True):
+    """The next timeline is ready and the topic of the active one is about to be closed: there is no way back."""
+
+    TOPIC = "timeline.close-started"
+    KEY = "event_type"
+
+    event_type: str
+    timeline_id: str
+    """Of the next timeline."""
+
+
+class TimelineSwitched(DomainEvent, frozen=True, kw_only=True):
+    """The active timeline is closed for good, and events are stored in another one from now on."""
+
+    TOPIC = "timeline.switched"
+    KEY = "event_type"
+
+    event_type: str
+    timeline: Timeline
+    latest_position: tuple[int, ...]
+    """Of the timeline that is closed: for each partition the last position."""
+
+
+class TimelineSwitchAborted(DomainEvent, frozen=True, kw_only=True):
+    """Events are stored where they were before the switch began."""
+
+    TOPIC = "timeline.switch-aborted"
+    KEY = "event_type"
+
+    event_type: str
+    timeline_id: str
+    reason: str
+
+
+class TimelineCleanedUp(DomainEvent, frozen=True, kw_only=True):
+    """The events of a closed timeline are gone: their retention time is over."""
+
+    TOPIC = "timeline.cleaned-up"
+    KEY = "event_type"
+
+    event_type: str
+    order: int
+    cleaned_up_at: str
+
+
+class TimelinesRepartitioned(DomainEvent, frozen=True, kw_only=True):
+    """The event type has more partitions from now on, in all timelines; the new ones of closed timelines are empty."""
+
+    TOPIC = "timeline.repartitioned"
+    KEY = "event_type"
+
+    event_type: str
+    partitions: int
+
+
+class TimelinesDeleted(DomainEvent, frozen=True, kw_only=True):
+    """The event type is gone, and its events with it."""
+
+    TOPIC = "timeline.deleted"
+    KEY = "event_type"
+
+    event_type: str
+
+
+def evolve(state: Timelines | None, event: DomainEvent) -> Timelines | None:
+    """The state after an event; total."""
+    match event:
+        case TimelineOpened(event_type=name, timeline=timeline):
+            return Timelines(event_type=name, timelines=(*(state.timelines if state else ()), timeline))
+        case TimelinesDeleted():
+            return None
+        case _:
+            return None if state is None else _changed(state, event)
+
+
+def _changed(state: Timelines, event: DomainEvent) -> Timelines:
+    change = msgspec.structs.replace
+    match event:
+        case TimelineSwitchStarted() | TimelineCloseStarted() | TimelineSwitchAborted():
+            return change(state, switch=_switch(state.switch, event))
+        case TimelineSwitched(timeline=timeline, latest_position=latest):
+            closed = change(state.active, latest_position=latest)
+            return change(state, timelines=(*state.timelines[:-1], closed, timeline), switch=None)
+        case TimelineCleanedUp(order=order, cleaned_up_at=at):
+            timelines = (change(each, cleaned_up_at=at) if each.order == order else each for each in state.timelines)
+            return change(state, timelines=tuple(timelines))
+        case TimelinesRepartitioned(partitions=partitions):
+            return change(state, timelines=tuple(_repartitioned(each, partitions) for each in state.timelines))
+        case _:
+            return state
+
+
+def _switch(switch: Switch | None, event: DomainEvent) -> Switch | None:
+    match event:
+        case TimelineSwitchStarted(timeline=timeline, worker=worker):
+            return Switch(timeline=timeline, worker=worker)
+        case TimelineCloseStarted() if switch is not None:
+            return msgspec.structs.replace(switch, closing=True)
+        case _:
+            return None
+
+
+def _repartitioned(timeline: Timeline, partitions: int) -> Timeline:
+    latest = timeline.latest_position
+    if latest is not None:
+        latest += (BEFORE_FIRST,) * (partitions - len(latest))
+    return msgspec.structs.replace(timeline, partitions=partitions, latest_position=latest)

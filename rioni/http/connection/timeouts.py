@@ -1,0 +1,138 @@
+"""Deadlines for what a client sends: the headers of a request, and its body (design 10).
+
+A client that takes its time costs a connection, a greenlet and what it has sent so far. Between requests it may be idle
+for `keep_alive_s`, which gunicorn sees to.
+"""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rioni.http.connection.tls import Tls
+
+
+SMALL_BYTES = 65_536
+"""What is mostly taken by the kernel at once."""
+RECEIVED_BYTES = 65_536
+"""At a time. PERF: gunicorn copies what it has not passed on yet with each read, and would ask for a whole body."""
+
+
+class Deadlines(NamedTuple):
+    """How long a client may take."""
+
+    header_s: float
+    """From the first byte of a request to the end of its headers."""
+    body_s: float
+    """For the body; also the longest pause within one that takes longer, and for reading an answer."""
+    body_bytes_per_s: float
+    """What has come of a body earns it further time at this rate."""
+
+
+class PacedSocket:
+    """The socket of a client, which gives up on one that is too slow.
+
+    Reading raises ConnectionResetError in the headers, which have nobody to answer to yet, and TimeoutError in a body.
+    """
+
+    def __init__(self, sock: Any, deadlines: Deadlines, monotonic_s: Callable[[], float]) -> None:
+        self._sock = sock
+        self._deadlines = deadlines
+        self._monotonic_s = monotonic_s
+        self._in_body = self._ended = False
+        self._begin_s: float | None = None
+        self._received_bytes = 0
+        self._head = b""
+        sock.settimeout(deadlines.body_s)
+
+    def secure(self, tls: Tls, timeout: Callable[[float], contextlib.AbstractContextManager[Any]]) -> None:
+        """Do the handshake of TLS, within the time that headers may take.
+
+        Args:
+            tls: the certificate.
+            timeout: `timeout(seconds)` ends what is done within it, with TimeoutError.
+
+        Raises:
+            OSError: there was no handshake, or not in time.
+        """
+        self._sock = tls.wrap(self._sock)
+        with timeout(self._deadlines.header_s):
+            self._sock.do_handshake()
+
+    def expect_body(self) -> None:
+        """From now on a body is read, or nothing."""
+        self._in_body, self._begin_s, self._received_bytes = True, self._monotonic_s(), 0
+
+    def expect_request(self) -> None:
+        """From now on comes the next request."""
+        self._in_body, self._begin_s = False, None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of a next request has come."""
+        return self._begin_s is None
+
+    def stop_reading(self) -> None:
+        """Let the connection end here, as if the client had closed it."""
+        self._ended = True
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RD)
+
+    def recv(self, size: int) -> bytes:
+        """Read what has come, at most so many bytes, and never more than `RECEIVED_BYTES`."""
+        patience_s = self._patience_s()
+        if patience_s is not None and patience_s <= 0:
+            raise self._too_slow()
+        self._sock.settimeout(patience_s)
+        try:
+            data: bytes = self._sock.recv(min(size, RECEIVED_BYTES))
+        except TimeoutError as ex:
+            raise self._too_slow() from ex
+        except OSError:
+            if self._ended:  # gevent ends the wait of whoever was reading, with an error
+                return b""
+            raise
+        finally:
+            self._sock.settimeout(self._deadlines.body_s)
+        self._received_bytes += len(data)
+        if self._begin_s is None:
+            self._begin_s = self._monotonic_s()
+        return data
+
+    def sendall(self, data: bytes) -> None:
+        """Send; the head of an answer whose length is known waits for its body, or for `flush`.
+
+        PERF: saves a packet and some 15 us for each answer with a body. gevent asks for the size of the kernel's buffer
+        before it sends, which costs half as much as sending.
+        """
+        if self._head:
+            self._head, data = b"", self._head + data
+        elif data.endswith(b"\r\n\r\n") and b"\r\ncontent-length: " in data:
+            self._head = data
+            return
+        sent = self._sock.send(data) if 0 < len(data) <= SMALL_BYTES else 0
+        if sent < len(data):
+            self._sock.sendall(data[sent:])
+
+    def flush(self) -> None:
+        """Send the head of an answer without a body."""
+        if self._head:
+            self.sendall(b"")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def _patience_s(self) -> float | None:
+        """How long the next bytes may take to come; None for ever."""
+        if self._begin_s is None:
+            return None
+        if not self._in_body:
+            return self._begin_s + self._deadlines.header_s - self._monotonic_s()
+        allowed_s = self._deadlines.body_s + self._received_bytes / self._deadlines.body_bytes_per_s
+        return min(self._deadlines.body_s, self._begin_s + allowed_s - self._monotonic_s())
+
+    def _too_slow(self) -> OSError:
+        if self._in_body:
+            return TimeoutError("the client sends too slowly")
+        return ConnectionResetError(errno.ECONNRESET, "the client sends too slowly")

@@ -1,0 +1,90 @@
+"""What the resources of the API work with, put together once per process by bootstrap."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rioni.commands.authorization import Gate
+from rioni.commands.bus import Bus
+from rioni.commands.publishing.avro_publisher import AvroPublisher
+from rioni.commands.publishing.publisher import Publisher
+from rioni.commands.subscriptions.cursor_commits import Committer
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters
+from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.system.client_activity import Attendance
+from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.commands.system.usage_metrics import Meters
+from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.config.settings import Config
+from rioni.domain.authorization import Attribute
+from rioni.domain.limits import Limits
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.registry import Registry
+from rioni.domain.ports.thread_pool import Offload
+from rioni.http.body_budget import BodyBudget
+from rioni.http.health_checks import Examination
+from rioni.http.middleware.authentication import Authentication
+from rioni.http.streaming.shared_reads import Shared
+from rioni.http.streaming.slots import StreamSlots
+from rioni.http.streaming.stream_context import StreamPorts
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STOPPING_KEY = "stopping"
+"""The signal that a process is asked to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The collaborators of one worker process."""
+
+    config: Config
+    limits: Limits
+    default_admin: Attribute
+    authentication: Authentication
+    clock: Clock
+    offload: Offload
+    """Where the database is waited for."""
+    compute: Offload
+    """Where something is computed that takes long."""
+    bus: Bus
+    gate: Gate
+    publisher: Publisher
+    avro_publisher: AvroPublisher
+    own_event_types: OwnEventTypes
+    meters: Meters
+    committer: Committer
+    dead_letters: DeadLetters
+    dead_letter_queue: DeadLetterQueue
+    positions: Positions
+    attendance: Attendance
+    switcher: Switcher
+    registry: Registry
+    stores: EventStores
+    coordinator: Coordinator
+    bodies: BodyBudget
+    stream_slots: StreamSlots
+    streams: StreamPorts
+    """What all streams work with."""
+    refresh_streams: Shared[None]
+    """Brings the registry up to date, once for all streams that a notification wakes."""
+    signals: Signals
+    read: Callable[..., Any]
+    """`read(query, ...)` calls `query(connection, ...)` with a connection to the read models."""
+    live: Examination
+    """Of what is inside this process."""
+    ready: Examination
+    """Of what requests need."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the process is asked to end: streams say goodbye then."""
+
+    def query(self, query: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query of `rioni.projections` off the hub."""
+        result: T = self.offload(self.read, query, *args, **kwargs)
+        return result

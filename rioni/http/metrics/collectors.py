@@ -1,0 +1,212 @@
+"""The metrics of the broker, in Prometheus' terms, summed over the worker processes of a node.
+
+Labels come from closed sets: methods and routes of HTTP, and names of our own. What is counted by event type has a
+table of fixed size.
+"""
+
+import os
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.http.metrics.event_type_counts import EVENT_TYPES_MAX, EventTypeCounts
+from rioni.http.metrics.metrics_files import AllocatedDict
+from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, claim_slot
+
+
+LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """All metrics, created once per process."""
+
+    def __init__(self, event_types_max: int = EVENT_TYPES_MAX) -> None:
+        """Create them.
+
+        Args:
+            event_types_max: how many event types are counted each by its name; all others are counted together.
+        """
+        folder = Path(os.environ[MULTIPROCESS_FOLDER]) if MULTIPROCESS_FOLDER in os.environ else None
+        slot = 0
+        if folder is not None:
+            slot = claim_slot(folder)
+            # The library looks for the folder when it is imported, which is before the settings are read.
+            values.MmapedDict = AllocatedDict  # type: ignore[attr-defined]
+            values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        self.event_types = EventTypeCounts(folder, slot, event_types_max)
+        self.worker_info = Gauge(
+            "rioni_worker_info",
+            "1 for each worker process that lives, by its name and that of its machine",
+            ["node", "worker"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.requests = Counter(
+            "rioni_http_requests",
+            "Requests answered",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            "rioni_http_request_seconds",
+            "Time to answer, streams left out",
+            ["method", "route"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.publish_seconds = Histogram(
+            "rioni_publish_seconds",
+            "Time to answer publish requests, by the size of the body",
+            ["slo_bucket"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.streams = Gauge(
+            "rioni_streams",
+            "Open streams",
+            ["api"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.streamed_events = Counter(
+            "rioni_streamed_events",
+            "Events written to streams",
+            ["api"],
+            registry=registry,
+        )
+        self.hidden_events = Counter(
+            "rioni_hidden_events",
+            "Events that streams have passed over: filtered, deleted, for others",
+            ["api"],
+            registry=registry,
+        )
+        self.lost_events = Counter(
+            "rioni_lost_events",
+            "Events that retention has removed before streams could read them",
+            ["api"],
+            registry=registry,
+        )
+        self.unprocessable_events = Counter(
+            "rioni_unprocessable_events",
+            "Events that streams committed because no consumer ever did, kept in the dead letter queue or skipped",
+            ["policy"],
+            registry=registry,
+        )
+        self.redriven_events = Counter(
+            "rioni_redriven_events",
+            "Dead letters that were published again",
+            registry=registry,
+        )
+        self.hub_stall_seconds = Gauge(
+            "rioni_hub_stall_seconds",
+            "The longest time that one piece of work has kept a worker from all others, since its start",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.pool_busy_threads = Gauge(
+            "rioni_pool_busy_threads",
+            "Native threads that are at work, by kind of pool",
+            ["pool"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.pool_queue = Gauge(
+            "rioni_pool_queue",
+            "Tasks that wait for a native thread, by kind of pool",
+            ["pool"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.pool_oldest_seconds = Gauge(
+            "rioni_pool_oldest_seconds",
+            "For how long the oldest task has been running, by kind of pool",
+            ["pool"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.pool_rejected = Counter(
+            "rioni_pool_rejected",
+            "Tasks that were refused because no native thread was free, by kind of pool",
+            ["pool"],
+            registry=registry,
+        )
+        self.greenlets = Gauge(
+            "rioni_greenlets",
+            "Greenlets that have been started and have not ended: one for each connection, others for background work",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.committed_cursors = Counter(
+            "rioni_committed_cursors",
+            "Cursors that advanced a subscription",
+            registry=registry,
+        )
+        self.feed_entries_behind = Gauge(
+            "rioni_feed_entries_behind",
+            "Entries of the internal log that are still to be looked at, by event type of the broker's own",
+            ["event_type"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.dropped_measurements = Counter(
+            "rioni_dropped_measurements",
+            "Measurements that no KPI event reports, for lack of room or because a power failure has damaged them",
+            registry=registry,
+        )
+        self.store_append_seconds = Histogram(
+            "rioni_kafka_append_seconds",
+            "Time that Kafka takes to acknowledge what waits together",
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.store_failed_batches = Counter(
+            "rioni_kafka_failed_batches",
+            "Batches that Kafka has not stored, or not for certain",
+            registry=registry,
+        )
+        self.store_loaded_bytes = Counter(
+            "rioni_kafka_loaded_bytes",
+            "Bytes of events read from Kafka that were not in memory any more",
+            registry=registry,
+        )
+        self.store_events_behind = Gauge(
+            "rioni_kafka_events_behind",
+            "Events known to be written that a worker has not read yet",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self.store_begun_anew = Counter(
+            "rioni_kafka_topics_begun_anew",
+            "Topics that a worker follows from their ends on again, because they were not what they had been",
+            registry=registry,
+        )
+        self.store_settled_batches = Counter(
+            "rioni_kafka_settled_batches",
+            "Batches of which it was found out in Kafka what had become of them",
+            registry=registry,
+        )
+        registry.register(self.event_types)
+        self._registry = registry
+
+    def of_store(self) -> StoreMeasurements:
+        """Where an event store tells how it fares."""
+        return StoreMeasurements(
+            append_seconds=self.store_append_seconds.observe,
+            failed_batches=self.store_failed_batches.inc,
+            loaded_bytes=self.store_loaded_bytes.inc,
+            events_behind=self.store_events_behind.set,
+            begun_anew=self.store_begun_anew.inc,
+            settled_batches=self.store_settled_batches.inc,
+        )
+
+    def registry(self) -> CollectorRegistry:
+        """All metrics of all worker processes."""
+        if MULTIPROCESS_FOLDER not in os.environ:
+            return self._registry
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
+        registry.register(self.event_types)
+        return registry

@@ -1,0 +1,133 @@
+"""Measures requests and streams, for KPI events and the log, where the broker is told to (registry contract 9, 11)."""
+
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import msgspec
+import structlog
+
+from rioni.commands.publishing.publisher import Published
+from rioni.domain.authorization import NOBODY
+from rioni.domain.system.kpis import Accessed, BatchPublished
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import subject_of
+
+
+NONE = "-"
+"""What stands for a header that the client has not sent."""
+
+SLO_SMALL_BYTES, SLO_MEDIUM_BYTES = 5_000, 50_000
+
+_log = structlog.get_logger("rioni.access")
+
+
+def measure_publishing(
+    req: falcon.Request, services: Services, event_type: str, published: Published, body_bytes: int
+) -> None:
+    """Report a batch that was stored as a whole, or tombstones."""
+    if published.refused or published.partly or not services.meters.on:
+        return
+    subject = subject_of(req)
+    measurement = BatchPublished(
+        at_ms=services.clock.now_ms(),
+        event_type=event_type,
+        app=subject.name,
+        token_realm=subject.realm,
+        number_of_events=published.events,
+        ms_spent=_ms_spent(req),
+        batch_size=body_bytes,
+    )
+    services.meters.published(measurement)
+
+
+def slo_bucket(body_bytes: int) -> str:
+    """The class of publish requests whose latency is watched together (consumption contract 13.2)."""
+    if body_bytes < SLO_SMALL_BYTES:
+        return "<5K"
+    return "5K-50K" if body_bytes <= SLO_MEDIUM_BYTES else ">50K"
+
+
+class AccessMiddleware:
+    """Writes down every request, and streams when they begin, with status 102, and have ended.
+
+    Those of callers that are known become KPIs.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def process_response(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        _resource: Any,
+        _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
+    ) -> None:
+        """After everything else has had its way with the response."""
+        if not self._services.meters.access_on:
+            return
+        if resp.stream is None:
+            self._report(req, resp.status_code, len(resp.data or resp.text or ""))
+        else:
+            self._write(self._accessed(req, HTTPStatus.PROCESSING.value, 0))
+            resp.stream = _Counted(resp.stream, lambda size: self._report(req, resp.status_code, size))
+
+    def _report(self, req: falcon.Request, status: int, response_bytes: int) -> None:
+        measurement, meters = self._accessed(req, status, response_bytes), self._services.meters
+        self._write(measurement)
+        if meters.on and subject_of(req) is not NOBODY:
+            meters.accessed(measurement)
+
+    def _accessed(self, req: falcon.Request, status: int, response_bytes: int) -> Accessed:
+        return Accessed(
+            at_ms=self._services.clock.now_ms(),
+            flow_id=req.context.flow_id,
+            method=req.method,
+            path=req.path,
+            query=f"?{req.query_string}" if req.query_string else "",
+            user_agent=req.user_agent or NONE,
+            app=subject_of(req).name,
+            status_code=status,
+            response_time_ms=_ms_spent(req),
+            accept_encoding=req.get_header("Accept-Encoding") or NONE,
+            content_encoding=req.get_header("Content-Encoding") or NONE,
+            request_length=req.content_length or 0,
+            response_length=response_bytes,
+        )
+
+    def _write(self, measurement: Accessed) -> None:
+        members = msgspec.structs.asdict(measurement)
+        del members["at_ms"]  # lines of the log have a time
+        _log.info("request", **members)
+
+
+class _Counted:
+    """The body of a streaming response, whose length is reported when it ends, however it ends."""
+
+    def __init__(self, pieces: Any, report: Callable[[int], None]) -> None:
+        self._pieces, self._report, self._size, self._open = pieces, report, 0, True
+
+    def __iter__(self) -> "_Counted":
+        return self
+
+    def __next__(self) -> bytes:
+        piece: bytes = next(self._pieces)
+        self._size += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Close the stream below."""
+        try:
+            self._pieces.close()
+        finally:
+            if self._open:
+                self._open = False
+                self._report(self._size)
+
+
+def _ms_spent(req: falcon.Request) -> int:
+    started_at: float = req.context.started_at
+    return round((time.monotonic() - started_at) * 1_000)

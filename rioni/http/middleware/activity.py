@@ -1,0 +1,24 @@
+"""Notices who publishes, streams and commits, so that an event type can show its producers and consumers."""
+
+import falcon
+
+from rioni.commands.publishing.publisher import Published
+from rioni.domain.errors import EventTypeNotFound
+from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, resource_of
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import subject_of
+
+
+def notice_publishing(req: falcon.Request, services: Services, event_type: str, published: Published) -> None:
+    """Notice that events, or deletions, were stored."""
+    if published.events:
+        try:
+            resource = resource_of(services.registry.event_type(event_type))
+        except EventTypeNotFound:
+            return  # It was deleted meanwhile.
+        services.attendance.notice(PUBLISH, resource, subject_of(req).name, published.events)
+
+
+def notice_commit(req: falcon.Request, services: Services, subscription_id: str, cursors: int) -> None:
+    """Notice that so many cursors were advanced."""
+    services.attendance.notice(COMMIT, subscription_id, subject_of(req).name, cursors)

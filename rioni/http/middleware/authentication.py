@@ -1,0 +1,163 @@
+"""Authenticates every request, and keeps asking about the tokens of those that last (registry contract 1.7)."""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import falcon
+
+from rioni.domain.authentication import UID_SCOPE, Demands, Mode, TokenInfo, Tokens
+from rioni.domain.authorization import NOBODY, UNAUTHENTICATED, Subject
+from rioni.domain.errors import Insufficient, TokensUnavailable, Unauthenticated
+from rioni.domain.ports.clock import Clock
+
+
+PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))
+"""The paths that need no token, in any mode: that of the contract, those that probes ask, and the description, which
+browsers can show so."""
+BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+TOKEN_CHARACTERS_MAX = 16_384
+RECHECK_S = 30.0
+"""How often a stream asks about its token: with what sources remember, a token that was withdrawn ends within 60 s."""
+
+SCOPES_KEPT_MAX = 1_024
+"""More than there are routes and methods; clients may invent methods."""
+
+EVENT_TYPE_WRITE = "nakadi.event_type.write"
+CONFIG_WRITE = "nakadi.config.write"
+STREAM_WRITE = "nakadi.event_stream.write"
+STREAM_READ = "nakadi.event_stream.read"
+SCOPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    ("POST", re.compile(r"/event-types/{name}/(events|deleted-events)"), STREAM_WRITE),
+    ("GET", re.compile(r"/event-types/{name}/(events|partitions|partitions/{partition})"), STREAM_READ),
+    ("GET POST", re.compile(r"/event-types/{name}/(cursor-distances|shifted-cursors|cursors-lag)"), STREAM_READ),
+    ("GET POST PUT PATCH DELETE", re.compile(r"/subscriptions(/.*)?"), STREAM_READ),
+    ("DELETE", re.compile(r"/event-types/{name}"), CONFIG_WRITE),
+    ("POST PUT", re.compile(r"/event-types(/.*)?"), EVENT_TYPE_WRITE),
+)
+"""Methods and templates of routes with the scope that mode `full` asks for.
+
+The first row that matches counts, `uid` is for the rest.
+"""
+
+
+@lru_cache(SCOPES_KEPT_MAX)
+def scope_of(method: str, template: str) -> str:
+    """The scope that mode `full` asks for."""
+    return next(
+        (scope for methods, pattern, scope in SCOPES if method in methods.split() and pattern.fullmatch(template)),
+        UID_SCOPE,
+    )
+
+
+class Caller:
+    """Whoever makes a request, as long as the request lasts."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    def check(self, scope: str) -> None:
+        """Refuse a token that does not suffice.
+
+        Raises:
+            Insufficient: it lacks the scope, or comes from the wrong realm.
+        """
+
+    def lapsed(self) -> bool:
+        """Whether the token, good at the beginning, no longer is. Cheap, but for a question to its source now and then.
+
+        A source that can't be asked changes nothing for a token whose end is known.
+        """
+        return False
+
+
+ANYBODY = Caller(UNAUTHENTICATED)
+"""The caller of every request while authentication is off."""
+
+
+class _TokenCaller(Caller):
+    """Whoever shows a token."""
+
+    def __init__(self, token: str, info: TokenInfo, authentication: "Authentication") -> None:
+        super().__init__(authentication.demands.subject(info))
+        self._token, self._info, self._authentication = token, info, authentication
+        self._scope: str | None = None
+        self._recheck_at_s = authentication.clock.monotonic() + RECHECK_S
+
+    def check(self, scope: str) -> None:
+        self._scope = scope
+        self._authentication.demands.check(self._info, scope)
+
+    def lapsed(self) -> bool:
+        clock, end_ms = self._authentication.clock, self._info.expires_at_ms
+        if end_ms is not None and clock.now_ms() >= end_ms:
+            return True
+        if clock.monotonic() < self._recheck_at_s:
+            return False
+        self._recheck_at_s = clock.monotonic() + RECHECK_S
+        try:
+            info = self._authentication.tokens.inspect(self._token)
+            if info is None or self._authentication.demands.subject(info) != self.subject:
+                return True
+            self._info = info
+            if self._scope is not None:
+                self._authentication.demands.check(info, self._scope)
+        except TokensUnavailable:
+            return end_ms is None
+        except Insufficient:
+            return True
+        return False
+
+
+class Authentication:
+    """Finds out who makes a request."""
+
+    def __init__(self, demands: Demands, tokens: Tokens, clock: Clock) -> None:
+        self.demands = demands
+        self.tokens = tokens
+        self.clock = clock
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Whoever the header `Authorization` stands for.
+
+        Raises:
+            Unauthenticated: it holds no token, or one that nobody vouches for.
+            TokensUnavailable: nobody can be asked.
+        """
+        if self.demands.mode is Mode.OFF:
+            return ANYBODY
+        if authorization is None:
+            raise Unauthenticated
+        found = BEARER.fullmatch(authorization)
+        if found is None or len(found[1]) > TOKEN_CHARACTERS_MAX:
+            raise Unauthenticated(refused=True)
+        info = self.tokens.inspect(found[1])
+        if info is None:
+            raise Unauthenticated(refused=True)
+        return _TokenCaller(found[1], info, self)
+
+
+class AuthenticationMiddleware:
+    """Lets nobody through to any resource but the public one without having found out who it is."""
+
+    def __init__(self, authentication: Authentication) -> None:
+        self._authentication = authentication
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        """Before routing: so that nobody learns which paths there are."""
+        if req.path not in PUBLIC:
+            req.context.caller = self._authentication.caller(req.get_header("Authorization"))
+
+    def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:
+        """Before the responder: now it is known which scope is needed."""
+        if req.path not in PUBLIC:
+            req.context.caller.check(scope_of(req.method, req.uri_template or ""))
+
+
+def caller_of(req: falcon.Request) -> Caller:
+    """Who makes the request, and whether that still holds; nobody where it was refused before that was known."""
+    caller: Caller = getattr(req.context, "caller", _NONE)
+    return caller
+
+
+_NONE = Caller(NOBODY)

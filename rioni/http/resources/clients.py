@@ -1,0 +1,92 @@
+"""`/event-types/{name}/consumers` and `/producers`: who uses an event type, and when it was last seen.
+
+Like an event type itself they are shown to everybody who may ask.
+"""
+
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, Seen, resource_of
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.timestamps import rfc3339
+from rioni.http.dependencies import Services
+from rioni.http.resources.subscriptions.stats import partitions_of, unconsumed_of
+from rioni.projections.queries.timeline_reader import newest_now
+
+
+class ProducersResource:
+    """Who publishes to an event type."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List clients by name."""
+        self._services.registry.refresh()
+        seen = self._services.attendance.of(PUBLISH, resource_of(self._services.registry.event_type(name)))
+        items = [
+            {"client": client, "last_published_at": rfc3339(each.last_ms), **_count(each)}
+            for client, each in seen.items()
+        ]
+        resp.data = orjson.dumps({"items": items})
+
+
+class ConsumersResource:
+    """Who consumes an event type."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List the subscriptions, with their lag and their clients, and the clients of the low-level API."""
+        services = self._services
+        services.registry.refresh()
+        event_type = services.registry.event_type(name)
+        subscribed = [each for each in services.registry.subscriptions() if name in each.event_types]
+        subscribed.sort(key=lambda each: (each.owning_application, each.consumer_group, each.id))
+        readers = services.attendance.of(READ, resource_of(event_type))
+        answer = {
+            "subscriptions": self._subscriptions(name, subscribed),
+            "low_level": [
+                {"client": client, "last_read_at": rfc3339(each.last_ms), **_count(each)}
+                for client, each in readers.items()
+            ],
+        }
+        resp.data = orjson.dumps(answer)
+
+    def _subscriptions(self, name: str, subscribed: list[Subscription]) -> list[dict[str, Any]]:
+        services = self._services
+        timelines = services.registry.timelines(name)
+        newest = newest_now(timelines, services.stores)
+        items = []
+        for subscription in subscribed:
+            unconsumed = unconsumed_of(timelines, newest, services.coordinator.cursors(subscription.id))
+            keys = partitions_of(timelines)
+            # Unknown as long as the subscription was never streamed.
+            lags = [{"unconsumed_events": unconsumed[key]} if key in unconsumed else {} for key in keys]
+            item = {
+                "id": subscription.id,
+                "owning_application": subscription.owning_application,
+                "consumer_group": subscription.consumer_group,
+                "streams": len(services.coordinator.topology(subscription.id).sessions),
+                "partitions": [{"partition": key.partition, **lag} for key, lag in zip(keys, lags, strict=True)],
+                "clients": self._clients(subscription.id),
+            }
+            if all(lags):
+                item["unconsumed_events"] = sum(lag["unconsumed_events"] for lag in lags)
+            items.append(item)
+        return items
+
+    def _clients(self, subscription_id: str) -> list[dict[str, str]]:
+        """When each client last had a stream, and committed, as far as it did."""
+        clients: dict[str, dict[str, str]] = {}
+        for deed, member in ((STREAM, "last_streamed_at"), (COMMIT, "last_committed_at")):
+            for client, seen in self._services.attendance.of(deed, subscription_id).items():
+                clients.setdefault(client, {"client": client})[member] = rfc3339(seen.last_ms)
+        return [clients[client] for client in sorted(clients)]
+
+
+def _count(seen: Seen) -> dict[str, Any]:
+    return {"since": rfc3339(seen.first_ms), "events": seen.amount}

@@ -1,0 +1,81 @@
+"""`/event-types/{name}/cursor-distances`, `shifted-cursors`, `cursors-lag`: cursor arithmetic (consumption 3.3)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
+from rioni.domain.errors import Invalid
+from rioni.domain.subscriptions.cursor_arithmetic import available, distance, newest, shifted
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import read_json, subject_of
+
+
+class _CursorsResource(ABC):
+    """Reads the cursors of a request; the subject must be able to read the event type."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Answer an item for each item of the request, in its order."""
+        services = self._services
+        services.registry.refresh()
+        services.gate.event_type(subject_of(req), name, "READ")
+        items = self._read(read_json(req))
+        places = NamedPlaces(services.registry.timelines(name), services.stores)
+        resp.data = orjson.dumps([self._answer(item, places) for item in items])
+
+    @abstractmethod
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        """The items of a body."""
+
+    @abstractmethod
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+        """The answer to one item."""
+
+
+class CursorDistancesResource(_CursorsResource):
+    """How many events lie between two cursors."""
+
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        return request_bodies.cursor_pairs(body)
+
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+        initial, final = item["initial_cursor"], item["final_cursor"]
+        if initial["partition"] != final["partition"]:
+            raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
+        begin, end = (places.place(request_bodies.named_place(cursor)) for cursor in (initial, final))
+        return {**item, "distance": distance(begin, end, places.extents(initial["partition"]))}
+
+
+class ShiftedCursorsResource(_CursorsResource):
+    """Cursors that lie further, or back."""
+
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        return request_bodies.cursors(body)
+
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+        named = request_bodies.named_place(item)
+        place = shifted(places.place(named), named.shift, places.extents(named.partition))
+        return {"partition": named.partition, "offset": place.offset}
+
+
+class CursorsLagResource(_CursorsResource):
+    """How many events follow a cursor."""
+
+    def _read(self, body: bytes) -> list[dict[str, Any]]:
+        return request_bodies.cursors(body)
+
+    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+        named = request_bodies.named_place(item)
+        place, known = places.place(named), places.extents(named.partition)
+        return {
+            "partition": named.partition,
+            **available(known),
+            "unconsumed_events": distance(place, newest(known), known),
+        }

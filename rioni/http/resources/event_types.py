@@ -1,0 +1,174 @@
+"""`/event-types`: the registry of event types (registry contract 3)."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlencode
+
+import falcon
+import msgspec
+import orjson
+
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.domain.errors import Malformed
+from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
+from rioni.domain.event_types.rules import CATEGORIES
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import (
+    DEFINITION_BYTES_MAX,
+    JSON_BYTES_MAX,
+    attribute,
+    dispatch,
+    integer,
+    listed,
+    read_json,
+)
+from rioni.projections.queries import event_types
+from rioni.projections.queries.event_types import EventTypeFilter
+
+
+PAGE_MAX = 1_000
+PAGE_DEFAULT = 20
+DATA_ACCESS_WARNING = "Data access warning"
+COMPACTION_WARNING = "Compaction warning"
+
+
+class EventTypesResource:
+    """The collection."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List event types by name; a page of them if there is a limit or an offset."""
+        wanted, page = _filter(req), _page(req)
+        found = self._services.query(event_types.listed, wanted)
+        if page is not None:
+            offset, limit = page
+            _link(req, resp, offset, limit, len(found))
+            found = found[offset : offset + limit]
+        _answer(req, resp, b"[" + ",".join(found).encode() + b"]")
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create an event type."""
+        spec = _spec(req, self._services)
+        event_type = dispatch(CreateEventType(spec=spec), req, self._services)
+        resp.status = HTTPStatus.CREATED.value
+        resp.data = msgspec.json.encode(event_type)
+        resp.etag = event_type.entity_tag
+        resp.set_header("Warning", _warning(event_type))
+
+
+class EventTypeResource:
+    """One event type."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Show an event type, unless the client has it already."""
+        _answer(req, resp, self._services.query(event_types.body_of, name).encode())
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Change an event type; with If-Match only if nobody else has changed it meanwhile."""
+        spec = _spec(req, self._services)
+        expected = None if req.if_match is None or "*" in req.if_match else list(map(str, req.if_match))
+        self._services.registry.refresh()
+        event_type = dispatch(ChangeEventType(name=name, spec=spec, expected_tags=expected), req, self._services)
+        if "return_body_on_create_update_event_type" in self._services.registry.settings.features:
+            resp.data = msgspec.json.encode(event_type)
+        resp.etag = event_type.entity_tag
+        resp.set_header("Warning", _warning(event_type))
+
+    def on_delete(self, req: falcon.Request, _resp: falcon.Response, name: str) -> None:
+        """Delete an event type."""
+        dispatch(DeleteEventType(name=name), req, self._services)
+
+
+class RegistryResource:
+    """`/registry/...`: the strategies that an event type may name."""
+
+    def __init__(self, strategies: tuple[str, ...]) -> None:
+        self._body = orjson.dumps(strategies)
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """List the strategies."""
+        resp.data = self._body
+
+
+def _filter(req: falcon.Request) -> EventTypeFilter:
+    category = req.get_param("category")
+    if category is not None and category.lower() not in CATEGORIES:
+        raise Malformed(f"Illegal enum value: '{category}'. Possible values: [{', '.join(CATEGORIES)}]")
+    attributes = [(f"{each}s", attribute(req, each)) for each in ("admin", "reader", "writer")]
+    return EventTypeFilter(
+        name=req.get_param("name"),
+        owning_application=req.get_param("owning_application"),
+        category=category and category.lower(),
+        attributes=tuple((list_, listed) for list_, listed in attributes if listed is not None),
+        # Other than names and labels the value of an annotation may contain commas.
+        annotations=_pairs(req.get_param_as_list("annotation") or ()),
+        labels=_pairs(listed(req, "label")),
+    )
+
+
+def _pairs(texts: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+    """Keys with their values, `key:value`, or without."""
+    parts = [text.partition(":") for text in texts]
+    return tuple((key, value if colon else None) for key, colon, value in parts)
+
+
+def _page(req: falcon.Request) -> tuple[int, int] | None:
+    """Offset and limit, if a page is asked for.
+
+    Raises:
+        Malformed: they are no numbers, or out of range.
+    """
+    if req.get_param("limit") is None and req.get_param("offset") is None:
+        return None
+    offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
+    if not 1 <= limit <= PAGE_MAX:
+        raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
+    if offset < 0:
+        raise Malformed("'offset' parameter can't be lower than 0")
+    return offset, limit
+
+
+def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, found: int) -> None:
+    """Say where the neighbours of a page are, as far as there are any (RFC 8288)."""
+    places = {}
+    if offset > 0:
+        places["prev"] = max(0, offset - limit)
+    if offset + limit < found:
+        places["next"] = offset + limit
+    kept = [(name, value) for name, value in parse_qsl(req.query_string) if name not in ("offset", "limit")]
+    links = [
+        f'<{req.path}?{urlencode([*kept, ("offset", place), ("limit", limit)])}>; rel="{rel}"'
+        for rel, place in places.items()
+    ]
+    if links:
+        resp.set_header("Link", ", ".join(links))
+
+
+def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
+    """Send a body, unless the client has it already."""
+    resp.etag = tag = entity_tag(body)
+    if any(known in ("*", tag) for known in req.if_none_match or ()):
+        resp.status = HTTPStatus.NOT_MODIFIED.value
+        return
+    resp.data = body
+
+
+def _spec(req: falcon.Request, services: Services) -> EventTypeSpec:
+    body = read_json(req, DEFINITION_BYTES_MAX)
+    # PERF: 100 kB of labels take 5 ms.
+    if len(body) > JSON_BYTES_MAX:
+        return services.compute(request_bodies.event_type_spec, body)
+    return request_bodies.event_type_spec(body)
+
+
+def _warning(event_type: EventType) -> str:
+    texts = [DATA_ACCESS_WARNING]
+    if event_type.cleanup_policy == "compact":
+        texts.append(COMPACTION_WARNING)
+    return f'299 nakadi "{". ".join(texts)}"'

@@ -1,0 +1,124 @@
+"""`/event-types/{name}/events` and `…/deleted-events`: publishing, and the low-level stream.
+
+Sources: registry contract 6, consumption contract 4.
+"""
+
+import time
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import msgspec
+
+from rioni.commands.publishing.publisher import DeleteEvents, Published, Publisher, PublishEvents
+from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.domain.publishing import consumer_tag, idempotency
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.access_log import measure_publishing, slo_bucket
+from rioni.http.middleware.activity import notice_publishing
+from rioni.http.request_parsing import media_type, read_body, subject_of
+from rioni.http.streaming.client import stream_counters
+from rioni.http.streaming.low_level import open_low_level_stream
+
+
+READ_FIRST_BYTES_MAX = 65_536
+"""Bodies of at most this length are read whoever sends them."""
+
+
+class EventsResource:
+    """The events of one event type."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
+        self._metrics = metrics
+        self._counters = stream_counters(metrics, "low-level")
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Publish a batch: 200 and nothing more if it is stored, else a result for each event.
+
+        That comes with 422 if nothing was stored because an event was refused, and with 207 if not all of them could be
+        stored.
+        """
+        command = PublishEvents(**_request(req, name, self._services))
+        published = _publisher(req, self._services).publish(command, subject_of(req))
+        _answer(resp, name, published, self._metrics)
+        _report(req, self._services, command, published)
+        seconds = time.monotonic() - req.context.started_at
+        self._metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
+        if published.events:
+            self._metrics.event_types.add(name, events=published.events, bytes_=len(command.body))
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Stream events of some or all partitions."""
+        open_low_level_stream(req, resp, name, self._services, self._counters)
+
+
+class DeletedEventsResource:
+    """What is to go from one compacted event type."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
+        self._metrics = metrics
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Delete the events that have the keys of a batch; answers as publishing does."""
+        command = DeleteEvents(**_request(req, name, self._services))
+        deleted = _publisher(req, self._services).delete(command, subject_of(req))
+        _answer(resp, name, deleted, self._metrics)
+        _report(req, self._services, command, deleted)
+        if deleted.events:
+            self._metrics.event_types.add(name, deleted=deleted.events)
+
+
+def _publisher(req: falcon.Request, services: Services) -> Publisher:
+    """Who understands the body."""
+    return services.avro_publisher if media_type(req.content_type) == MEDIA_TYPE else services.publisher
+
+
+def _request(req: falcon.Request, name: str, services: Services) -> dict[str, Any]:
+    """What both commands are made of; what the headers say is looked at before the body is read."""
+    tag = req.get_header(consumer_tag.HEADER)
+    key = req.get_header(idempotency.HEADER)
+    return {
+        "event_type": name,
+        "flow_id": req.context.flow_id,
+        "span_ctx": req.context.span_ctx,
+        "subscription_id": None if tag is None else consumer_tag.tagged_subscription(tag),
+        "idempotency_key": None if key is None else idempotency.check_key(key),
+        "body": _body(req, name, services),
+    }
+
+
+def _body(req: falcon.Request, name: str, services: Services) -> bytes:
+    """The body; a large one is read for those alone who may write to the event type.
+
+    The contract knows that a body can't be read before it knows the event type, so short ones are read first.
+    """
+    length = req.content_length
+    if length is None or length > READ_FIRST_BYTES_MAX or req.get_header("Content-Encoding"):
+        subject = subject_of(req)
+        services.registry.refresh()
+        services.gate.blacklist("PRODUCER", subject, (name,))
+        services.gate.event_type(subject, name, "WRITE")
+    return read_body(req, services.config.body_bytes_max)
+
+
+def _answer(resp: falcon.Response, name: str, published: Published, metrics: Metrics) -> None:
+    if published.refused:
+        metrics.event_types.add(name, refused=1)
+        resp.status = HTTPStatus.UNPROCESSABLE_ENTITY.value
+        resp.data = msgspec.json.encode(published.refused)
+    elif published.partly:
+        resp.status = HTTPStatus.MULTI_STATUS.value
+        resp.data = msgspec.json.encode(published.partly)
+    if published.duplicates:
+        metrics.event_types.add(name, duplicates=published.duplicates)
+
+
+def _report(
+    req: falcon.Request, services: Services, command: PublishEvents | DeleteEvents, published: Published
+) -> None:
+    """Note it for the event types of KPIs, and who it was."""
+    measure_publishing(req, services, command.event_type, published, len(command.body))
+    notice_publishing(req, services, command.event_type, published)

@@ -1,0 +1,81 @@
+"""`/health`, `/livez`, `/readyz`, `/version`, `/metrics`: what operators and their machines ask."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni import __version__
+from rioni.domain.ports.health import Health
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.metrics.metrics_formats import rendered_metrics
+
+
+class HealthResource:
+    """`/health`: the process answers; public in every mode."""
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Say OK."""
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "OK"
+
+
+class LiveResource:
+    """`/livez`: the process does what it has to; where it does not, a restart may help."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Show how well everything inside works, with 503 if something does not."""
+        _show(resp, self._services, self._services.live.results(), stopping=False)
+
+
+class ReadyResource:
+    """`/readyz`: the process can do its work."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Show how well everything works that requests need, with 503 if something does not, or the end has begun."""
+        _show(resp, self._services, self._services.ready.results(), stopping=self._services.stopping.is_set())
+
+
+def _show(resp: falcon.Response, services: Services, results: Mapping[str, Health], *, stopping: bool) -> None:
+    failed = any(health.reason for health in results.values())
+    if stopping or failed:
+        resp.status = HTTPStatus.SERVICE_UNAVAILABLE.value
+    status = "stopping" if stopping else "failed" if failed else "ok"
+    checks = {name: _shown(health) for name, health in results.items()}
+    resp.set_header("Cache-Control", "no-store")
+    resp.data = orjson.dumps({"status": status, "worker": services.coordinator.worker, "checks": checks})
+
+
+def _shown(health: Health) -> dict[str, Any]:
+    members = {"reason": health.reason, "detail": health.detail, "warnings": list(health.warnings)}
+    return {"status": health.status} | {name: value for name, value in members.items() if value}
+
+
+class VersionResource:
+    """`/version`."""
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Name the version; there is no source revision in a package."""
+        resp.data = orjson.dumps({"version": __version__, "scm_source": None})
+
+
+class MetricsResource:
+    """`/metrics`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """All metrics of all worker processes, as JSON or in a format of Prometheus."""
+        resp.data, resp.content_type = rendered_metrics(self._metrics.registry(), req.accept)
+        resp.set_header("Cache-Control", "must-revalidate,no-cache,no-store")
+        resp.append_header("Vary", "Accept")

@@ -1,0 +1,93 @@
+"""`/event-types/{name}/schemas`: the versions of a schema (registry contract 5.6)."""
+
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import msgspec
+import orjson
+
+from rioni.commands.schemas import AddSchema, why_incompatible
+from rioni.domain.errors import InvalidFields, Malformed
+from rioni.domain.event_types.event_type import Schema, SubmittedSchema
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import DEFINITION_BYTES_MAX, dispatch, integer, read_json
+from rioni.projections.queries import schemas
+
+
+PAGE_MAX = 1_000
+PAGE_DEFAULT = 20
+
+
+class SchemasResource:
+    """The collection."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List versions, newest first."""
+        offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
+        if not 1 <= limit <= PAGE_MAX:
+            raise Malformed(f"'limit' parameter sholud have value between 1 and {PAGE_MAX}")
+        if offset < 0:
+            raise Malformed("'offset' parameter can't be lower than 0")
+        items, more = self._services.query(schemas.page, name, offset, limit)
+        links = _links(f"/event-types/{name}/schemas", offset, limit, empty=not items, more=more)
+        resp.data = b'{"items":[%b],"_links":%b}' % (",".join(items).encode(), orjson.dumps(links))
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Add a version; with `fetch` only find the one that is the same."""
+        submitted = request_bodies.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
+        if req.get_param_as_bool("fetch"):
+            resp.data = self._services.query(schemas.body_like, name, submitted).encode()
+            return
+        schema, added = dispatch(AddSchema(name=name, schema=submitted), req, self._services)
+        resp.status = (HTTPStatus.CREATED if added else HTTPStatus.OK).value
+        resp.data = msgspec.json.encode(schema)
+
+
+class SchemaResource:
+    """One version."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
+        """Show a version; `latest` is the current one."""
+        resp.data = self._services.query(schemas.body_of, name, version).encode()
+
+
+class CompatibilityCheckResource:
+    """Whether a schema could follow a version."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
+        """Say whether the event type's mode lets a schema follow a version, and if not why."""
+        submitted = request_bodies.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
+        if submitted.schema is None:
+            raise InvalidFields([("schema", "must not be null")])
+        self._services.registry.refresh()
+        event_type = self._services.registry.event_type(name)
+        body = self._services.query(schemas.body_of, name, version)
+        known = msgspec.json.decode(body, type=Schema)
+        wanted = SubmittedSchema(type=submitted.type or known.type, schema=submitted.schema)
+        error = self._services.compute(why_incompatible, event_type, known, wanted)
+        answer = {
+            "compatible": error is None,
+            "compatibility_mode": event_type.compatibility_mode,
+            "validated_against_version": known.version,
+        }
+        resp.data = orjson.dumps(answer if error is None else answer | {"error": error})
+
+
+def _links(path: str, offset: int, limit: int, *, empty: bool, more: bool) -> dict[str, Any]:
+    links: dict[str, Any] = {}
+    if offset > 0 and not empty:
+        links["prev"] = {"href": f"{path}?offset={max(0, offset - limit)}&limit={limit}"}
+    if more:
+        links["next"] = {"href": f"{path}?offset={offset + limit}&limit={limit}"}
+    return links

@@ -1,0 +1,111 @@
+"""`/settings`: administrators, blacklist, features (registry contract 9)."""
+
+import contextlib
+from http import HTTPStatus
+
+import falcon
+import msgspec
+import orjson
+
+from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
+from rioni.domain.authorization import permits
+from rioni.domain.errors import AdminOnly, ReadOnly
+from rioni.domain.system.settings import FEATURES, Admins, Settings
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import dispatch, read_json, subject_of
+
+
+class AdminsResource:
+    """`/settings/admins`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the administrators, the configured default administrator included."""
+        admins = settings_for(req, self._services).admins
+        resp.data = _admins_body(admins, self._services)
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Name the administrators."""
+        submitted = request_bodies.admins(read_json(req))
+        admins = dispatch(SetAdmins(admins=submitted), req, self._services)
+        resp.data = _admins_body(admins, self._services)
+
+
+class BlacklistResource:
+    """`/settings/blacklist`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List what is blocked."""
+        blacklist = settings_for(req, self._services).blacklist
+        body = {
+            f"{side.lower()}s": {
+                "event_types": [name for kind, name in blacklist if kind == f"{side}_ET"],
+                "apps": [name for kind, name in blacklist if kind == f"{side}_APP"],
+            }
+            for side in ("PRODUCER", "CONSUMER")
+        }
+        resp.data = orjson.dumps(body)
+
+
+class BlacklistEntryResource:
+    """`/settings/blacklist/{type}/{name}`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
+        """Block an application or an event type."""
+        dispatch(AddBlacklistEntry(type=blacklist_type, name=name), req, self._services)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
+        """Block it no longer."""
+        dispatch(RemoveBlacklistEntry(type=blacklist_type, name=name), req, self._services)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+
+class FeaturesResource:
+    """`/settings/features`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List all features."""
+        on = settings_for(req, self._services).features
+        resp.data = orjson.dumps({"items": [{"feature": name, "enabled": name in on} for name in FEATURES]})
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Switch a feature."""
+        feature, enabled = request_bodies.feature(read_json(req))
+        dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._services)
+        # At once, so that clients can subscribe; where that is not possible now, housekeeping tries again.
+        with contextlib.suppress(ReadOnly):
+            self._services.own_event_types.ensure()
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+
+def settings_for(
+    req: falcon.Request, services: Services, refusal: str = "Admin privileges are required to perform this operation"
+) -> Settings:
+    """The settings, up to date, for the broker's administrators only.
+
+    Raises:
+        AdminOnly: the subject is none of them; `refusal` is what it is told.
+    """
+    services.registry.refresh()
+    settings = services.registry.settings
+    if not permits((*settings.admins.readers, services.default_admin), subject_of(req)):
+        raise AdminOnly(refusal)
+    return settings
+
+
+def _admins_body(admins: Admins, services: Services) -> bytes:
+    shown = {name: (*getattr(admins, name), services.default_admin) for name in ("admins", "readers", "writers")}
+    return msgspec.json.encode(Admins(**shown))

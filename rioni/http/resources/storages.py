@@ -1,0 +1,91 @@
+"""`/storages`: where events can be stored (registry contract 9)."""
+
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefaultStorage
+from rioni.config.settings import Config
+from rioni.domain.errors import Invalid
+from rioni.domain.system.storage_configuration import kept_configuration
+from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import dispatch, read_json
+from rioni.http.resources.settings import settings_for
+from rioni.projections.queries import storages
+
+
+REFUSAL = "Admin privileges required to perform this operation"
+
+
+class StoragesResource:
+    """All storages."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the storages by id."""
+        settings_for(req, self._services, REFUSAL)
+        resp.data = orjson.dumps(
+            [_item(each, self._services.config) for each in self._services.query(storages.all_storages)]
+        )
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Add a storage."""
+        submitted = request_bodies.storage(read_json(req))
+        if submitted.storage_type == EMBEDDED and self._services.config.clustered:
+            raise Invalid(
+                "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "
+                "Let it be of type kafka."
+            )
+        resp.data = _body(dispatch(CreateStorage(storage=submitted), req, self._services), self._services.config)
+        resp.status = HTTPStatus.CREATED.value
+
+
+class StorageResource:
+    """One storage."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
+        """Show a storage."""
+        settings_for(req, self._services, REFUSAL)
+        resp.data = _body(self._services.query(storages.get, storage_id), self._services.config)
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
+        """Delete a storage that nothing needs."""
+        dispatch(DeleteStorage(storage_id=storage_id), req, self._services)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+
+class DefaultStorageResource:
+    """The storage in which new event types begin."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
+        """Let event types that are created from now on begin there."""
+        resp.data = _body(
+            dispatch(SetDefaultStorage(storage_id=storage_id), req, self._services), self._services.config
+        )
+
+
+def _body(storage: StorageEntry, config: Config) -> bytes:
+    return orjson.dumps(_item(storage, config))
+
+
+def _item(storage: StorageEntry, config: Config) -> dict[str, Any]:
+    """A storage; one of type kafka that was given no configuration shows the brokers that the settings name."""
+    item: dict[str, Any] = {"id": storage.id, "storage_type": storage.storage_type, "default": storage.default}
+    configuration = storage.configuration
+    if storage.storage_type == KAFKA and not configuration and config.kafka is not None:
+        configuration = {"bootstrap_servers": config.kafka}
+    if kept := kept_configuration(configuration):
+        item[f"{storage.storage_type}_configuration"] = kept
+    return item

@@ -1,0 +1,77 @@
+"""`/subscriptions/{id}/cursors`: how far a subscription has been processed (consumption contract 7)."""
+
+from http import HTTPStatus
+from uuid import uuid4
+
+import falcon
+import orjson
+
+from rioni.commands.subscriptions.cursor_commits import CommitCursors
+from rioni.commands.subscriptions.initial_cursors import ResetCursors
+from rioni.domain.errors import Malformed
+from rioni.domain.ports.notifier import LOG_KEY
+from rioni.http import body_schemas, request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.activity import notice_commit
+from rioni.http.request_parsing import context_of, read_json, subject_of
+
+
+STREAM_ID_HEADER = "X-Nakadi-StreamId"
+
+
+class SubscriptionCursorsResource:
+    """The committed cursors of one subscription."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
+        self._metrics = metrics
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """List the committed cursors; none until the subscription was first streamed."""
+        services = self._services
+        services.registry.refresh()
+        subscription = services.registry.subscription(subscription_id)
+        services.gate.blacklist(
+            "CONSUMER", subject_of(req), subscription.event_types, "Application or subscription is blocked"
+        )
+        items = [
+            {
+                "partition": partition.partition,
+                "offset": offset,
+                "event_type": partition.event_type,
+                "cursor_token": str(uuid4()),
+            }
+            for partition, offset in services.coordinator.committed(subscription_id).items()
+        ]
+        resp.data = orjson.dumps({"items": items})
+
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Reset cursors, once all streams have ended."""
+        cursors = request_bodies.reset_cursors(read_json(req))
+        command = ResetCursors(subscription_id=subscription_id, cursors=cursors)
+        self._services.positions.reset(command, context_of(req, self._services))
+        self._services.signals.notify(LOG_KEY)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Commit cursors: 204 if all of them advanced their partitions, otherwise 200 with what became of each."""
+        stream_id = req.get_header(STREAM_ID_HEADER)
+        if stream_id is None:
+            raise Malformed(f"The header {STREAM_ID_HEADER} is missing")
+        cursors = request_bodies.committed_cursors(read_json(req))
+        command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
+        advanced = self._services.committer.commit(command, subject_of(req))
+        self._metrics.committed_cursors.inc(sum(advanced))
+        notice_commit(req, self._services, subscription_id, sum(advanced))
+        if all(advanced):
+            resp.status = HTTPStatus.NO_CONTENT.value
+            return
+        items = [
+            {
+                "cursor": {name: cursor[name] for name in body_schemas.COMMITTED_MEMBERS},
+                "result": "committed" if done else "outdated",
+            }
+            for cursor, done in zip(cursors, advanced, strict=True)
+        ]
+        resp.data = orjson.dumps({"items": items})

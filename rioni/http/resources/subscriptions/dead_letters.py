@@ -1,0 +1,62 @@
+"""`/subscriptions/{id}/dead-letters`: events that nobody ever commits, listed and published again."""
+
+import falcon
+import msgspec
+
+from rioni.commands.subscriptions.dead_letters import KeptDeadLetter
+from rioni.domain.errors import Malformed
+from rioni.domain.ports.notifier import LOG_KEY
+from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.timestamps import rfc3339
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.request_parsing import context_of, integer, read_json, subject_of
+
+
+LIST_DEFAULT, LIST_MAX = 20, 1_000
+
+
+class DeadLettersResource:
+    """What the dead letter queue holds of one subscription."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """List dead letters, oldest first."""
+        limit = integer(req, "limit", LIST_DEFAULT)
+        if not 1 <= limit <= LIST_MAX:
+            raise Malformed(f"limit must be from 1 to {LIST_MAX}")
+        wanted = request_bodies.dead_letter_filter(
+            {name: req.get_param(name) for name in DeadLetterFilter.__struct_fields__}
+        )
+        page = self._services.dead_letters.page(subscription_id, wanted, limit, subject_of(req))
+        resp.data = msgspec.json.encode({"items": [_item(kept) for kept in page]})
+
+
+class RedriveResource:
+    """Publishes dead letters again."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services, self._metrics = services, metrics
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Publish them, and say how many they were."""
+        command = request_bodies.redrive(subscription_id, read_json(req))
+        redriven = self._services.dead_letters.redrive(command, context_of(req, self._services))
+        self._services.signals.notify(LOG_KEY)
+        self._metrics.redriven_events.inc(redriven.redriven)
+        resp.data = msgspec.json.encode(redriven)
+
+
+def _item(kept: KeptDeadLetter) -> dict[str, object]:
+    letter = kept.letter
+    return {
+        "event_type": letter.event_type,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "kept_at": rfc3339(kept.kept_at_ms),
+        "error": letter.error,
+        "event": letter.event,
+    }

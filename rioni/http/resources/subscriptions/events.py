@@ -1,0 +1,162 @@
+"""`/subscriptions/{id}/events`: streaming a subscription (consumption contract 8)."""
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import falcon
+
+from rioni.commands.subscriptions.cursor_commits import CommitCursors
+from rioni.domain.authorization import Subject
+from rioni.domain.errors import Conflict, Malformed, RioniError
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.streaming.batching import Slice
+from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
+from rioni.domain.subscriptions.activity import STREAM
+from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.request_parsing import read_json, subject_of
+from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
+from rioni.http.streaming.client import HttpClient, stream_counters
+from rioni.http.streaming.server_sent_events import last_cursors
+from rioni.http.streaming.stream_response import respond, stream_limits
+from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
+
+
+SLOT_WAIT_S = 1.5
+"""How long a stream waits for a slot before it is refused; a client that has gone is noticed within a second."""
+
+
+class SubscriptionEventsResource:
+    """The events of one subscription."""
+
+    def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
+        self._metrics = metrics
+        self._counters = stream_counters(metrics, "subscription")
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Stream, with parameters from the query; partitions are assigned automatically."""
+        query: dict[str, Any] = {name: value for name, value in req.params.items() if name != "partitions"}
+        self._stream(req, resp, subscription_id, query)
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Stream, with parameters from the body."""
+        body = request_bodies.json_body(read_json(req))
+        if not isinstance(body, dict):
+            raise Malformed("the body must be object")
+        self._stream(req, resp, subscription_id, body)
+
+    def _stream(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, wishes: dict[str, Any]) -> None:
+        services, subject = self._services, subject_of(req)
+        parameters = subscription_parameters(wishes, stream_limits(services))
+        services.registry.refresh()
+        # Who is blocked learns nothing of what there is.
+        services.gate.blacklist("CONSUMER", subject, ())
+        subscription = services.registry.subscription(subscription_id)
+        services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+        partitions = [
+            EventTypePartition(name, str(number))
+            for name in subscription.event_types
+            for number in range(services.registry.timelines(name).active.partitions)
+        ]
+        check_partitions(parameters.partitions, partitions)
+        seen = last_cursors(req)
+
+        _check(services, subject, subscription_id)
+        services.positions.initialise(subscription)
+        stream_id = str(uuid4())
+        give_back = services.stream_slots.take(subject.name)
+        with contextlib.ExitStack() as undo:
+            undo.callback(give_back)
+            self._join(subscription_id, stream_id, parameters.partitions)
+            undo.callback(services.coordinator.leave, subscription_id, stream_id)
+            self._commit(subscription_id, stream_id, seen, subject)
+            client = _Subscriber(
+                req,
+                services,
+                self._counters,
+                parameters,
+                give_back,
+                source=subscription_id,
+                stream_id=stream_id,
+            )
+            ports = services.streams
+            dead_letters = self._dead_letters(subscription)
+            stream = SubscriptionStream(subscription_id, stream_id, parameters, partitions, ports, client, dead_letters)
+            undo.pop_all()
+        resp.set_header(STREAM_ID_HEADER, stream_id)
+        respond(req, resp, stream)
+
+    def _join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition]) -> None:
+        """Join; where there is no room, wait a little, for a client that comes back may be quicker than its end."""
+        services = self._services
+        join = partial(services.coordinator.join, subscription_id, stream_id, requested)
+        with contextlib.suppress(Conflict):
+            return join()
+        until_s = services.clock.monotonic() + SLOT_WAIT_S
+        watch = services.signals.watch([f"subscription:{subscription_id}"])
+        try:
+            while True:
+                epoch = services.coordinator.topology(subscription_id).epoch
+                try:
+                    return join()
+                except Conflict:
+                    while services.coordinator.topology(subscription_id).epoch == epoch:
+                        if (left_s := until_s - services.clock.monotonic()) <= 0:
+                            raise
+                        watch.wait(left_s)
+        finally:
+            watch.close()
+
+    def _dead_letters(self, subscription: Subscription) -> DeadLetters | None:
+        """What becomes of events that are never committed, as the subscription wants it when the stream begins."""
+        policy = policy_of(subscription.annotations)
+        if policy is None:
+            return None
+        count = self._metrics.unprocessable_events.labels(DEAD_LETTER_QUEUE if policy.keeps else SKIP_EVENT)
+
+        def bury(partition: EventTypePartition, event: Slice, sent: int) -> None:
+            if policy.keeps:
+                self._services.dead_letter_queue.keep(subscription.id, partition, event, sent)
+            count.inc()
+
+        return DeadLetters(policy=policy, bury=bury)
+
+    def _commit(
+        self, subscription_id: str, stream_id: str, seen: Sequence[Mapping[str, Any]], subject: Subject
+    ) -> None:
+        """Commit what a browser has seen, as far as its partitions are this stream's."""
+        if not seen:
+            return
+        topology = self._services.coordinator.topology(subscription_id)
+        own = {key for key, assignment in topology.partitions.items() if assignment.session == stream_id}
+        cursors = [each for each in seen if EventTypePartition(each["event_type"], each["partition"]) in own]
+        if cursors:
+            # Whatever keeps them from being committed: then it is delivered again.
+            with contextlib.suppress(RioniError):
+                command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
+                self._services.committer.commit(command, subject)
+
+
+class _Subscriber(HttpClient):
+    """Who reads through a subscription."""
+
+    __slots__ = ()
+    API = "hila"
+    DEED = STREAM
+
+    def check(self) -> None:
+        _check(self.services, self.subject, self.source)
+
+
+def _check(services: Services, subject: Subject, subscription_id: str) -> None:
+    subscription = services.gate.subscription(subject, subscription_id)
+    services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+    for name in subscription.event_types:
+        services.gate.event_type(subject, name, "READ")

@@ -1,0 +1,29 @@
+"""`/subscriptions/{id}/streams/{stream id}`: the open streams of a subscription; an extension of the API."""
+
+from http import HTTPStatus
+
+import falcon
+
+from rioni.domain.errors import NotFound
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import subject_of
+
+
+class SubscriptionStreamResource:
+    """One open stream, on whichever worker process it is."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:
+        """Close a stream: its slot and its partitions are free with the answer, and its client is told.
+
+        Whoever may commit for it may close it: a reader of the subscription who knows the stream's id.
+        """
+        services = self._services
+        services.registry.refresh()
+        services.gate.subscription(subject_of(req), subscription_id)
+        if stream_id not in services.coordinator.topology(subscription_id).sessions:
+            raise NotFound(f"Session with stream id {stream_id} not found")
+        services.coordinator.leave(subscription_id, stream_id)
+        resp.status = HTTPStatus.NO_CONTENT.value

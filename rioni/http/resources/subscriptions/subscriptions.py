@@ -1,0 +1,153 @@
+"""`/subscriptions`: create, list, show, change, delete (consumption contract 5)."""
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+import falcon
+import msgspec
+import orjson
+
+from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
+from rioni.domain.errors import Malformed
+from rioni.domain.subscriptions.subscription import Subscription
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import attribute, dispatch, integer, listed, read_json
+from rioni.http.resources.subscriptions.stats import status_of
+from rioni.projections.queries import subscriptions
+from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition
+
+
+PAGE_MAX = 1_000
+PAGE_DEFAULT = 20
+NEW_TOKEN = "new"  # noqa: S105 - a place in a list, not a secret
+
+
+class SubscriptionsResource:
+    """The collection."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create a subscription, or answer the one that is the same."""
+        spec = request_bodies.subscription_spec(read_json(req))
+        subscription, created = dispatch(CreateSubscription(spec=spec), req, self._services)
+        self._services.own_event_types.ensure_for(subscription)
+        location = f"/subscriptions/{subscription.id}"
+        resp.set_header("Location", location)
+        if created:
+            resp.status = HTTPStatus.CREATED.value
+            resp.set_header("Content-Location", location)
+        resp.data = msgspec.json.encode(subscription)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List subscriptions, newest first, or by id when a token is used."""
+        offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
+        if not 1 <= limit <= PAGE_MAX:
+            raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
+        if offset < 0:
+            raise Malformed("'offset' parameter can't be lower than 0")
+        self._services.registry.refresh()
+        wanted = SubscriptionFilter(
+            owning_application=req.get_param("owning_application"),
+            event_types=tuple(listed(req, "event_type")),
+            reader=attribute(req, "reader"),
+        )
+        token = req.get_param("token")
+        if (
+            token is None
+            and offset == 0
+            and "token_subscriptions_iteration" in self._services.registry.settings.features
+        ):
+            token = NEW_TOKEN
+        if token is None:
+            found = self._services.query(subscriptions.page, wanted, offset, limit)
+            places = _offset_places(offset, limit, len(found))
+        else:
+            place = _parse_token(token)
+            found = self._services.query(subscriptions.page_by_id, wanted, place, limit + 1)
+            found, places = _token_places(found, place, limit)
+        links = {rel: {"href": _href(req, place, limit)} for rel, place in places.items()}
+        show_status = req.get_param_as_bool("show_status") or False
+        # The page may know of event types that came meanwhile.
+        self._services.registry.refresh()
+        items = [self._item(each, show_status=show_status) for each in found]
+        resp.data = b'{"items":[%b],"_links":%b}' % (b",".join(items), orjson.dumps(links))
+
+    def _item(self, subscription: Subscription, *, show_status: bool) -> bytes:
+        body = msgspec.json.encode(subscription)
+        if not show_status:
+            return body
+        return body[:-1] + b',"status":' + orjson.dumps(status_of(self._services, subscription)) + b"}"
+
+
+class SubscriptionResource:
+    """One subscription."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Show a subscription."""
+        resp.data = msgspec.json.encode(self._services.query(subscriptions.get, subscription_id))
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Change a subscription."""
+        spec = request_bodies.subscription_spec(read_json(req))
+        changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._services)
+        self._services.own_event_types.ensure_for(changed)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+        """Delete a subscription."""
+        dispatch(DeleteSubscription(subscription_id=subscription_id), req, self._services)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+
+def _offset_places(offset: int, limit: int, found: int) -> dict[str, str]:
+    places = {}
+    if offset > 0:
+        places["prev"] = f"offset={max(0, offset - limit)}"
+    if found == limit:
+        places["next"] = f"offset={offset + found}"
+    return places
+
+
+_DIRECTIONS = {"F": (True, False), "W": (True, True), "B": (False, False), "I": (False, True)}
+"""The first character of a token: forwards or backwards, and whether the id itself belongs to the page."""
+
+
+def _parse_token(token: str) -> TokenPosition | None:
+    if token == NEW_TOKEN:
+        return None
+    if token[:1] not in _DIRECTIONS or len(token) == 1:
+        raise Malformed(f"token: '{token}' is not one that a listing of subscriptions has given")
+    forward, inclusive = _DIRECTIONS[token[0]]
+    return TokenPosition(id=token[1:], forward=forward, inclusive=inclusive)
+
+
+def _token_places(
+    found: list[Subscription], place: TokenPosition | None, limit: int
+) -> tuple[list[Subscription], dict[str, str]]:
+    """Cut a page that was asked for with one item too many, and say where its neighbours begin."""
+    more = len(found) > limit
+    forward = place is None or place.forward
+    if more:
+        found = found[:limit] if forward else found[1:]
+    places = {}
+    if found and (more if not forward else place is not None):
+        places["prev"] = f"token=B{found[0].id}"
+    if found and (more if forward else True):
+        places["next"] = f"token=F{found[-1].id}"
+    return found, places
+
+
+def _href(req: falcon.Request, place: str, limit: int) -> str:
+    parts = [f"event_type={quote(name)}" for name in listed(req, "event_type")]
+    parts += [
+        f"{name}={quote(value, safe=':')}"
+        for name in ("reader", "owning_application", "show_status")
+        if (value := req.get_param(name)) is not None
+    ]
+    return "/subscriptions?" + "&".join([*parts, place, f"limit={limit}"])

@@ -1,0 +1,87 @@
+"""`/event-types/{name}/timelines` and `partition-count`: where events are stored (registry contract 7.7 and 8)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import falcon
+import orjson
+
+from rioni.commands.timelines.timelines import Repartition, StartSwitch
+from rioni.domain.errors import EventTypeNotFound, NotFound
+from rioni.domain.timelines.timeline import Timeline, Timelines
+from rioni.domain.timestamps import milliseconds, rfc3339
+from rioni.http import request_bodies
+from rioni.http.dependencies import Services
+from rioni.http.request_parsing import context_of, dispatch, read_json
+from rioni.http.resources.settings import settings_for
+
+
+class TimelinesResource:
+    """The timelines of one event type."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List all timelines by order, those whose events are gone included."""
+        settings_for(req, self._services)
+        registry = self._services.registry
+        with _detail_without_full_stop():
+            timelines, retention_ms = registry.timelines(name), registry.event_type(name).options.retention_time
+        resp.data = orjson.dumps([_item(each, timelines, retention_ms) for each in timelines.timelines])
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Store events in a new topic from now on; publishers wait meanwhile."""
+        services = self._services
+        storage_id = request_bodies.timeline_request(read_json(req))
+        with _detail_without_full_stop():
+            services.switcher.switch(StartSwitch(event_type=name, storage_id=storage_id), context_of(req, services))
+        resp.status = HTTPStatus.CREATED.value
+
+
+class PartitionCountResource:
+    """The number of partitions of one event type."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Add partitions; streams of subscriptions end, so that their clients come back for them."""
+        services = self._services
+        count = request_bodies.partition_count(read_json(req))
+        dispatch(Repartition(event_type=name, partition_count=count), req, services)
+        services.registry.refresh()
+        # Also where nothing was to be added: whoever did that may have died before this.
+        services.positions.extend(name)
+        resp.status = HTTPStatus.NO_CONTENT.value
+
+    on_post = on_put
+
+
+@contextmanager
+def _detail_without_full_stop() -> Iterator[None]:
+    """Gives an unknown event type the detail that Nakadi gives it here, other than everywhere else."""
+    try:
+        yield
+    except EventTypeNotFound as ex:
+        raise NotFound(str(ex).removesuffix(".")) from ex
+
+
+def _item(timeline: Timeline, timelines: Timelines, retention_ms: int | None) -> dict[str, Any]:
+    latest, closed_at = timeline.latest_position, timelines.closed_at(timeline)
+    cleaned_up_at = timeline.cleaned_up_at
+    if cleaned_up_at is None and closed_at is not None and retention_ms is not None:
+        cleaned_up_at = rfc3339(milliseconds(closed_at) + retention_ms)
+    return {
+        "id": timeline.id,
+        "event_type": timeline.event_type,
+        "order": timeline.order,
+        "storage_id": timeline.storage_id,
+        "topic": timeline.topic,
+        "created_at": timeline.created_at,
+        "switched_at": timeline.switched_at,
+        "cleaned_up_at": cleaned_up_at,
+        "latest_position": None if latest is None else {"offsets": latest},
+    }

@@ -1,0 +1,78 @@
+"""What a stream works with: the ports of its process, and its client."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.notifier import Signals
+from rioni.domain.streaming.messages import End, Reason
+from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.timelines.timeline import Timelines
+from rioni.http.streaming.json_frames import Frames, FrameWriter
+from rioni.http.streaming.memory import StreamMemory
+from rioni.http.streaming.shared_reads import Tails
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamPorts:
+    """What every stream of a process works with."""
+
+    clock: Clock
+    stores: EventStores
+    timelines: Callable[[str], Timelines]
+    """Of an event type, as far as this process knows: whoever asks it anything else before is up to date."""
+    signals: Signals
+    coordinator: Coordinator
+    memory: StreamMemory = field(default_factory=StreamMemory)
+    tails: Tails = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tails = Tails(self.stores, self.signals, self.clock)
+
+
+class Client:
+    """What a stream asks about its client at every wake-up, so it must be cheap, and what it tells of itself."""
+
+    __slots__ = ()
+    keys: Collection[str] = ()
+    """What to watch besides events and assignments, so that `ended` and `visibility` are asked at once."""
+
+    def gone(self) -> bool:
+        """Whether nobody reads any more."""
+        return False
+
+    def frames(self, token: Callable[[], str] | None) -> FrameWriter:
+        """Begin to write batches in the form that the client reads; given what makes cursor tokens."""
+        return Frames(token)
+
+    def ended(self) -> End | None:
+        """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
+        return None
+
+    def visibility(self) -> Visibility:
+        """Which events the broker delivers now; asked after `ended`."""
+        return Visibility()
+
+    def on_begin(self) -> None:
+        """Told once when the answer begins.
+
+        PERF: whatever needs a deep stack below that of the request costs each stream another page of memory for good,
+        and logging does.
+        """
+
+    def on_batch(self, event_type: str, events: int, size: int) -> None:
+        """Told of every batch with events its event type, how many events, how many bytes."""
+
+    def on_hidden(self, count: int) -> None:
+        """Told how many events were passed over."""
+
+    def on_lost(self, count: int) -> None:
+        """Told how many events retention has removed before they could be read."""
+
+    def on_end(self, reason: Reason) -> None:
+        """Told why the stream ends."""
+
+    def on_close(self) -> None:
+        """Told once when everything is over."""

@@ -1,0 +1,69 @@
+"""Turns a request that has passed all checks into a streaming response."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import SystemRandom
+
+import falcon
+
+from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.streaming.parameters import StreamLimits
+from rioni.domain.subscriptions.cursor import Place
+from rioni.http.dependencies import Services
+from rioni.http.middleware.compression import GzipStream, accepts_gzip
+from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
+from rioni.http.streaming.json_frames import Frames, FrameWriter
+from rioni.http.streaming.server_sent_events import ServerSentEvents, wants_events
+from rioni.http.streaming.stream_runner import Pump
+
+
+_random = SystemRandom()
+
+
+def stream_limits(services: Services) -> StreamLimits:
+    """What the settings, and chance, add to the wishes of a client."""
+    config = services.config
+    spread_s = _random.uniform(-config.stream_timeout_spread_s, config.stream_timeout_spread_s)
+    return StreamLimits(
+        stream_timeout_default_s=config.stream_timeout_default_s + spread_s,
+        stream_timeout_max_s=config.stream_timeout_max_s,
+        commit_timeout_max_s=config.commit_timeout_max_s,
+        memory_bytes_max=config.stream_memory_bytes_max,
+    )
+
+
+def _avro_frames(req: falcon.Request) -> type[AvroFrames] | None:
+    """The binary form that a client asks for; it must ask for it and for nothing else (consumption contract 8.1)."""
+    kind, _, parameter = req.accept.replace(" ", "").lower().partition(";")
+    if kind != MEDIA_TYPE:
+        return None
+    return {"": AvroFrames, "framing=length": LengthPrefixedAvroFrames}.get(parameter)
+
+
+def wanted_frames(
+    req: falcon.Request, *, places: Mapping[EventTypePartition, Place] | None = None, stream_id: str = ""
+) -> Callable[[Callable[[], str] | None], FrameWriter]:
+    """What writes the batches as the client wants to read them.
+
+    Args:
+        req: says what it wants.
+        places: where a low-level stream begins.
+        stream_id: of a subscription's stream.
+    """
+    if avro_frames := _avro_frames(req):
+        return avro_frames
+    if wants_events(req):
+        return partial(ServerSentEvents, places=places, stream_id=stream_id)
+    return Frames
+
+
+def respond(req: falcon.Request, resp: falcon.Response, stream: Pump) -> None:
+    """Make a stream the body of a response; compressed, if the client accepts that."""
+    resp.content_type = stream.media_type
+    if stream.media_type == ServerSentEvents.MEDIA_TYPE:
+        resp.cache_control = ["no-store"]
+    resp.stream = stream
+    if accepts_gzip(req):
+        resp.set_header("Content-Encoding", "gzip")
+        resp.stream = GzipStream(stream)

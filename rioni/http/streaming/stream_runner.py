@@ -1,0 +1,294 @@
+"""Performs a stream: does what its state machine decides, waits, and yields the body of the response.
+
+A stream is an iterator of bytes that a WSGI server can use as it is; it runs in the greenlet of its request. The first
+item is empty: gunicorn sends the headers when it gets the first item, whatever it holds. So the resource sets no
+Content-Length, and hands the stream over as the body without looking into it.
+
+A client that stops reading blocks the server's write, and with it the stream; the server's deadline on its sockets ends
+that, then the server calls `close`.
+"""
+
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Self
+
+from rioni.domain.errors import NotFound, RioniError
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.ports.notifier import Watch
+from rioni.domain.streaming.messages import (
+    Arrived,
+    Close,
+    Commit,
+    End,
+    Fetch,
+    Fetched,
+    Input,
+    Output,
+    Reason,
+    Release,
+    Run,
+    Seen,
+    Send,
+    Tick,
+)
+from rioni.domain.streaming.parameters import StreamParameters
+from rioni.domain.streaming.session import StreamMachine
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.http.streaming.json_frames import FrameWriter
+from rioni.http.streaming.shared_reads import Tail, topic_key
+from rioni.http.streaming.stream_context import Client, StreamPorts
+
+
+WRITE_BYTES = 262_144
+"""Batches that are ready at the same time are written together, up to about this length."""
+
+ATTEND_EVERY_S = 1.0
+"""How often a stream looks at its client's socket and whether it may go on, when nothing wakes it."""
+
+ATTEND_BUSY_EVERY_S = 0.05
+"""The same for a stream that never waits."""
+
+LOOK_EVERY_S = 5.0
+"""How often a stream looks for new events and assignments without having been woken: notifications may be lost."""
+
+_log = logging.getLogger(__name__)
+
+
+class Pump(ABC):
+    """What the streams of both APIs have in common."""
+
+    def __init__(
+        self,
+        parameters: StreamParameters,
+        start: Mapping[EventTypePartition, Place] | None,
+        frames: FrameWriter,
+        partitions: Collection[EventTypePartition],
+        ports: StreamPorts,
+        client: Client,
+        keys: Iterable[str],
+        policy: Policy | None = None,
+    ) -> None:
+        self._visibility = client.visibility()
+        self._machine = StreamMachine(parameters, ports.clock.monotonic(), start, self._visibility, policy)
+        self._frames, self._ports, self._client = frames, ports, client
+        self._outputs: list[Output] = []
+        self._fetches: dict[EventTypePartition, Fetch] = {}
+        self._begun = self._done = self._left = False
+        self._tails = self._current_tails({key.event_type for key in partitions})
+        self._keys = (*keys, *client.keys)
+        self._watch = self._new_watch()
+        self._attend_at_s = self._look_at_s = ports.clock.monotonic()
+        self._memory_bytes_max = parameters.memory_bytes_max
+        ports.memory.open()
+
+    @property
+    def media_type(self) -> str:
+        """What the stream is made of."""
+        return self._frames.MEDIA_TYPE
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        """Wait for the next batches; the first item is empty."""
+        if not self._begun:
+            self._begun = True
+            self._client.on_begin()
+            return b""
+        # Who always has something to send must let others run too.
+        time.sleep(0)
+        if data := self._advance():
+            return data
+        self.close()
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the stream; the session of a client that has gone stays as long as it may still commit."""
+        if self._left:
+            return
+        self._left = True
+        self._attend_at_s = self._ports.clock.monotonic()
+        with contextlib.ExitStack() as leaving:
+            # Backwards: the client's slot is free before its partitions are, and who sees these free gets a slot too.
+            for leave in (self._leave, self._client.on_close, self._watch.close, self._ports.memory.close):
+                leaving.callback(leave)
+            while self._advance():
+                pass
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Find out what has changed."""
+
+    @abstractmethod
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+        """Commit for the client."""
+
+    @abstractmethod
+    def _release(self, partitions: Collection[EventTypePartition]) -> None:
+        """Hand partitions over."""
+
+    @abstractmethod
+    def _holds(self) -> bool:
+        """Whether nobody else can be sending the same."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """End the session."""
+
+    # --- the loop ---
+
+    def _advance(self) -> bytes:
+        """Go on until there is something to write; nothing is the end."""
+        try:
+            while not self._done:
+                if data := self._perform():
+                    return data
+                if not self._done:
+                    self._wait()
+        except NotFound:
+            return self._fail(Reason.EVENT_TYPE_DELETED)
+        except RioniError as ex:
+            _log.exception("A stream failed")
+            return self._fail(Reason.FAILURE, str(ex))
+        except Exception:  # noqa: BLE001 - whatever happens, the client is told and the session ends
+            _log.exception("A stream failed")
+            return self._fail(Reason.FAILURE)
+        return b""
+
+    def _fail(self, reason: Reason, detail: str = "") -> bytes:
+        self._outputs.clear()
+        self._fetches.clear()
+        try:
+            self._step(End(reason, detail))
+            return self._perform()
+        finally:
+            self._done = True
+
+    def _step(self, message: Input) -> None:
+        hidden, lost = self._machine.hidden, self._machine.lost
+        self._machine.memory_bytes_max = min(self._memory_bytes_max, self._ports.memory.share())
+        self._outputs += self._machine.step(message, self._ports.clock.monotonic())
+        if count := self._machine.hidden - hidden:
+            self._client.on_hidden(count)
+        if count := self._machine.lost - lost:
+            self._client.on_lost(count)
+
+    def _perform(self) -> bytes:
+        """Do what was decided until something is to be written, or nothing is left to do."""
+        lines: list[bytes] = []
+        size = 0
+        while size < WRITE_BYTES and not self._done:
+            if not self._outputs:
+                if lines or not self._fetches:
+                    break
+                self._fetch()
+                continue
+            match self._outputs.pop(0):
+                case Send(slices=slices) if slices and not self._holds():
+                    # The end may have been decided already: what is said of it, and the end itself, stay.
+                    self._outputs = [each for each in self._outputs if _tells_the_end(each)]
+                    self._fetches.clear()
+                    self._step(End(Reason.SESSION_ENDED))
+                case Send() as send:
+                    lines.append(self._frames.write(send))
+                    size += len(lines[-1])
+                    if send.slices:
+                        events = sum([part.stop - part.start for part in send.slices])
+                        self._client.on_batch(send.partition.event_type, events, len(lines[-1]))
+                case Release() as release if lines:
+                    # What is said about a partition is said while it is still this stream's.
+                    self._outputs.insert(0, release)
+                    break
+                case output:
+                    self._do(output)
+        return b"".join(lines)
+
+    def _do(self, output: Output) -> None:
+        match output:
+            case Fetch() as fetch:
+                self._fetches[fetch.partition] = fetch
+            case Commit(cursors):
+                self._commit(cursors)
+            case Release(partition):
+                # PERF: together, for each change wakes all streams: 300 hand-overs one by one took more than a minute.
+                partitions = [partition]
+                while self._outputs and isinstance(following := self._outputs[0], Release):
+                    partitions.append(following.partition)
+                    del self._outputs[0]
+                self._release(partitions)
+            case Close(reason):
+                self._client.on_end(reason)
+                self._done = True
+
+    def _fetch(self) -> None:
+        fetches, self._fetches = self._fetches, {}
+        runs = []
+        for fetch in fetches.values():
+            tail, number = self._tails[fetch.partition.event_type], int(fetch.partition.partition)
+            beside = partial(_places_in, fetch.partition.event_type, fetches)
+            order, chunks = tail.read(number, fetch.after, fetch.bytes_max, beside)
+            begun = Place(order, BEFORE_FIRST)
+            lost = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
+            runs.append(Run(fetch, order, chunks, lost))
+        self._step(Fetched(runs))
+        if self._outputs and isinstance(self._outputs[0], Fetch):
+            # All events were hidden: who passes over many of them must let others run too.
+            time.sleep(0)
+        if self._ports.clock.monotonic() >= self._attend_at_s - ATTEND_EVERY_S + ATTEND_BUSY_EVERY_S:
+            self._attend(woken=self._watch.wait(0))
+
+    def _wait(self) -> None:
+        until_s = min(self._machine.deadline_s(), self._attend_at_s)
+        self._attend(woken=self._watch.wait(max(0.0, until_s - self._ports.clock.monotonic())))
+
+    def _attend(self, *, woken: bool) -> None:
+        now_s = self._ports.clock.monotonic()
+        self._attend_at_s = now_s + ATTEND_EVERY_S
+        end = self._client.ended()
+        switched = end is None and self._follow_timelines()
+        if end is None and (visibility := self._client.visibility()) != self._visibility:
+            self._visibility = visibility
+            self._step(Seen(visibility))
+        # First of all, so that there is a partition to say on why the stream ends.
+        if woken or switched or now_s >= self._look_at_s:
+            self._look_at_s = now_s + LOOK_EVERY_S
+            self._look()
+        else:
+            self._step(Tick())
+        if end:
+            self._step(end)
+        if self._left or self._client.gone():
+            self._step(End(Reason.CLIENT_GONE))
+
+    def _new_watch(self) -> Watch:
+        return self._ports.signals.watch({*self._keys, *(topic_key(tail.timelines) for tail in self._tails.values())})
+
+    def _current_tails(self, event_types: Iterable[str]) -> dict[str, Tail]:
+        return {name: self._ports.tails.of(self._ports.timelines(name)) for name in event_types}
+
+    def _follow_timelines(self) -> bool:
+        """Watch new timelines, if there are any; say so, for their first events may have come before."""
+        if all(self._ports.timelines(name) is tail.timelines for name, tail in self._tails.items()):
+            return False
+        self._tails = self._current_tails(self._tails)
+        watch, self._watch = self._watch, self._new_watch()
+        watch.close()
+        return True
+
+    def _arrived(self, partitions: Collection[EventTypePartition]) -> Arrived:
+        newest = {name: self._tails[name].newest() for name in {partition.event_type for partition in partitions}}
+        return Arrived({key: newest[key.event_type][int(key.partition)] for key in partitions})
+
+
+def _places_in(event_type: str, fetches: Mapping[EventTypePartition, Fetch]) -> dict[int, Place]:
+    """Behind which places of an event type something is fetched, by the number of the partition."""
+    return {int(key.partition): fetch.after for key, fetch in fetches.items() if key.event_type == event_type}
+
+
+def _tells_the_end(output: Output) -> bool:
+    return isinstance(output, Close) or (isinstance(output, Send) and bool(output.info) and not output.slices)

@@ -1,0 +1,66 @@
+"""What the broker writes to its log: one line for each event, on standard error, for people to read or as JSON.
+
+Everything goes through the standard library's `logging`, so that the lines of libraries look like our own.
+"""
+
+import _thread
+import logging
+import sys
+from typing import Any
+
+import msgspec
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor
+
+from rioni.config.settings import JSON_LINES, Config
+
+
+_LIBRARIES = ("", "rioni.storage.sql.pool", "rioni.zookeeper.driver")
+"""What they tell below a warning is nobody's business. SQLAlchemy's pools log in the name of our class."""
+_SHARED: list[Processor] = [
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+# Local variables hold tokens and events; neither belongs in a log.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
+
+def configure(config: Config) -> None:
+    """Send everything that is logged in this process, and in those that it forks, to standard error."""
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *_SHARED, ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    # The standard error of the process, whatever stands for it at the moment.
+    handler = logging.StreamHandler(sys.__stderr__)
+    # Native threads log too, and would not find their way back from a lock that is made for greenlets.
+    handler.lock = _thread.RLock()
+    handler.setFormatter(ProcessorFormatter(foreign_pre_chain=_SHARED, processors=_last(config.log_format)))
+    logging.basicConfig(handlers=[handler], force=True)
+    # PERF: nothing shows them, and what asks for the thread leaves 0.7 kB behind in each greenlet.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    level = logging.getLevelNamesMapping()[config.log_level.upper()]
+    logging.getLogger("rioni").setLevel(level)
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(max(logging.WARNING, level))
+
+
+def _last(log_format: str) -> list[Processor]:
+    if log_format == JSON_LINES:
+        return [
+            ProcessorFormatter.remove_processors_meta,
+            structlog.processors.EventRenamer("message"),
+            _TRACEBACKS,
+            structlog.processors.JSONRenderer(serializer=_json),
+        ]
+    console = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    return [ProcessorFormatter.remove_processors_meta, console]
+
+
+def _json(line: Any, **_options: Any) -> str:
+    return msgspec.json.encode(line, enc_hook=repr).decode()

@@ -1,0 +1,89 @@
+"""The log and the states of its audit trail, for followers that remember in the database how far they have come."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from sqlalchemy import Connection, column, insert, select, table, update
+
+from rioni.domain.ports.checkpointed_log import RecordedChange
+from rioni.domain.ports.event_log import EventLog, LogEntry
+from rioni.projections.tables import AUDIT_LOG
+
+
+_TRACKING = table("tracking", column("name"), column("position"))
+
+Begin = Callable[[], AbstractContextManager[Connection]]
+
+
+class SqlTrail:
+    """Implements the port `Trail`.
+
+    Args:
+        log: is followed.
+        reading: begins a transaction that reads the same database.
+        writing: begins one that writes.
+    """
+
+    def __init__(self, log: EventLog, reading: Begin, writing: Begin) -> None:
+        self._log, self._reading, self._writing = log, reading, writing
+
+    def head(self) -> int:
+        """The last position of the log."""
+        return self._log.head().position
+
+    def changes(self, after: int, limit: int) -> Sequence[RecordedChange]:
+        """The entries behind a position, in order and without gaps, about `limit` of them; no transaction is cut."""
+        entries = self._commands(after, limit)
+        if not entries:
+            return []
+        columns = AUDIT_LOG.c
+        query = (
+            select(columns.before, columns.after)
+            .where(columns.position > after, columns.position <= entries[-1].position)
+            .order_by(columns.position)
+        )
+        with self._reading() as connection:
+            states = connection.execute(query).all()
+        # The read models grow in the transactions of the log, and positions have no gaps.
+        return [RecordedChange(entry, *tuple(state)) for entry, state in zip(entries, states, strict=True)]
+
+    def _commands(self, after: int, limit: int) -> Sequence[LogEntry]:
+        while True:
+            entries = self._log.entries(after, limit)
+            if len(entries) < limit:
+                return entries
+            # The last transaction may go on behind them. Others of the same command may lie before those of others.
+            last, end = entries[-1].origin.command_id, len(entries)
+            while end and entries[end - 1].origin.command_id == last:
+                end -= 1
+            if end:
+                return entries[:end]
+            limit *= 2
+
+    def state(self, kind: str, key: str, position: int) -> str | None:
+        """The JSON of an aggregate after the entries up to a position; None where it did not exist then."""
+        columns = AUDIT_LOG.c
+        query = (
+            select(columns.after)
+            .where(columns.resource_type == kind, columns.resource == key, columns.position <= position)
+            .order_by(columns.position.desc())
+            .limit(1)
+        )
+        with self._reading() as connection:
+            return connection.scalar(query)
+
+    def reached(self, follower: str) -> int:
+        """The last position that a follower is done with; 0 at its beginning."""
+        query = select(_TRACKING.c.position).where(_TRACKING.c.name == follower)
+        with self._reading() as connection:
+            return connection.scalar(query) or 0
+
+    def reach(self, follower: str, position: int) -> None:
+        """Remember durably that a follower is done with everything up to a position; never backwards."""
+        known = _TRACKING.c.name == follower
+        with self._writing() as connection:
+            if connection.scalar(select(_TRACKING.c.position).where(known)) is None:
+                connection.execute(insert(_TRACKING).values(name=follower, position=position))
+            else:
+                behind = _TRACKING.c.position < position
+                connection.execute(update(_TRACKING).where(known, behind).values(position=position))

@@ -1,0 +1,164 @@
+"""Reads an event type's timelines as one: each lies in a topic of some storage."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from rioni.domain.errors import NotFound
+from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor_arithmetic import Extent, Extents, place_since
+from rioni.domain.subscriptions.cursor_arithmetic import extents_of as extents_of_timelines
+from rioni.domain.timelines.timeline import Timeline, Timelines
+
+
+T = TypeVar("T")
+
+
+def extents_of(timelines: Timelines, stores: EventStores) -> Sequence[Extents]:
+    """What every partition holds, by number; of the timelines that are not cleaned up. May block on the disk.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+
+    def bounds(timeline: Timeline) -> Sequence[Bounds]:
+        try:
+            return stores.of(timeline.storage_id).bounds(timeline.topic)
+        except NotFound:
+            if timeline.latest_position is None:
+                raise
+            return ()  # cleaned up a moment ago
+
+    return extents_of_timelines(timelines.readable, bounds)
+
+
+def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
+    """The places of the last event of every partition, by number; raises as `extents_of`. Does not block.
+
+    Of what others have appended something may be missing, until they are heard of.
+    PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
+    """
+    active = timelines.active
+    return _newest(timelines, stores.of(active.storage_id).newest(active.topic, active.partitions))
+
+
+def newest_now(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
+    """The same with all that anybody has appended; may block on a server, and raises as `extents_of`."""
+    active = timelines.active
+    return _newest(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
+
+
+def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[Place]:
+    """The places of the last events, given the last positions in the active timeline."""
+    active = timelines.active
+    # A partition that is so new that the store has not heard of it is empty.
+    newest = [*known, *[BEFORE_FIRST] * (active.partitions - len(known))]
+    return [timelines.newest(number, newest[number]) for number in range(active.partitions)]
+
+
+def since(timelines: Timelines, stores: EventStores, number: int, extents: Extents, recorded_at_ms: int) -> Place:
+    """The place in a partition before the first event that was stored at this time or later; blocks on the disk.
+
+    Args:
+        timelines: of the event type.
+        stores: of the storages.
+        number: of the partition.
+        extents: of the partition, in `timelines.readable`.
+        recorded_at_ms: a time that nothing was stored at since means the end.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+    by_order = {timeline.order: timeline for timeline in timelines.readable}
+
+    def first_since(extent: Extent) -> int:
+        timeline = by_order[extent.order]
+        try:
+            return stores.of(timeline.storage_id).first_since(timeline.topic, number, recorded_at_ms)
+        except NotFound:
+            if timeline.latest_position is None:
+                raise
+            return extent.newest + 1  # cleaned up a moment ago
+
+    return place_since(extents, first_since)
+
+
+def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int, after: Place) -> int | None:
+    """When the first event behind a place was stored; None where nothing follows. Blocks on the disk.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+    found = _first_answer(
+        timelines, stores, number, after, lambda store, topic, first: store.recorded_at_ms(topic, number, first)
+    )
+    return found and found[1]
+
+
+def read_after(
+    timelines: Timelines,
+    stores: EventStores,
+    number: int,
+    after: Place,
+    bytes_max: int,
+    beside: Callable[[], Mapping[int, Place]] = dict,
+) -> tuple[int, Sequence[Chunk]]:
+    """The next chunks of a partition, all from one timeline, and the order of that; none where nothing follows.
+
+    Args:
+        timelines: of the event type.
+        stores: of the storages.
+        number: of the partition.
+        after: the last place read; what retention has removed behind it is passed over.
+        bytes_max: as for `EventStore.read`.
+        beside: the places behind which the caller reads next, by the number of the partition.
+
+    Raises:
+        NotFound: the event type has been deleted.
+        Unavailable: a storage can't be used.
+    """
+
+    def read(store: EventStore, topic: str, first: int) -> Sequence[Chunk] | None:
+        return store.read(topic, number, first, bytes_max, lambda: _in_topic(timelines, topic, beside())) or None
+
+    return _first_answer(timelines, stores, number, after, read) or (after.order, ())
+
+
+def _in_topic(timelines: Timelines, topic: str, places: Mapping[int, Place]) -> dict[int, int]:
+    """Of some partitions the first positions behind a place, where these are in a topic."""
+    found = {}
+    for number, after in places.items():
+        timeline, first = next(timelines.following(number, after), (None, 0))
+        if timeline is not None and timeline.topic == topic:
+            found[number] = first
+    return found
+
+
+def _first_answer(
+    timelines: Timelines,
+    stores: EventStores,
+    number: int,
+    after: Place,
+    ask: Callable[[EventStore, str, int], T | None],
+) -> tuple[int, T] | None:
+    """The answer of the first timeline that has one to a question about its store, topic and first position."""
+    for timeline, first in timelines.following(number, after):
+        store, topic = stores.of(timeline.storage_id), timeline.topic
+        try:
+            answer = ask(store, topic, first)
+            if answer is None and timeline.latest_position is not None:
+                # Whoever goes on for nothing must not miss what others have appended. A store may hear of that late,
+                # unless it is asked for bounds; those of a closed timeline never change.
+                store.bounds(topic)
+                answer = ask(store, topic, first)
+        except NotFound:
+            if timeline.latest_position is None:
+                raise
+            continue  # cleaned up a moment ago
+        if answer is not None:
+            return timeline.order, answer
+    return None

@@ -1,0 +1,153 @@
+"""What one transaction of the coordinator changes: however many ask, all is read, written and shared out once."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rioni.domain.ports.coordinator import EventTypePartition, Session
+from rioni.domain.streaming.admission import Cursors, Seats, check_commit, compare
+from rioni.storage.embedded.coordination import database as tables
+
+
+class Advance(NamedTuple):
+    """How far the cursors of a subscription have got with a transaction."""
+
+    revision: int
+    """Of the subscription, after it."""
+    offsets: Mapping[EventTypePartition, str]
+    """Those that have advanced."""
+    beats: Mapping[EventTypePartition, int]
+    """How often what was committed was committed again."""
+
+
+class Changes:
+    """The changes of one transaction. Each one is done as if alone, or refused before it has changed anything.
+
+    The caller calls `finish` before the end of the transaction.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, worker: str) -> None:
+        """Begin.
+
+        Args:
+            connection: in a transaction.
+            worker: the process that sessions live and die with.
+        """
+        self._connection, self._worker = connection, worker
+        self.keys: set[str] = set()
+        """The signals of what has changed."""
+        self.advances: dict[str, Advance] = {}
+        """By subscription; complete after `finish`."""
+        self._cursors: dict[str, _Cursors] = {}
+        self._seats: dict[str, Seats] = {}
+        self._ended: list[tuple[str, str]] = []
+        self._unbalanced: set[str] = set()
+
+    def join(self, subscription_id: str, session: Session) -> None:
+        """Begin a session; raises as the port says."""
+        seats = self._seats.get(subscription_id)
+        if seats is None:
+            topology = tables.load_topology(self._connection, subscription_id)
+            seats = self._seats[subscription_id] = Seats(subscription_id, topology)
+        seats.take(session)
+        tables.add_session(self._connection, subscription_id, self._worker, session)
+        self._unbalanced.add(subscription_id)
+
+    def leave(self, subscription_id: str, stream_id: str) -> None:
+        """End a session; unknown ones: nothing."""
+        self._settle(subscription_id)
+        if tables.remove_session(self._connection, subscription_id, stream_id):
+            self._ended.append((subscription_id, stream_id))
+            self._unbalanced.add(subscription_id)
+            self._seats.pop(subscription_id, None)
+            self.keys |= {f"subscription:{subscription_id}", f"stream:{stream_id}"}
+
+    def release(self, subscription_id: str, stream_id: str, partitions: Sequence[EventTypePartition]) -> None:
+        """Hand partitions over to the streams that wait for them."""
+        self._settle(subscription_id)
+        if heirs := tables.hand_over(self._connection, subscription_id, stream_id, partitions):
+            self.keys |= {f"stream:{name}" for name in (*heirs, stream_id)}
+
+    def attempt(
+        self,
+        subscription_id: str,
+        stream_id: str,
+        partition: EventTypePartition,
+        offset: str,
+        search_until: str | None,
+    ) -> None:
+        """Note what is about to be sent."""
+        self._settle(subscription_id)
+        tables.note_attempt(self._connection, subscription_id, stream_id, partition, offset, search_until)
+
+    def commit(self, subscription_id: str, stream_id: str, cursors: Cursors) -> Sequence[bool]:
+        """Check everything, then remember what is ahead (consumption contract 7.2, rows 10 to 12)."""
+        known = self._cursors.get(subscription_id)
+        if known is None:
+            known = self._cursors[subscription_id] = _Cursors(self._connection, subscription_id)
+        advanced, heard = known.commit(stream_id, cursors)
+        if heard:
+            self.keys.add(f"stream:{stream_id}")
+        return advanced
+
+    def finish(self) -> None:
+        """Write what is left to be written, and rebalance."""
+        for subscription_id in list(self._cursors):
+            self._settle(subscription_id)
+        for subscription_id in self._unbalanced:
+            self.keys |= {f"stream:{name}" for name in tables.share_out(self._connection, subscription_id)}
+        for subscription_id, stream_id in self._ended:
+            tables.count_failures(self._connection, subscription_id, stream_id)
+
+    def _settle(self, subscription_id: str) -> None:
+        """Write the cursors that were committed: what follows is about more than cursors."""
+        known = self._cursors.pop(subscription_id, None)
+        advance = known.write() if known else None
+        if advance is not None:
+            before = self.advances.get(subscription_id)
+            if before is not None:
+                offsets, beats = {**before.offsets, **advance.offsets}, Counter(before.beats) + Counter(advance.beats)
+                advance = Advance(advance.revision, offsets, beats)
+            self.advances[subscription_id] = advance
+
+
+class _Cursors:
+    """The cursors of a subscription, and what is committed of them. PERF: each row is read and written once."""
+
+    def __init__(self, connection: sqlite3.Connection, subscription_id: str) -> None:
+        self._connection, self._subscription_id = connection, subscription_id
+        self._alive: dict[str, bool] = {}
+        self._owned: dict[EventTypePartition, tuple[str, str]] = {}
+        self._offsets: dict[EventTypePartition, str] = {}
+        self._beats: Counter[EventTypePartition] = Counter()
+
+    def commit(self, stream_id: str, cursors: Cursors) -> tuple[Sequence[bool], bool]:
+        """What became of each cursor, and whether there is any news for the stream."""
+        check_commit(stream_id, cursors, lives=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
+        stored = {key: self._offsets.get(key, self._owner(key)[1]) for key, _ in cursors}
+        advanced, ahead, again = compare(stored, cursors)
+        self._offsets |= ahead
+        self._beats.update(again)
+        return advanced, bool(ahead or again)
+
+    def write(self) -> Advance | None:
+        """Write what was committed; None for nothing."""
+        if not self._offsets and not self._beats:
+            return None
+        connection, subscription_id = self._connection, self._subscription_id
+        tables.advance_cursors(connection, subscription_id, self._offsets.items())
+        tables.count_heartbeats(connection, subscription_id, self._beats.items())
+        return Advance(tables.revise(connection, subscription_id), self._offsets, self._beats)
+
+    def _lives(self, stream_id: str) -> bool:
+        alive = self._alive.get(stream_id)
+        if alive is None:
+            alive = self._alive[stream_id] = tables.has_session(self._connection, self._subscription_id, stream_id)
+        return alive
+
+    def _owner(self, key: EventTypePartition) -> tuple[str, str]:
+        found = self._owned.get(key)
+        if found is None:
+            found = self._owned[key] = tables.load_owner(self._connection, self._subscription_id, key)
+        return found

@@ -1,0 +1,335 @@
+"""The coordinator of one machine: sessions, assignments, committed cursors in SQLite, for any number of processes."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+
+from rioni.domain.errors import Conflict, RioniError, Unavailable
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.coordinator import EventTypePartition, Session, Topology, Trouble
+from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.system.installation import Anchor, Marks
+from rioni.storage.embedded.anchoring import CoordinationAnchors
+from rioni.storage.embedded.coordination import database as tables
+from rioni.storage.embedded.coordination.changes import Advance, Changes
+from rioni.storage.embedded.coordination.database import CoordinationDatabase
+from rioni.storage.embedded.coordination.workers import Workers
+from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.stream_shutdown import await_end
+
+
+CHANGE_TIMEOUT_S = 30.0
+"""A change that the disk has not taken by then is answered 503."""
+
+REAP_EVERY_S = 0.5
+"""How often at most a process looks for dead ones, apart from when a stream begins."""
+
+CACHE_ENTRIES_MAX = 10_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Cursors = Mapping[EventTypePartition, str]
+
+
+class _Change(Job, Generic[T]):
+    """A change that waits for the next transaction, and what came of it."""
+
+    result: T
+
+    def __init__(self, apply: Callable[[Changes], T]) -> None:
+        super().__init__(size=0)
+        self._apply = apply
+
+    def run(self, changes: Changes) -> None:
+        """Be part of a transaction, or be refused."""
+        try:
+            self.result = self._apply(changes)
+        except RioniError as ex:
+            self.error = ex
+
+
+class _Standing(NamedTuple):
+    """The cursors of a subscription, in one of their states."""
+
+    revision: int
+    cursors: Cursors
+    heartbeats: Mapping[EventTypePartition, int]
+
+    def after(self, advance: Advance) -> "_Standing":
+        """As they are with the next one."""
+        beats = {key: self.heartbeats[key] + count for key, count in advance.beats.items()}
+        return _Standing(advance.revision, {**self.cursors, **advance.offsets}, {**self.heartbeats, **beats})
+
+
+NO_STANDING = _Standing(0, {}, {})
+
+
+class EmbeddedCoordinator:
+    """The port `Coordinator` on SQLite. A forked process must open its own."""
+
+    def __init__(self, path: Path, *, clock: Clock, signals: Signals, offload: Offload = direct) -> None:
+        """Open the file, creating it where it doesn't exist, and end the sessions of dead processes; blocks.
+
+        Args:
+            path: of the database; further files lie beside it.
+            clock: for deadlines only.
+            signals: told `subscription:<id>` after every change.
+            offload: where the disk is waited for.
+
+        Raises:
+            RioniError: the file can't be used; the text says why.
+        """
+        self._clock, self._signals, self._offload = clock, signals, offload
+        self._database = CoordinationDatabase(path)
+        self._anchors = CoordinationAnchors(self._database)
+        self._changes: GroupCommit[_Change[Any]] = GroupCommit(self._write_changes, offload)
+        self._topologies: dict[str, Topology] = {}
+        self._standings: dict[str, _Standing] = {}
+        self._reaped_at_s = clock.monotonic()
+        with self._database.writing() as connection:
+            # NOTE: in a transaction, so that nobody takes the new file, which is not locked at first, for a dead one's.
+            self._workers = Workers(Path(f"{path}-workers"))
+            self._bury(connection, self._workers.known() | tables.workers_named(connection))
+
+    # --- sessions ---
+
+    def initialise(self, subscription_id: str, cursors: Cursors) -> None:
+        """Lay down the partitions and where reading begins; see the port."""
+        # PERF: every stream asks for it, nearly always in vain.
+        if not self.cursors(subscription_id) and self._transact(tables.add_subscription, subscription_id, cursors):
+            self._changed(subscription_id)
+
+    def extend(self, subscription_id: str, cursors: Cursors) -> None:
+        """Add partitions and rebalance; see the port."""
+        if not cursors.keys() <= self.cursors(subscription_id).keys() and self._transact(
+            tables.add_partitions, subscription_id, cursors
+        ):
+            self._changed(subscription_id)
+
+    def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
+        """Begin a session and rebalance; see the port."""
+        self._reap()
+        session = Session(stream_id, frozenset(requested))
+        self._change(lambda changes: changes.join(subscription_id, session))
+
+    def leave(self, subscription_id: str, stream_id: str) -> None:
+        """End a session at once and rebalance; see the port."""
+        self._change(lambda changes: changes.leave(subscription_id, stream_id))
+
+    def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
+        """Hand partitions over, all in one transaction; see the port."""
+        self._change(lambda changes: changes.release(subscription_id, stream_id, partitions))
+
+    def topology(self, subscription_id: str) -> Topology:
+        """Who reads what; see the port. PERF: about 10 us where nothing has changed."""
+        self.reap()
+        rows = self._database.fetch("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,))
+        known = self._topologies.get(subscription_id)
+        if known is None or [(known.epoch,)] != rows:
+            known = self._read(tables.load_topology, subscription_id)
+            if len(self._topologies) >= CACHE_ENTRIES_MAX:
+                self._topologies.clear()
+            if known.epoch:
+                self._topologies[subscription_id] = known
+        return known
+
+    # --- cursors ---
+
+    def cursors(self, subscription_id: str) -> Cursors:
+        """The committed offsets; see the port. PERF: about 5 us where nothing has changed."""
+        return self._standing(subscription_id).cursors
+
+    def committed(self, subscription_id: str) -> Cursors:
+        """The committed offsets; see the port."""
+        return self.cursors(subscription_id)
+
+    def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
+        """How often what was committed was committed again; see the port."""
+        return self._standing(subscription_id).heartbeats
+
+    def _standing(self, subscription_id: str) -> _Standing:
+        rows = self._database.fetch("SELECT revision FROM subscriptions WHERE id = ?", (subscription_id,))
+        if not rows:
+            return NO_STANDING
+        known = self._standings.get(subscription_id)
+        if known is None or [(known.revision,)] != rows:
+            known = self._read(_load_standing, subscription_id)
+            if len(self._standings) >= CACHE_ENTRIES_MAX:
+                self._standings.clear()
+            self._standings[subscription_id] = known
+        return known
+
+    def commit(
+        self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
+    ) -> Sequence[bool]:
+        """Commit offsets durably; see the port."""
+        return self._change(lambda changes: changes.commit(subscription_id, stream_id, cursors))
+
+    def attempt(
+        self,
+        subscription_id: str,
+        stream_id: str,
+        partition: EventTypePartition,
+        offset: str,
+        search_until: str | None = None,
+    ) -> None:
+        """Note what is about to be sent; see the port."""
+        self._change(lambda changes: changes.attempt(subscription_id, stream_id, partition, offset, search_until))
+
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+        """The partitions that have failed, or are being searched; see the port."""
+        return self._read(tables.load_troubles, subscription_id)
+
+    def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
+        """Let all streams end, then set offsets; see the port."""
+        if not cursors:
+            return {}
+        self._reap()
+        watch = self._signals.watch([f"subscription:{subscription_id}"])
+        try:
+            self._transact(self._begin_reset, subscription_id)
+            self._changed(subscription_id)
+            ended = False
+            try:
+                ended = await_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
+            finally:
+                previous = self._transact(_end_reset, subscription_id, cursors if ended else {})
+                self._changed(subscription_id)
+        finally:
+            watch.close()
+        if not ended:
+            raise Unavailable("Timeout resetting cursors")
+        return previous
+
+    def initialised(self) -> Collection[str]:
+        """The ids of all subscriptions that are; see the port."""
+        return [subscription_id for (subscription_id,) in self._database.fetch("SELECT id FROM subscriptions", ())]
+
+    def forget(self, subscription_id: str) -> None:
+        """Remove sessions, assignments and cursors; see the port."""
+        self._transact(tables.remove_subscription, subscription_id)
+        self._topologies.pop(subscription_id, None)
+        self._standings.pop(subscription_id, None)
+        self._changed(subscription_id)
+
+    def _begin_reset(self, connection: sqlite3.Connection, subscription_id: str) -> None:
+        try:
+            connection.execute("INSERT INTO resets VALUES (?, ?)", (subscription_id, self._workers.own))
+        except sqlite3.IntegrityError as ex:
+            raise Conflict("Cursors reset is already in progress for provided subscription") from ex
+        tables.bump(connection, subscription_id)
+
+    # --- processes ---
+
+    def holds(self, stream_id: str) -> bool:  # noqa: ARG002 - this holds for all
+        """Whether no other process can have taken over; see the port. They do so only when this one has died."""
+        return not self._workers.left
+
+    @property
+    def worker(self) -> str:
+        """The name of this process; see the port."""
+        return self._workers.own
+
+    def lives(self, worker: str) -> bool:
+        """Whether a process lives; see the port."""
+        return not (self._workers.left and worker == self.worker) and self._workers.alive(worker)
+
+    def reap(self) -> None:
+        """End the sessions of dead processes; see the port."""
+        if self._clock.monotonic() - self._reaped_at_s >= REAP_EVERY_S:
+            self._reap()
+
+    def anchor(self, anchor: Anchor, *, everything: bool) -> Marks:  # noqa: ARG002 - there is one mark only
+        """Store an anchor and return the mark; see the port `Anchored`."""
+        return self._offload(self._anchors.note, anchor)
+
+    def close(self) -> None:
+        """End all sessions of this process and let go of all files; see the port."""
+        if self._workers.left:
+            return
+        self._changes.close()
+        for subscription in self._transact(tables.remove_workers, [self._workers.own]):
+            self._changed(subscription)
+        self._workers.leave()
+        self._offload(self._database.close)
+
+    def _reap(self) -> None:
+        self._reaped_at_s = self._clock.monotonic()
+        with self._database.reading() as connection:
+            workers = tables.workers_named(connection)
+        if not all(map(self._workers.alive, workers)):
+            for subscription in self._transact(self._bury, workers):
+                self._changed(subscription)
+
+    def _bury(self, connection: sqlite3.Connection, workers: Collection[str]) -> set[str]:
+        dead = [worker for worker in workers if not self._workers.alive(worker)]
+        concerned = tables.remove_workers(connection, dead)
+        # Before the end of the transaction: where there is no file, its process counts as dead as well.
+        for worker in dead:
+            self._workers.forget(worker)
+        return concerned
+
+    # --- the database ---
+
+    def _changed(self, subscription_id: str) -> None:
+        self._signals.notify(f"subscription:{subscription_id}")
+
+    def _change(self, apply: Callable[[Changes], T]) -> T:
+        """Have something changed; what comes while the disk is busy shares the next transaction."""
+        change = _Change(apply)
+        self._changes.submit(change, CHANGE_TIMEOUT_S)
+        return change.result
+
+    def _write_changes(self, waiting: Sequence[_Change[Any]]) -> Callable[[], None]:
+        with self._database.writing() as connection:
+            changes = Changes(connection, self._workers.own)
+            for change in waiting:
+                change.run(changes)
+            changes.finish()
+
+        def tell() -> None:
+            for subscription_id, advance in changes.advances.items():
+                # PERF: what was just written need not be read.
+                known = self._standings.get(subscription_id)
+                if known is not None and known.revision + 1 == advance.revision:
+                    self._standings[subscription_id] = known.after(advance)
+            if changes.keys:
+                self._signals.notify(*changes.keys)
+
+        return tell
+
+    def _transact(
+        self, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def run() -> T:
+            with self._database.writing() as connection:
+                return function(connection, *args, **kwargs)
+
+        return self._offload(run)
+
+    def _read(self, function: Callable[[sqlite3.Connection, str], T], subscription_id: str) -> T:
+        with self._database.reading() as connection:
+            connection.execute("BEGIN")
+            try:
+                return function(connection, subscription_id)
+            finally:
+                connection.execute("COMMIT")
+
+
+def _end_reset(connection: sqlite3.Connection, subscription_id: str, cursors: Cursors) -> Cursors:
+    stored = tables.load_cursors(connection, subscription_id)
+    connection.execute("DELETE FROM resets WHERE subscription = ?", (subscription_id,))
+    tables.reset_cursors(connection, subscription_id, cursors.items())
+    tables.bump(connection, subscription_id)
+    return {key: stored[key] for key in cursors if key in stored}
+
+
+def _load_standing(connection: sqlite3.Connection, subscription_id: str) -> _Standing:
+    return _Standing(
+        tables.load_revision(connection, subscription_id),
+        tables.load_cursors(connection, subscription_id),
+        tables.load_heartbeats(connection, subscription_id),
+    )

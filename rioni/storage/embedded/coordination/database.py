@@ -1,0 +1,340 @@
+"""The SQLite file of sessions, assignments and committed cursors, and what can be asked of it and changed in it."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+
+from rioni.domain.errors import SubscriptionNotFound
+from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session, Topology, Trouble
+from rioni.domain.streaming.rebalance import rebalance
+from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+class CoordinationDatabase(EventsDatabase):
+    """One process's connections to the file; who writes when is decided as for the published events."""
+
+    schema_version = 4
+    upgrades: Mapping[int, str] = {
+        1: """
+        ALTER TABLE partitions ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE partitions ADD COLUMN sent TEXT NOT NULL DEFAULT '';
+        ALTER TABLE partitions ADD COLUMN sent_by TEXT NOT NULL DEFAULT '';
+        ALTER TABLE partitions ADD COLUMN search_until TEXT NOT NULL DEFAULT '';
+        """,
+        2: "ALTER TABLE partitions ADD COLUMN heartbeats INTEGER NOT NULL DEFAULT 0;",
+        3: ANCHOR_SCHEMA,
+    }
+    schema = f"""
+    CREATE TABLE subscriptions (
+        id TEXT PRIMARY KEY,
+        epoch INTEGER NOT NULL,                 -- grows with every change of sessions and assignments
+        revision INTEGER NOT NULL               -- grows with every commit
+    ) WITHOUT ROWID;
+    CREATE TABLE partitions (
+        subscription TEXT NOT NULL,
+        place INTEGER NOT NULL,                 -- the order that clients see
+        event_type TEXT NOT NULL,
+        partition TEXT NOT NULL,
+        session TEXT NOT NULL DEFAULT '',
+        next_session TEXT NOT NULL DEFAULT '',
+        offset TEXT NOT NULL,                   -- of the last event committed
+        failures INTEGER NOT NULL DEFAULT 0,    -- sessions that ended with uncommitted events since it advanced
+        sent TEXT NOT NULL DEFAULT '',          -- offset up to which events were sent, as far as that is noted
+        sent_by TEXT NOT NULL DEFAULT '',       -- the session that awaits their commit; empty where none does
+        search_until TEXT NOT NULL DEFAULT '',  -- offset up to which events are sent one at a time
+        heartbeats INTEGER NOT NULL DEFAULT 0,  -- commits of the offset that was committed already
+        PRIMARY KEY (subscription, event_type, partition)
+    ) WITHOUT ROWID;
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY,
+        subscription TEXT NOT NULL,
+        worker TEXT NOT NULL,                   -- the process that it lives and dies with
+        requested TEXT NOT NULL                 -- JSON, pairs of event type and partition
+    ) WITHOUT ROWID;
+    CREATE INDEX sessions_of_subscriptions ON sessions (subscription);
+    CREATE INDEX sessions_of_workers ON sessions (worker);
+    CREATE TABLE resets (                       -- of cursors, while they wait for streams to end
+        subscription TEXT PRIMARY KEY,
+        worker TEXT NOT NULL
+    ) WITHOUT ROWID;
+    {ANCHOR_SCHEMA}
+    """
+
+
+# --- reading ---
+
+
+def load_topology(connection: sqlite3.Connection, subscription_id: str) -> Topology:
+    """Who reads what, as the connection's transaction sees it."""
+    epoch = connection.execute("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,)).fetchone()
+    resetting = connection.execute("SELECT 1 FROM resets WHERE subscription = ?", (subscription_id,)).fetchone()
+    return Topology(
+        epoch[0] if epoch else 0,
+        dict(_assignments(connection, subscription_id)),
+        {session.id: session for session in _sessions(connection, subscription_id)},
+        resetting is not None,
+    )
+
+
+def load_cursors(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, str]:
+    """The committed offsets."""
+    rows = connection.execute(
+        "SELECT event_type, partition, offset FROM partitions WHERE subscription = ? ORDER BY place",
+        (subscription_id,),
+    )
+    return {EventTypePartition(event_type, partition): offset for event_type, partition, offset in rows}
+
+
+def load_heartbeats(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, int]:
+    """How often what was committed already was committed again, where it was."""
+    rows = connection.execute(
+        "SELECT event_type, partition, heartbeats FROM partitions WHERE subscription = ? ORDER BY place",
+        (subscription_id,),
+    )
+    return {EventTypePartition(event_type, partition): count for event_type, partition, count in rows}
+
+
+def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+    """The partitions that have failed, or are being searched."""
+    rows = connection.execute(
+        "SELECT event_type, partition, failures, sent, search_until FROM partitions "
+        "WHERE subscription = ? AND (failures > 0 OR search_until > offset)",
+        (subscription_id,),
+    )
+    return {EventTypePartition(event_type, partition): Trouble(*trouble) for event_type, partition, *trouble in rows}
+
+
+def workers_named(connection: sqlite3.Connection) -> set[str]:
+    """All processes that something depends on."""
+    return {worker for (worker,) in connection.execute("SELECT worker FROM sessions UNION SELECT worker FROM resets")}
+
+
+def _assignments(
+    connection: sqlite3.Connection, subscription_id: str
+) -> Iterator[tuple[EventTypePartition, Assignment]]:
+    rows = connection.execute(
+        "SELECT event_type, partition, session, next_session FROM partitions WHERE subscription = ? ORDER BY place",
+        (subscription_id,),
+    )
+    for event_type, partition, session, next_session in rows:
+        yield EventTypePartition(event_type, partition), Assignment(session, next_session)
+
+
+def _sessions(connection: sqlite3.Connection, subscription_id: str) -> Iterator[Session]:
+    rows = connection.execute(
+        "SELECT id, requested FROM sessions WHERE subscription = ? ORDER BY id", (subscription_id,)
+    )
+    for name, requested in rows:
+        yield Session(name, frozenset(EventTypePartition(*pair) for pair in json.loads(requested)))
+
+
+def load_revision(connection: sqlite3.Connection, subscription_id: str) -> int:
+    """Which of its states the cursors of a subscription are in; 0 where it is not initialised."""
+    row = connection.execute("SELECT revision FROM subscriptions WHERE id = ?", (subscription_id,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def has_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
+    """Whether a session lives."""
+    found = connection.execute("SELECT 1 FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id))
+    return found.fetchone() is not None
+
+
+def load_owner(connection: sqlite3.Connection, subscription_id: str, key: EventTypePartition) -> tuple[str, str]:
+    """Who owns a partition, and how far it is committed; empty texts where it does not exist."""
+    row: tuple[str, str] | None = connection.execute(
+        "SELECT session, offset FROM partitions WHERE subscription = ? AND event_type = ? AND partition = ?",
+        (subscription_id, *key),
+    ).fetchone()
+    return row or ("", "")
+
+
+# --- changing; every function needs a transaction ---
+
+
+def add_subscription(
+    connection: sqlite3.Connection, subscription_id: str, cursors: Mapping[EventTypePartition, str]
+) -> bool:
+    """Lay down the partitions; say whether that was not done before."""
+    added = connection.execute("INSERT OR IGNORE INTO subscriptions VALUES (?, 1, 1)", (subscription_id,)).rowcount
+    if added:
+        _insert_partitions(connection, subscription_id, cursors)
+    return bool(added)
+
+
+def add_partitions(
+    connection: sqlite3.Connection, subscription_id: str, cursors: Mapping[EventTypePartition, str]
+) -> bool:
+    """Add the partitions that are not there yet, and rebalance; say whether there were any."""
+    known = load_cursors(connection, subscription_id)
+    if not known:
+        raise SubscriptionNotFound(subscription_id)
+    added = {key: offset for key, offset in cursors.items() if key not in known}
+    if added:
+        _insert_partitions(connection, subscription_id, added, first_place=len(known))
+        revise(connection, subscription_id)
+        share_out(connection, subscription_id)
+    return bool(added)
+
+
+def _insert_partitions(
+    connection: sqlite3.Connection,
+    subscription_id: str,
+    cursors: Mapping[EventTypePartition, str],
+    *,
+    first_place: int = 0,
+) -> None:
+    connection.executemany(
+        "INSERT INTO partitions (subscription, place, event_type, partition, offset) VALUES (?, ?, ?, ?, ?)",
+        ((subscription_id, place, *key, offset) for place, (key, offset) in enumerate(cursors.items(), first_place)),
+    )
+
+
+def add_session(connection: sqlite3.Connection, subscription_id: str, worker: str, session: Session) -> None:
+    """Begin a session; `share_out` is to follow."""
+    connection.execute(
+        "INSERT INTO sessions VALUES (?, ?, ?, ?)",
+        (session.id, subscription_id, worker, json.dumps(sorted(session.requested))),
+    )
+
+
+def remove_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
+    """End a session; say whether there was one. `share_out` and then `count_failures` are to follow."""
+    removed = connection.execute(
+        "DELETE FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id)
+    ).rowcount
+    return bool(removed)
+
+
+def remove_workers(connection: sqlite3.Connection, workers: Iterable[str]) -> set[str]:
+    """End all that depends on processes, rebalance, and return the subscriptions that this concerns."""
+    concerned: set[str] = set()
+    ended: list[tuple[str, str]] = []
+    for worker in workers:
+        sessions = connection.execute(
+            "DELETE FROM sessions WHERE worker = ? RETURNING subscription, id", (worker,)
+        ).fetchall()
+        resets = connection.execute("DELETE FROM resets WHERE worker = ? RETURNING subscription", (worker,)).fetchall()
+        concerned.update(subscription for subscription, *_ in sessions + resets)
+        ended += sessions
+    for subscription in concerned:
+        share_out(connection, subscription)
+    for subscription, stream_id in ended:
+        count_failures(connection, subscription, stream_id)
+    return concerned
+
+
+def hand_over(
+    connection: sqlite3.Connection, subscription_id: str, stream_id: str, partitions: Iterable[EventTypePartition]
+) -> set[str]:
+    """Give partitions to the sessions that wait for them, where the owner is this stream; return these sessions."""
+    heirs: set[str] = set()
+    for partition in partitions:
+        given = connection.execute(
+            "UPDATE partitions SET session = next_session, next_session = '' "
+            "WHERE subscription = ? AND event_type = ? AND partition = ? AND session = ? AND next_session != '' "
+            "RETURNING session",
+            (subscription_id, *partition, stream_id),
+        )
+        heirs.update(session for (session,) in given.fetchall())
+    if heirs:
+        count_failures(connection, subscription_id, stream_id)
+        bump(connection, subscription_id)
+    return heirs
+
+
+def note_attempt(
+    connection: sqlite3.Connection,
+    subscription_id: str,
+    stream_id: str,
+    partition: EventTypePartition,
+    offset: str,
+    search_until: str | None,
+) -> None:
+    """Note that a stream is about to send events up to an offset, if it owns the partition."""
+    connection.execute(
+        "UPDATE partitions SET sent = ?1, sent_by = ?2, search_until = coalesce(?3, search_until), "
+        "failures = CASE WHEN ?3 IS NULL THEN failures ELSE 0 END "
+        "WHERE subscription = ?4 AND event_type = ?5 AND partition = ?6 AND session = ?2",
+        (offset, stream_id, search_until, subscription_id, *partition),
+    )
+
+
+def count_failures(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> None:
+    """What a stream has sent and nobody has committed has failed, where the stream is not the owner any more."""
+    connection.execute(
+        "UPDATE partitions SET failures = failures + (sent > offset), sent_by = '' "
+        "WHERE subscription = ?1 AND sent_by = ?2 AND session != ?2",
+        (subscription_id, stream_id),
+    )
+
+
+def bump(connection: sqlite3.Connection, subscription_id: str) -> None:
+    """Note that sessions or assignments have changed."""
+    connection.execute("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", (subscription_id,))
+
+
+def advance_cursors(
+    connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
+) -> None:
+    """Store offsets that are ahead of those that are stored; `revise` is to follow."""
+    _set_cursors(connection, subscription_id, cursors, "failures = 0")
+
+
+def count_heartbeats(
+    connection: sqlite3.Connection, subscription_id: str, counts: Iterable[tuple[EventTypePartition, int]]
+) -> None:
+    """Note how often what is committed already was committed again; `revise` is to follow."""
+    connection.executemany(
+        "UPDATE partitions SET heartbeats = heartbeats + ? WHERE subscription = ? AND event_type = ? AND partition = ?",
+        ((count, subscription_id, *key) for key, count in counts),
+    )
+
+
+def reset_cursors(
+    connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
+) -> None:
+    """Store offsets, whatever is stored there now, and forget the failures of their partitions."""
+    _set_cursors(connection, subscription_id, cursors, "failures = 0, sent = '', sent_by = '', search_until = ''")
+    revise(connection, subscription_id)
+
+
+def _set_cursors(
+    connection: sqlite3.Connection,
+    subscription_id: str,
+    cursors: Iterable[tuple[EventTypePartition, str]],
+    also: str,
+) -> None:
+    connection.executemany(
+        f"UPDATE partitions SET offset = ?, {also} "  # noqa: S608 - constants
+        "WHERE subscription = ? AND event_type = ? AND partition = ?",
+        ((offset, subscription_id, *key) for key, offset in cursors),
+    )
+
+
+def revise(connection: sqlite3.Connection, subscription_id: str) -> int:
+    """Note that something was committed; return the number of the state that the cursors are in now."""
+    connection.execute("UPDATE subscriptions SET revision = revision + 1 WHERE id = ?", (subscription_id,))
+    return load_revision(connection, subscription_id)
+
+
+def remove_subscription(connection: sqlite3.Connection, subscription_id: str) -> None:
+    """Remove everything."""
+    connection.execute("DELETE FROM subscriptions WHERE id = ?", (subscription_id,))
+    for table in ("partitions", "sessions", "resets"):
+        connection.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription_id,))  # noqa: S608 - constants
+
+
+def share_out(connection: sqlite3.Connection, subscription_id: str) -> set[str]:
+    """Rebalance; return the streams for which something has changed, those that are gone included."""
+    before = dict(_assignments(connection, subscription_id))
+    after = rebalance(before, _sessions(connection, subscription_id))
+    moved = [key for key in before if before[key] != after[key]]
+    connection.executemany(
+        "UPDATE partitions SET session = ?, next_session = ? "
+        "WHERE subscription = ? AND event_type = ? AND partition = ?",
+        ((*after[key], subscription_id, *key) for key in moved),
+    )
+    bump(connection, subscription_id)
+    return {name for key in moved for name in (*before[key], *after[key]) if name}

@@ -1,0 +1,96 @@
+"""Counts what clients hold, over all worker processes of one machine, in SQLite."""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+class SlotsDatabase(EventsDatabase):
+    """One process's connections to the file. When the machine dies all are free, so it may forget."""
+
+    schema_version = 1
+    upgrades: Mapping[int, str] = {}
+    schema = """
+    CREATE TABLE taken (
+        slot TEXT NOT NULL,
+        holder TEXT NOT NULL,
+        worker TEXT NOT NULL,                   -- the process that it lives and dies with
+        PRIMARY KEY (slot, holder)
+    ) WITHOUT ROWID;
+    CREATE INDEX taken_by_holders ON taken (holder);
+    CREATE INDEX taken_by_workers ON taken (worker);
+    """
+
+    def _open(self) -> sqlite3.Connection:
+        connection = super()._open()
+        # PERF: nothing is waited for; the write-ahead log keeps the file from being damaged all the same.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+
+class EmbeddedSlots:
+    """The port `Slots` on SQLite. A forked process must open its own."""
+
+    def __init__(self, path: Path, *, worker: str, lives: Callable[[str], bool], offload: Offload = direct) -> None:
+        """Open the file, creating it where it doesn't exist; blocks.
+
+        Args:
+            path: of the database; further files lie beside it.
+            worker: the name of this process.
+            lives: whether the process of a name lives.
+            offload: where the disk is waited for.
+
+        Raises:
+            RioniError: the file can't be used; the text says why.
+        """
+        self._worker, self._lives, self._offload = worker, lives, offload
+        self._database = SlotsDatabase(path)
+        with self._database.writing() as connection:
+            self._bury(connection)
+
+    def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
+        """Take all slots or none; see the port."""
+
+        def run() -> Sequence[str]:
+            with self._database.writing() as connection:
+                full = _full(connection, slots)
+                if full and self._bury(connection):
+                    full = _full(connection, slots)
+                if not full:
+                    connection.executemany(
+                        "INSERT INTO taken VALUES (?, ?, ?)", ((slot, holder, self._worker) for slot in slots)
+                    )
+                return full
+
+        return self._offload(run)
+
+    def give_back(self, holder: str) -> None:
+        """Free what a holder has taken; see the port."""
+
+        def run() -> None:
+            with self._database.writing() as connection:
+                connection.execute("DELETE FROM taken WHERE holder = ?", (holder,))
+
+        self._offload(run)
+
+    def close(self) -> None:
+        """Let go of all files; see the port."""
+        self._offload(self._database.close)
+
+    def _bury(self, connection: sqlite3.Connection) -> bool:
+        """Free what dead processes hold; say whether there are any."""
+        workers = [worker for (worker,) in connection.execute("SELECT DISTINCT worker FROM taken").fetchall()]
+        dead = [(worker,) for worker in workers if not self._lives(worker)]
+        connection.executemany("DELETE FROM taken WHERE worker = ?", dead)
+        return bool(dead)
+
+
+def _full(connection: sqlite3.Connection, slots: Mapping[str, int]) -> list[str]:
+    def taken(slot: str) -> int:
+        (count,) = connection.execute("SELECT count(*) FROM taken WHERE slot = ?", (slot,)).fetchone()
+        return int(count)
+
+    return [slot for slot, most in slots.items() if taken(slot) >= most]

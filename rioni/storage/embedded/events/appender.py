@@ -1,0 +1,224 @@
+"""Appending to the event store: what waits is written in one transaction, with as few calls of SQLite as possible."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from rioni.domain.errors import (
+    CommitUnknown,
+    KeyReused,
+    NotFound,
+    OutcomeUnknown,
+    PartlyStored,
+    TopicClosed,
+    Unavailable,
+)
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.event_store import Appended, Chunk, Claim
+from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.system.clock_jumps import not_before
+from rioni.storage.embedded.events import idempotency_keys
+from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
+from rioni.storage.embedded.events.closed_topics import is_closed
+from rioni.storage.embedded.events.compaction import note_keys
+from rioni.storage.embedded.events.event_ids import AllHeaders, AllIds, Batches, Identified, Ids
+from rioni.storage.embedded.events.partitions import Partition, check, not_found
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.group_commit import GroupCommit, Job
+
+
+# PERF: every call of sqlite3 hands over the interpreter's lock, so rows go in by the dozen, in statements that stay
+# prepared.
+_ROWS_PER_INSERT = (32, 8, 1)
+_INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
+
+OUTCOME_UNKNOWN = "outcome unknown"
+"""Why an event may not have been stored: the disk failed while the transaction was committed."""
+
+# One row, and so one call, for all partitions of a group.
+_SELECT_TARGETS = """
+    SELECT json_group_array(json_array(p.topic, p.number, p.id, p.oldest, p.next, p.recorded_at_ms, p.checksum))
+    FROM json_each(?) AS w
+    JOIN partitions AS p ON p.topic = json_extract(w.value, '$[0]') AND p.number = json_extract(w.value, '$[1]')
+    WHERE NOT EXISTS (SELECT 1 FROM closed_topics AS c WHERE c.topic = p.topic)
+"""
+_UPDATE_TARGETS = """
+    UPDATE partitions SET
+        next = json_extract(w.value, '$[1]'),
+        recorded_at_ms = json_extract(w.value, '$[2]'),
+        checksum = json_extract(w.value, '$[3]')
+    FROM json_each(?) AS w WHERE partitions.id = json_extract(w.value, '$[0]')
+"""
+
+
+class _Target:
+    """A partition that a group of batches is appended to."""
+
+    def __init__(self, before: Partition) -> None:
+        self.before, self.next = before, before.next
+        self.pieces: list[Piece] = []
+
+
+class _Batch(Job):
+    """The call of `append` that waits, and its answer."""
+
+    def __init__(
+        self,
+        topic: str,
+        batches: Batches,
+        headers: AllHeaders | None = None,
+        ids: AllIds | None = None,
+        claim: Claim | None = None,
+    ) -> None:
+        self.topic, self.claim = topic, claim
+        headers = headers or {}
+        self.pieces = {number: split(events, headers.get(number)) for number, events in batches.items()}
+        self.identified = Identified(batches, headers, ids) if ids else None
+        self.count = sum([len(events) for events in batches.values()])
+        self.appended = Appended()
+        super().__init__(sum([piece.size for pieces in self.pieces.values() for piece in pieces]))
+
+
+Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
+"""Told of the chunks that are durable now, by their partition's id, and of the topics that have grown."""
+
+
+class Appender:
+    """Appends batches in groups: one transaction, and one wait for the disk, for all that wait."""
+
+    def __init__(
+        self, database: EventsDatabase, clock: Clock, offload: Offload, publish: Publish, timeout_s: float
+    ) -> None:
+        self._database, self._clock, self._publish, self._timeout_s = database, clock, publish, timeout_s
+        self._commits = GroupCommit[_Batch](self._write, offload)
+
+    def append(
+        self, topic: str, batches: Batches, headers: AllHeaders | None, ids: AllIds | None, claim: Claim | None
+    ) -> Appended:
+        """Append events durably and return their places; see the port `EventStore`."""
+        assert all(batches.values()), "a batch without events has no first position"
+        batch = _Batch(topic, batches, headers, ids, claim)
+        try:
+            self._commits.submit(batch, self._timeout_s)
+        except CommitUnknown as ex:
+            raise PartlyStored(dict.fromkeys(batches, OUTCOME_UNKNOWN)) from ex
+        except OutcomeUnknown as ex:
+            raise PartlyStored(dict.fromkeys(batches, "timed out")) from ex
+        return batch.appended
+
+    def close(self) -> None:
+        """Refuse further batches and wait until the pending ones are written."""
+        self._commits.close()
+
+    def _write(self, group: Sequence[_Batch]) -> Callable[[], None]:
+        try:
+            return self._write_together(group)
+        except DamagedEvents:
+            # A damaged partition must not stop the others: each batch for itself.
+            if len(group) == 1:
+                raise
+        done: list[Callable[[], None]] = []
+        for batch in group:
+            try:
+                done.append(self._write_together([batch]))
+            except Unavailable as ex:
+                batch.error = ex
+
+        def publish() -> None:
+            for each in done:
+                each()
+
+        return publish
+
+    def _write_together(self, group: Sequence[_Batch]) -> Callable[[], None]:
+        written: list[tuple[int, Chunk]] = []
+        targets: dict[tuple[str, int], _Target] = {}
+        with self._noting(targets), self._database.writing() as connection:
+            targets |= self._targets(connection, group)
+            now_ms = self._clock.now_ms()
+            ids = Ids(connection, now_ms, [batch.identified for batch in group if batch.identified])
+            for batch in _without_repeated(connection, group, now_ms):
+                _allocate(batch, targets, ids)
+                if isinstance(batch.error, NotFound) and is_closed(connection, batch.topic):
+                    batch.error = TopicClosed(batch.topic)
+            ids.store()
+            changes = []
+            for (topic, number), target in targets.items():
+                if not target.pieces:
+                    continue
+                recorded_at_ms = not_before(target.before.recorded_at_ms, now_ms)
+                after = target.before._replace(next=target.next, recorded_at_ms=recorded_at_ms)
+                changes.append((after.id, after.next, recorded_at_ms, after.checksum(topic, number)))
+                written += ((after.id, chunk) for chunk in join(target.pieces, target.before.next, recorded_at_ms))
+            note_keys(connection, written)
+            _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
+            connection.execute(_UPDATE_TARGETS, (json.dumps(changes),))
+        return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
+
+    @contextlib.contextmanager
+    def _noting(self, targets: Mapping[tuple[str, int], _Target]) -> Iterator[None]:
+        """Note what tells at the next start whether a write was stored whose outcome is unknown."""
+        try:
+            yield
+        except CommitUnknown:
+            self._database.note_unknown([(*place, target.next) for place, target in targets.items() if target.pieces])
+            raise
+
+    def _targets(self, connection: sqlite3.Connection, group: Iterable[_Batch]) -> dict[tuple[str, int], _Target]:
+        wanted = list({(batch.topic, number) for batch in group for number in batch.pieces})
+        ((found,),) = connection.execute(_SELECT_TARGETS, (json.dumps(wanted),))
+        return {(topic, number): _Target(check(topic, number, row)) for topic, number, *row in json.loads(found)}
+
+
+def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], now_ms: int) -> Iterator[_Batch]:
+    """Yield the batches that are to be stored, and note the names of those that then have no error."""
+    claimed = [batch.claim for batch in group if batch.claim is not None]
+    if not claimed:
+        yield from group
+        return
+    known, new = idempotency_keys.digests(connection, claimed), []
+    for batch in group:
+        if batch.claim is None or batch.claim.id not in known:
+            yield batch
+            if batch.claim is not None and batch.error is None:
+                known[batch.claim.id] = batch.claim.digest
+                new.append(batch.claim)
+        elif batch.claim.digest == known[batch.claim.id]:
+            batch.appended.left_out = batch.count
+        else:
+            batch.error = KeyReused()
+    idempotency_keys.add(connection, new, now_ms)
+
+
+def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Ids) -> None:
+    """Give a batch its positions, or its error."""
+    # It may come here again, alone, where the transaction of its group has failed.
+    batch.appended, batch.error = Appended(), None
+    for number, pieces in batch.pieces.items():
+        target = targets.get((batch.topic, number))
+        if target is None:
+            batch.error = not_found(batch.topic, number)
+            return
+        if target.next + sum(len(piece.lengths) for piece in pieces) > POSITION_MAX:
+            batch.error = Unavailable(f"Partition {number} of topic {batch.topic} is full. Begin a new timeline.")
+            return
+    left: Mapping[int, list[Piece]] = batch.pieces
+    if batch.identified:
+        left = ids.claim(batch.identified, batch.pieces)
+        kept = sum(len(piece.lengths) for pieces in left.values() for piece in pieces)
+        batch.appended.left_out = batch.count - kept
+    for number, pieces in left.items():
+        target = targets[batch.topic, number]
+        batch.appended[number] = target.next
+        target.pieces += pieces
+        target.next += sum(len(piece.lengths) for piece in pieces)
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    done = 0
+    for size in _ROWS_PER_INSERT:
+        while len(rows) - done >= size:
+            connection.execute(_INSERTS[size], [value for row in rows[done : done + size] for value in row])
+            done += size

@@ -1,0 +1,180 @@
+"""The stored form of a chunk: how events become a row, and the checksum that no damaged row gets past."""
+
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import NamedTuple
+
+import msgspec
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_store import Chunk
+from rioni.domain.publishing.headers import NO_HEADERS, Headers, headers_bytes
+
+
+CHUNK_BYTES = 65_536
+"""The length that chunks aim at: longer batches are cut, shorter ones of one transaction are joined. An event is never
+cut."""
+
+POSITION_BITS = 43
+POSITION_MAX = 2**POSITION_BITS - 1
+PARTITION_ID_MAX = 2 ** (63 - POSITION_BITS) - 2
+"""Keys have 63 bits: 20 for the partition's id, 43 for the position, which at 100,000 events a second lasts for 2.8
+years. A partition that is full goes on in a new timeline."""
+
+_CHECKED = struct.Struct("<qqI")
+
+_encode_headers = msgspec.msgpack.Encoder().encode
+_decode_headers = msgspec.msgpack.Decoder(list[Headers]).decode
+
+Row = tuple[int, int, int, int, bytes, bytes, bytes]
+CHUNK_COLUMNS = "key, recorded_at_ms, count, checksum, ends, data, headers"
+
+
+class Damage(NamedTuple):
+    """What is wrong with the stored events, and where; the topic is empty where it is the file itself."""
+
+    topic: str
+    partition: int
+    position: int
+    what: str
+
+
+class DamagedEvents(Unavailable):
+    """Stored events are not what was written; they are never served."""
+
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+        where = (
+            f"topic {damage.topic}, partition {damage.partition}, position {damage.position}: " if damage.topic else ""
+        )
+        super().__init__(
+            f"The stored events are damaged: {where}{damage.what}. Restore the data directory from a backup, or move "
+            "cursors beyond the damage."
+        )
+
+
+class Piece(NamedTuple):
+    """A run of events of one batch and one partition, of about `CHUNK_BYTES` at most."""
+
+    data: bytes
+    """The events' JSON, joined by commas."""
+    lengths: list[int]
+    """Of each event, in bytes, and its comma."""
+    headers: Sequence[Headers] | None = None
+    """For each event what is stored beside it; None where none has anything."""
+
+    @property
+    def size(self) -> int:
+        """About what it takes, in bytes."""
+        return len(self.data) + headers_bytes(self.headers)
+
+
+def chunk_key(partition_id: int, position: int) -> int:
+    """The key of a row: a partition is a contiguous range of keys, in the order of positions."""
+    return partition_id << POSITION_BITS | position
+
+
+def split(events: Sequence[bytes], headers: Sequence[Headers] | None = None) -> list[Piece]:
+    """Cut a batch into pieces.
+
+    Args:
+        events: the batch.
+        headers: for each event what is stored beside it.
+    """
+    lengths = [len(event) + 1 for event in events]
+    if sum(lengths) <= CHUNK_BYTES:
+        return [_piece(events, lengths, headers, 0, len(events))]
+    pieces, begin, size = [], 0, 0
+    for index, length in enumerate(lengths):
+        if size and size + length > CHUNK_BYTES:
+            pieces.append(_piece(events, lengths, headers, begin, index))
+            begin, size = index, 0
+        size += length
+    pieces.append(_piece(events, lengths, headers, begin, len(events)))
+    return pieces
+
+
+def _piece(
+    events: Sequence[bytes], lengths: list[int], headers: Sequence[Headers] | None, begin: int, end: int
+) -> Piece:
+    if headers is None:
+        return Piece(b",".join(events[begin:end]), lengths[begin:end])
+    some = headers[begin:end]
+    return Piece(
+        b",".join(events[begin:end]), lengths[begin:end], some if any(each != NO_HEADERS for each in some) else None
+    )
+
+
+def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[Chunk]:
+    """Make chunks of consecutive pieces.
+
+    Args:
+        pieces: in their order.
+        first: the position of the first event.
+        recorded_at_ms: the time of all of them.
+    """
+    joined: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if joined and size + len(piece.data) > CHUNK_BYTES:
+            yield (chunk := _chunk(joined, first, recorded_at_ms))
+            first = chunk.next
+            joined, size = [], 0
+        joined.append(piece)
+        size += len(piece.data) + 1
+    yield _chunk(joined, first, recorded_at_ms)
+
+
+def _chunk(pieces: Sequence[Piece], first: int, recorded_at_ms: int) -> Chunk:
+    lengths = pieces[0].lengths if len(pieces) == 1 else [each for piece in pieces for each in piece.lengths]
+    # The end of an event is the sum of the lengths up to it, less its own comma.
+    ends = array("I", islice(accumulate(lengths, initial=-1), 1, None))
+    headers = None
+    if any(piece.headers for piece in pieces):
+        headers = [each for piece in pieces for each in piece.headers or [NO_HEADERS] * len(piece.lengths)]
+    return Chunk(first, recorded_at_ms, b",".join([piece.data for piece in pieces]), ends, headers)
+
+
+def encode(partition_id: int, chunk: Chunk) -> Row:
+    """The row of a chunk."""
+    assert isinstance(chunk.ends, array)
+    key, ends = chunk_key(partition_id, chunk.first), _little_endian(chunk.ends).tobytes()
+    headers = _encode_headers(chunk.headers) if chunk.headers else b""
+    checksum = _checksum(key, chunk.recorded_at_ms, ends, chunk.data, headers)
+    return key, chunk.recorded_at_ms, len(chunk.ends), checksum, ends, chunk.data, headers
+
+
+def decode(row: Row) -> Chunk:
+    """Read a row.
+
+    Raises:
+        ValueError: the row is not what was written.
+    """
+    key, recorded_at_ms, count, checksum, ends_data, data, headers_data = row
+    try:
+        if checksum != _checksum(key, recorded_at_ms, ends_data, data, headers_data) or count * 4 != len(ends_data):
+            raise ValueError("the checksum is wrong")
+    except (TypeError, struct.error) as ex:
+        raise ValueError("a column has the wrong type") from ex
+    ends = array("I")
+    ends.frombytes(ends_data)
+    headers = _decode_headers(headers_data) if headers_data else None
+    return Chunk(key & POSITION_MAX, recorded_at_ms, data, _little_endian(ends), headers)
+
+
+def _checksum(key: int, recorded_at_ms: int, ends: bytes, data: bytes, headers: bytes) -> int:
+    head = zlib.crc32(_CHECKED.pack(key, recorded_at_ms, len(ends) // 4))
+    checksum = zlib.crc32(data, zlib.crc32(ends, head))
+    return zlib.crc32(headers, checksum) if headers else checksum
+
+
+def _little_endian(ends: "array[int]") -> "array[int]":
+    if sys.byteorder == "little":
+        return ends
+    swapped = array("I", ends)
+    swapped.byteswap()
+    return swapped

@@ -1,0 +1,36 @@
+"""Topics to which nothing may be appended any more: marked in the transaction after which nothing is.
+
+Appends are transactions of the same file. So each comes before the mark, and its events are in the bounds that closing
+returns, or after it, and is refused, whatever process it comes from and however long it has waited.
+"""
+
+import sqlite3
+
+from rioni.domain.errors import NotFound
+from rioni.storage.embedded.events.partitions import Partition, find_all
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+def close(database: EventsDatabase, topic: str) -> list[Partition]:
+    """Close a topic and return the states of its partitions, which are final; blocks on the disk.
+
+    Raises:
+        NotFound: there is no such topic.
+        DamagedEvents: the state of a partition is not what was written.
+    """
+    with database.writing() as connection:
+        connection.execute("INSERT OR IGNORE INTO closed_topics VALUES (?)", (topic,))
+    if not (partitions := find_all(database, topic)):
+        _unmark(database, topic)
+        raise NotFound(f"topic {topic} does not exist")
+    return partitions
+
+
+def is_closed(connection: sqlite3.Connection, topic: str) -> bool:
+    """Whether a topic is closed, as the connection's transaction sees it."""
+    return connection.execute("SELECT 1 FROM closed_topics WHERE topic = ?", (topic,)).fetchone() is not None
+
+
+def _unmark(database: EventsDatabase, topic: str) -> None:
+    with database.writing() as connection:
+        connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))

@@ -1,0 +1,121 @@
+"""The ids of events that must not be stored twice: looked up and stored in the transaction that appends the events."""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from rioni.domain.publishing.headers import Headers
+from rioni.storage.embedded.events.chunks import Piece, split
+from rioni.storage.embedded.events.steps import Steps
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.short_hash import HASH_BYTES, short_hash
+
+
+Batches = Mapping[int, Sequence[bytes]]
+AllHeaders = Mapping[int, Sequence[Headers]]
+AllIds = Mapping[int, Sequence[str]]
+
+FORGOTTEN_IDS = 5_000
+"""How many ids are forgotten in one transaction, while nobody can append."""
+
+# PERF: all hashes in one value and one call, as every call of sqlite3 hands over the interpreter's lock.
+_EACH = """
+    WITH RECURSIVE each (n) AS (SELECT 1 UNION ALL SELECT n + :size FROM each WHERE n + :size <= length(:hashes))
+"""
+_SELECT = f"{_EACH} SELECT hash FROM each CROSS JOIN ids ON hash = substr(:hashes, n, :size)"  # noqa: S608 - constants
+_INSERT = f"{_EACH} INSERT INTO ids SELECT substr(:hashes, n, :size), :now_ms FROM each"  # noqa: S608 - constants
+_PAGE = f"SELECT hash, recorded_at_ms FROM ids WHERE hash > ? ORDER BY hash LIMIT {FORGOTTEN_IDS}"  # noqa: S608 - constants
+_DELETE = f"""
+    DELETE FROM ids WHERE hash IN (
+        SELECT hash FROM ids WHERE recorded_at_ms < ? ORDER BY recorded_at_ms LIMIT {FORGOTTEN_IDS}
+    )
+"""  # noqa: S608 - constants
+
+
+class Identified:
+    """A batch whose events have ids, for some or all of its partitions."""
+
+    def __init__(self, batches: Batches, headers: AllHeaders, ids: AllIds) -> None:
+        self._batches, self._headers = batches, headers
+        self.hashes = {number: [short_hash(each) for each in ids[number]] for number in batches if number in ids}
+        """For each event of a partition that has ids."""
+
+    def split(self, number: int, kept: Sequence[int]) -> list[Piece]:
+        """Cut what is kept of a partition's events, by their indices, into pieces."""
+        events, headers = self._batches[number], self._headers.get(number)
+        return split([events[index] for index in kept], headers and [headers[index] for index in kept])
+
+
+class Ids:
+    """The ids that a transaction knows and those that it adds; blocks on the disk."""
+
+    def __init__(self, connection: sqlite3.Connection, now_ms: int, group: Iterable[Identified]) -> None:
+        """Look up the ids of all batches that may be appended.
+
+        Args:
+            connection: in the transaction that appends.
+            now_ms: the time of the transaction.
+            group: the batches that have ids.
+        """
+        self._connection, self._now_ms = connection, now_ms
+        self._added: list[bytes] = []
+        asked = b"".join([each for batch in group for hashes in batch.hashes.values() for each in hashes])
+        self._known: set[bytes] = {found for (found,) in self._execute(_SELECT, asked)} if asked else set()
+
+    def claim(self, batch: Identified, pieces: Mapping[int, list[Piece]]) -> Mapping[int, list[Piece]]:
+        """Add the ids of a batch, and leave out the events that have one already.
+
+        Args:
+            batch: the batch.
+            pieces: all of its events.
+        """
+        left: dict[int, list[Piece]] = {}
+        for number, whole in pieces.items():
+            hashes = batch.hashes.get(number)
+            if hashes is None:
+                left[number] = whole
+                continue
+            kept = [index for index, each in enumerate(hashes) if self._add(each)]
+            if kept:
+                left[number] = whole if len(kept) == len(hashes) else batch.split(number, kept)
+        return left
+
+    def store(self) -> None:
+        """Write what was added."""
+        if self._added:
+            self._execute(_INSERT, b"".join(self._added))
+
+    def _add(self, hashed: bytes) -> bool:
+        if hashed in self._known:
+            return False
+        self._known.add(hashed)
+        self._added.append(hashed)
+        return True
+
+    def _execute(self, statement: str, hashes: bytes) -> sqlite3.Cursor:
+        return self._connection.execute(statement, {"hashes": hashes, "size": HASH_BYTES, "now_ms": self._now_ms})
+
+
+def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
+    """Those of some ids that an event is stored under; blocks on the disk."""
+    names = {short_hash(each): each for each in ids}
+    if not names:
+        return frozenset()
+    rows = database.fetch(_SELECT, {"hashes": b"".join(names), "size": HASH_BYTES})
+    return frozenset([names[found] for (found,) in rows])
+
+
+def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
+    """Forget the ids stored before a time; blocks on the disk, appends go on in between."""
+    removed = FORGOTTEN_IDS
+    while removed == FORGOTTEN_IDS:
+        with database.writing() as connection:
+            removed = connection.execute(_DELETE, (before_ms,)).rowcount
+        yield
+
+
+def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[bytes, int]]]:
+    """The hashes of all ids, each with when its event was stored; blocks on the disk."""
+    after = b""
+    while rows := database.fetch(_PAGE, (after,)):
+        yield rows
+        after = rows[-1][0]

@@ -1,0 +1,53 @@
+"""The names that publishers have given to their batches: under one name a batch is stored once."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from rioni.domain.ports.event_store import Claim
+from rioni.storage.embedded.events.steps import Steps
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+FORGOTTEN = 1_000
+"""How many names one transaction removes: some milliseconds."""
+
+
+_SELECT_DIGEST = "SELECT digest FROM claims WHERE id = ?"
+_SELECT = "SELECT c.id, c.digest FROM json_each(?) AS w JOIN claims AS c ON c.id = w.value"
+_INSERT = "INSERT INTO claims SELECT value ->> 0, value ->> 1, ? FROM json_each(?)"
+_PAGE = f"SELECT id, digest, recorded_at_ms FROM claims WHERE id > ? ORDER BY id LIMIT {FORGOTTEN}"  # noqa: S608 - constants
+_DELETE = f"DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE recorded_at_ms < ? LIMIT {FORGOTTEN})"  # noqa: S608 - constants
+
+
+def digest_of(database: EventsDatabase, claim_id: str) -> str | None:
+    """The digest of the batch that is stored under a name."""
+    rows = database.fetch(_SELECT_DIGEST, (claim_id,))
+    return str(rows[0][0]) if rows else None
+
+
+def digests(connection: sqlite3.Connection, claims: Sequence[Claim]) -> dict[str, str]:
+    """Of the names that are known, the digests of the batches that are stored under them."""
+    return dict(connection.execute(_SELECT, (json.dumps([claim.id for claim in claims]),)).fetchall())
+
+
+def add(connection: sqlite3.Connection, claims: Sequence[Claim], recorded_at_ms: int) -> None:
+    """Note what is stored from now on; none of the names is known yet."""
+    connection.execute(_INSERT, (recorded_at_ms, json.dumps(claims)))
+
+
+def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
+    """Forget the names of batches that were stored before a time; blocks on the disk."""
+    removed = FORGOTTEN
+    while removed == FORGOTTEN:
+        with database.writing() as connection:
+            removed = connection.execute(_DELETE, (before_ms,)).rowcount
+        yield
+
+
+def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[str, str, int]]]:
+    """All names, each with the digest of its batch and when that was stored; blocks on the disk."""
+    after = ""
+    while rows := database.fetch(_PAGE, (after,)):
+        yield rows
+        after = rows[-1][0]

@@ -1,0 +1,60 @@
+"""Makes a partition that has lost events go on behind them, so that no offset is given out a second time."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from rioni.domain.publishing.headers import REMOVED
+from rioni.storage.embedded.events.chunks import Piece, encode, join
+from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, insert_partitions
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+PADDED_EVENTS = 10_000
+"""How many lost events one chunk stands for."""
+
+_UPDATE = "UPDATE partitions SET oldest = ?, next = ?, checksum = ? WHERE id = ?"
+_INSERT_CHUNK = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+def pad(database: EventsDatabase, topic: str, ends: Sequence[int]) -> int:
+    """Create a topic's missing partitions, and let each end at a position at least; blocks on the disk.
+
+    The positions in between count as events that compaction has removed; those of an empty partition as expired.
+
+    Args:
+        database: of the event store.
+        topic: created where it does not exist.
+        ends: for each partition by number the position that its next event is to have at least.
+
+    Returns:
+        How many events are lost.
+
+    Raises:
+        DamagedEvents: the record of a partition is damaged.
+        Unavailable: the store can't write.
+    """
+    lost = 0
+    with database.writing() as connection:
+        (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
+        insert_partitions(connection, topic, range(existing, len(ends)))
+        for number, end in enumerate(ends):
+            row = connection.execute(SELECT_PARTITION, (topic, number)).fetchone()
+            partition = check(topic, number, row)
+            if partition.next < end:
+                lost += end - partition.next
+                _pad(connection, topic, number, partition, end)
+    return lost
+
+
+def _pad(connection: sqlite3.Connection, topic: str, number: int, partition: Partition, end: int) -> None:
+    oldest = partition.oldest
+    if oldest == partition.next:
+        oldest = end
+    else:
+        for first in range(partition.next, end, PADDED_EVENTS):
+            count = min(PADDED_EVENTS, end - first)
+            piece = Piece(b"," * (count - 1), [1] * count, [REMOVED] * count)
+            for chunk in join([piece], first, partition.recorded_at_ms):
+                connection.execute(_INSERT_CHUNK, encode(partition.id, chunk))
+    after = partition._replace(oldest=oldest, next=end)
+    connection.execute(_UPDATE, (oldest, end, after.checksum(topic, number), partition.id))

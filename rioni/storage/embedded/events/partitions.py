@@ -1,0 +1,138 @@
+"""Where the partitions of the event store begin and end: checksummed, so that no damage hides events."""
+
+import sqlite3
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rioni.domain.errors import Conflict, NotFound, Unavailable
+from rioni.storage.embedded.events.chunks import PARTITION_ID_MAX, Damage, DamagedEvents
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+_CHECKED = struct.Struct("<qqqqq")
+_COLUMNS = "id, oldest, next, recorded_at_ms, checksum"
+SELECT_PARTITION = f"SELECT {_COLUMNS} FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
+_SELECT_COMPACTED = f"SELECT {_COLUMNS}, compacted FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
+_SELECT_TOPIC = f"SELECT {_COLUMNS} FROM partitions WHERE topic = ? ORDER BY number"  # noqa: S608 - constants
+_INSERT = f"INSERT INTO partitions (topic, number, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+
+
+class Partition(NamedTuple):
+    """What a partition holds."""
+
+    id: int
+    """Never used again, also when the topic is deleted and created anew."""
+    oldest: int
+    """The first position that can be read; always the first of a chunk, or `next`."""
+    next: int
+    """The position of the next event."""
+    recorded_at_ms: int
+    """When the last chunk was recorded."""
+
+    def checksum(self, topic: str, number: int) -> int:
+        """The CRC-32 of the row."""
+        return zlib.crc32(topic.encode(), zlib.crc32(_CHECKED.pack(number, *self)))
+
+
+def check(topic: str, number: int, row: Sequence[int]) -> Partition:
+    """Make a partition of a row's id, oldest, next, recorded_at_ms and checksum.
+
+    Raises:
+        DamagedEvents: the row is not what was written.
+    """
+    try:
+        partition = Partition(*row[:4])
+        if partition.checksum(topic, number) == row[4]:
+            return partition
+    except struct.error:
+        pass
+    raise DamagedEvents(Damage(topic, number, -1, "the record of its first and last position is wrong"))
+
+
+def find(database: EventsDatabase, topic: str, number: int) -> Partition:
+    """The state of one partition.
+
+    Raises:
+        NotFound: topic or partition unknown.
+        DamagedEvents: the row is not what was written.
+    """
+    for row in database.fetch(SELECT_PARTITION, (topic, number)):
+        return check(topic, number, row)
+    raise not_found(topic, number)
+
+
+def find_compacted(database: EventsDatabase, topic: str, number: int) -> tuple[Partition, int]:
+    """The state of one partition, and a number that has grown whenever a compaction has changed its chunks.
+
+    Raises:
+        NotFound: topic or partition unknown.
+        DamagedEvents: the row is not what was written.
+    """
+    for *row, compacted in database.fetch(_SELECT_COMPACTED, (topic, number)):
+        return check(topic, number, row), compacted
+    raise not_found(topic, number)
+
+
+def find_all(database: EventsDatabase, topic: str) -> list[Partition]:
+    """The states of a topic's partitions by number; empty where there is no such topic.
+
+    Raises:
+        DamagedEvents: a row is not what was written.
+    """
+    rows = database.fetch(_SELECT_TOPIC, (topic,))
+    # By the number it should have: a row that is missing in between makes the next one's checksum wrong.
+    return [check(topic, number, row) for number, row in enumerate(rows)]
+
+
+def names(database: EventsDatabase) -> set[str]:
+    """The names of all topics; blocks on the disk."""
+    return {topic for (topic,) in database.fetch("SELECT DISTINCT topic FROM partitions")}
+
+
+def create(database: EventsDatabase, topic: str, partitions: int) -> None:
+    """Create a topic, unless it exists with the same number of partitions; blocks on the disk.
+
+    Raises:
+        Conflict: it exists with another number of partitions.
+        Unavailable: the store can't write, or has had too many partitions.
+    """
+    with database.writing() as connection:
+        (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
+        if existing not in {0, partitions}:
+            raise Conflict(f"topic {topic} exists with {existing} partitions")
+        insert_partitions(connection, topic, range(existing, partitions))
+
+
+def extend(database: EventsDatabase, topic: str, partitions: int) -> None:
+    """Add partitions up to a number; blocks on the disk.
+
+    Raises:
+        NotFound: there is no such topic.
+        Unavailable: the store can't write, or has had too many partitions.
+    """
+    with database.writing() as connection:
+        (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
+        if not existing:
+            raise NotFound(f"topic {topic} does not exist")
+        insert_partitions(connection, topic, range(existing, partitions))
+
+
+def insert_partitions(connection: sqlite3.Connection, topic: str, numbers: Iterable[int]) -> None:
+    """Add empty partitions; needs a transaction.
+
+    Raises:
+        Unavailable: the store has had too many partitions.
+    """
+    for number in numbers:
+        (last_id,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
+        partition = Partition((last_id or 0) + 1, 0, 0, 0)
+        if partition.id > PARTITION_ID_MAX:
+            raise Unavailable(f"The event store has had {PARTITION_ID_MAX} partitions. Begin a new data directory.")
+        connection.execute(_INSERT, (topic, number, *partition, partition.checksum(topic, number)))
+
+
+def not_found(topic: str, number: int) -> NotFound:
+    """The error of a topic or partition that isn't there."""
+    return NotFound(f"topic {topic} has no partition {number}, or does not exist")

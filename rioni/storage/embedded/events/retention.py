@@ -1,0 +1,137 @@
+"""Finding events by age and removing them, in transactions so small that no append waits for long."""
+
+import contextlib
+
+from rioni.domain.system.clock_jumps import CLOCK_JUMP_MAX_MS
+from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, chunk_key
+from rioni.storage.embedded.events.compaction import forget, forget_all
+from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, find_all
+from rioni.storage.embedded.events.steps import Steps
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+REMOVED_CHUNKS = 64
+"""How many chunks one transaction removes: about 4 MiB at most, some milliseconds."""
+
+# Of the first chunk behind a wrong time, which was not stored before it.
+_SELECT_NEXT_TIME = """
+    SELECT recorded_at_ms FROM chunks WHERE key > ? AND key < ? AND recorded_at_ms <= ? ORDER BY key LIMIT 1
+"""
+_SELECT_YOUNGER = """
+    SELECT key FROM chunks WHERE key >= ? AND key < ? AND recorded_at_ms BETWEEN ? AND ? ORDER BY key LIMIT 1
+"""
+_SELECT_COVERING = "SELECT key, recorded_at_ms, count FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+# As events are read: from the chunk that holds a position on, or where that is gone from the next one.
+_SELECT_TIME = """
+    SELECT recorded_at_ms FROM chunks
+    WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key LIMIT 1
+"""
+_SELECT_CUT = "SELECT key FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
+_DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
+
+
+def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: int, now_ms: int) -> int:
+    """The position of the first chunk stored at a time or later, behind the newest where there is none; blocks.
+
+    Args:
+        database: of the store.
+        partition: to search in.
+        recorded_at_ms: the time.
+        now_ms: by the clock. A chunk with a later time was stored while the clock was wrong, and counts as stored when
+            the next one was.
+    """
+    latest_ms = now_ms + CLOCK_JUMP_MAX_MS
+    end = chunk_key(partition.id, partition.next)
+    # Positions are dense and times do not go back, apart from wrong ones, so that this is a binary search.
+    low, high = partition.oldest, partition.next
+    while low < high:
+        middle = (low + high) // 2
+        row = database.fetch(_SELECT_COVERING, (chunk_key(partition.id, low), chunk_key(partition.id, middle)))
+        if not row:
+            low = middle + 1  # removed meanwhile
+            continue
+        key, at_ms, count = row[0]
+        if at_ms > latest_ms and (right := database.fetch(_SELECT_NEXT_TIME, (key, end, latest_ms))):
+            at_ms = right[0][0]
+        if at_ms >= recorded_at_ms:
+            high = key & POSITION_MAX
+        else:
+            low = (key & POSITION_MAX) + count
+    return low
+
+
+def recorded_at_ms(database: EventsDatabase, partition: Partition, first: int) -> int | None:
+    """When the event at a position was stored, or the next one that is left; None behind the newest. Blocks."""
+    first = max(first, partition.oldest)
+    if first >= partition.next:
+        return None
+    oldest, begin, end = (chunk_key(partition.id, each) for each in (partition.oldest, first, partition.next))
+    rows = database.fetch(_SELECT_TIME, (oldest, begin, begin, end))
+    return int(rows[0][0]) if rows else None
+
+
+def expire(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) -> Steps[int]:
+    """Remove the chunks of a topic stored before a time and return the number of events; blocks on the disk."""
+    removed = 0
+    for number, partition in enumerate(find_all(database, topic)):
+        stop = _expired_until(database, partition, before_ms, now_ms)
+        removed += yield from _remove(database, topic, number, stop)
+    return removed
+
+
+def _expired_until(database: EventsDatabase, partition: Partition, before_ms: int, now_ms: int) -> int:
+    """The position up to which all chunks are older than a time."""
+    stop = first_since(database, partition, before_ms, now_ms)
+    # The search may have met a chunk whose time is too early, from a clock that was behind. PERF: looks at no more
+    # chunks than are about to be removed.
+    bounds = chunk_key(partition.id, partition.oldest), chunk_key(partition.id, stop)
+    younger = database.fetch(_SELECT_YOUNGER, (*bounds, before_ms, now_ms + CLOCK_JUMP_MAX_MS))
+    return int(younger[0][0]) & POSITION_MAX if younger else stop
+
+
+def delete(database: EventsDatabase, topic: str) -> Steps[list[int]]:
+    """Delete a topic with its events, if it exists, and return the ids of its partitions; blocks on the disk."""
+    # What is damaged goes with the rest below, in one transaction that may be long.
+    with contextlib.suppress(DamagedEvents):
+        for number, partition in enumerate(find_all(database, topic)):
+            yield from _remove(database, topic, number, partition.next)
+            yield from forget_all(database, partition)
+    with database.writing() as connection:
+        ids = [
+            partition_id
+            for (partition_id,) in connection.execute("SELECT id FROM partitions WHERE topic = ?", (topic,))
+        ]
+        for partition_id in ids:
+            connection.execute(_DELETE_CHUNKS, (chunk_key(partition_id, 0), chunk_key(partition_id + 1, 0)))
+            forget(connection, partition_id)
+        connection.execute("DELETE FROM partitions WHERE topic = ?", (topic,))
+        connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))
+    return ids
+
+
+def _remove(database: EventsDatabase, topic: str, number: int, stop: int) -> Steps[int]:
+    """Remove the chunks before a position, the begin of one, and return the number of events."""
+    removed = 0
+    while count := _remove_some(database, topic, number, stop):
+        removed += count
+        yield
+    return removed
+
+
+def _remove_some(database: EventsDatabase, topic: str, number: int, stop: int) -> int:
+    with database.writing() as connection:
+        row = connection.execute(SELECT_PARTITION, (topic, number)).fetchone()
+        if row is None:
+            return 0  # deleted meanwhile
+        before = check(topic, number, row)
+        if before.oldest >= stop:
+            return 0
+        begin, end = chunk_key(before.id, before.oldest), chunk_key(before.id, stop)
+        cut = connection.execute(_SELECT_CUT, (begin, end, REMOVED_CHUNKS)).fetchone()
+        after = before._replace(oldest=cut[0] & POSITION_MAX if cut else stop)
+        connection.execute(_DELETE_CHUNKS, (begin, chunk_key(after.id, after.oldest)))
+        connection.execute(
+            "UPDATE partitions SET oldest = ?, checksum = ? WHERE id = ?",
+            (after.oldest, after.checksum(topic, number), after.id),
+        )
+    return after.oldest - before.oldest

@@ -1,0 +1,66 @@
+"""Reads every stored event and names all damage."""
+
+from rioni.domain.errors import NotFound
+from rioni.storage.embedded.events.chunks import (
+    CHUNK_COLUMNS,
+    POSITION_MAX,
+    Damage,
+    DamagedEvents,
+    Row,
+    chunk_key,
+    decode,
+)
+from rioni.storage.embedded.events.partitions import find
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+
+
+SLICE_CHUNKS = 64
+"""How many chunks are read at once: short reads don't hold up checkpoints."""
+
+_SELECT_SLICE = f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT {SLICE_CHUNKS}"  # noqa: S608 - constants
+
+
+def verify(database: EventsDatabase) -> list[Damage]:
+    """Read everything and name all damage; blocks as long as the disk needs, others read and append meanwhile."""
+    damage: list[Damage] = []
+    try:
+        damage += (Damage("", -1, -1, text) for (text,) in database.fetch("PRAGMA integrity_check") if text != "ok")
+        for topic, number in database.fetch("SELECT topic, number FROM partitions ORDER BY id"):
+            damage += _verify_partition(database, topic, number)
+    except DamagedEvents as ex:
+        damage.append(ex.damage)
+    return damage
+
+
+def _verify_partition(database: EventsDatabase, topic: str, number: int) -> list[Damage]:
+    damage: list[Damage] = []
+    position, stop = 0, None
+    while stop is None or position < stop:
+        try:
+            partition = find(database, topic, number)
+        except NotFound:
+            return []  # deleted meanwhile
+        except DamagedEvents as ex:
+            return [*damage, ex.damage]
+        stop = partition.next if stop is None else stop
+        position = max(position, partition.oldest)  # retention goes on meanwhile
+        rows = database.fetch(_SELECT_SLICE, (chunk_key(partition.id, position), chunk_key(partition.id, stop)))
+        for row in rows:
+            position = _verify_row(row, position, damage, (topic, number))
+        if not rows and position < stop:
+            damage.append(Damage(topic, number, position, f"the events before position {stop} are missing"))
+            break
+    return damage
+
+
+def _verify_row(row: Row, expected: int, damage: list[Damage], partition: tuple[str, int]) -> int:
+    """Check a row and return the position behind it."""
+    first: int = row[0] & POSITION_MAX
+    if first != expected:
+        damage.append(Damage(*partition, expected, f"the events before position {first} are missing"))
+    try:
+        return decode(row).next
+    except ValueError as ex:
+        damage.append(Damage(*partition, first, str(ex)))
+        # What it held is unknown, so that the gap behind it will be named too.
+        return first + 1

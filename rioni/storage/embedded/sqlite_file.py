@@ -1,0 +1,368 @@
+"""The SQLite file of the event store: its schema, who may write when, and what its errors mean.
+
+NOTE: every write, checkpoints included, happens under a lock of our own beside the file. It lets native threads wait
+for their turn without polling, and it keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may
+damage the file when another connection writes at the same instant. For the same reason nobody else may open the file
+for writing, and nobody in this process may open it by other means: to close it would drop SQLite's own locks.
+"""
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from rioni.domain.errors import CommitUnknown, RioniError, Unavailable
+from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
+from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
+from rioni.storage.embedded.events.chunks import Damage, DamagedEvents
+from rioni.storage.embedded.file_lock import FileLock
+from rioni.storage.sql.write_ahead_log import discard_failed_commit, empty_log
+
+
+SCHEMA_VERSION = 6
+
+SCHEMA = """
+CREATE TABLE partitions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again, so nothing that is known about one can become wrong
+    topic TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    oldest INTEGER NOT NULL,               -- the first position that can be read
+    next INTEGER NOT NULL,                 -- the position of the next event
+    recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything before
+    compacted INTEGER NOT NULL DEFAULT 0,  -- grows with each transaction of a compaction: caches are out of date then
+    UNIQUE (topic, number)
+);
+CREATE TABLE chunks (
+    key INTEGER PRIMARY KEY,               -- the partition's id and the position of the first event
+    recorded_at_ms INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything else
+    ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
+    data BLOB NOT NULL,                    -- the events' JSON, joined by commas
+    headers BLOB NOT NULL DEFAULT x''      -- for each event what is stored beside it, MessagePack; empty for nothing
+);
+CREATE TABLE ids (                         -- of events that must not be stored twice
+    hash BLOB PRIMARY KEY,                 -- BLAKE2b of the id, 16 bytes
+    recorded_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX ids_by_time ON ids (recorded_at_ms);
+CREATE TABLE claims (
+    id TEXT PRIMARY KEY,                   -- the name that a publisher gave to a batch
+    digest TEXT NOT NULL,                  -- of that batch
+    recorded_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX claims_by_time ON claims (recorded_at_ms);
+CREATE TABLE closed_topics (
+    topic TEXT PRIMARY KEY                 -- nothing may be appended to it any more
+) WITHOUT ROWID;
+"""
+
+COMPACTION = """
+CREATE TABLE keys (                        -- of compacted event types
+    partition_id INTEGER NOT NULL,
+    hash BLOB NOT NULL,                    -- BLAKE2b of the key, 16 bytes
+    position INTEGER NOT NULL,             -- of the last event with this key
+    recorded_at_ms INTEGER NOT NULL,       -- of that event
+    PRIMARY KEY (partition_id, hash)
+) WITHOUT ROWID;
+CREATE INDEX keys_by_position ON keys (partition_id, position);
+CREATE TABLE superseded (                  -- what the next compaction removes
+    partition_id INTEGER NOT NULL,
+    recorded_at_ms INTEGER NOT NULL,       -- since when
+    position INTEGER NOT NULL,
+    PRIMARY KEY (partition_id, recorded_at_ms, position)
+) WITHOUT ROWID;
+CREATE TRIGGER superseding AFTER UPDATE ON keys WHEN old.position < new.position BEGIN
+    INSERT INTO superseded SELECT old.partition_id, new.recorded_at_ms, old.position
+    WHERE NOT EXISTS (                     -- a deletion is there already
+        SELECT 1 FROM superseded
+        WHERE (partition_id, recorded_at_ms, position) = (old.partition_id, new.recorded_at_ms, old.position)
+    );
+END;
+"""
+
+SCHEMA += COMPACTION + ANCHOR_SCHEMA
+
+UPGRADES = {
+    1: """
+    ALTER TABLE chunks ADD COLUMN headers BLOB NOT NULL DEFAULT x'';
+    CREATE TABLE ids (hash BLOB PRIMARY KEY, recorded_at_ms INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX ids_by_time ON ids (recorded_at_ms);
+    CREATE TABLE IF NOT EXISTS claims (
+        id TEXT PRIMARY KEY, digest TEXT NOT NULL, recorded_at_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS claims_by_time ON claims (recorded_at_ms);
+    """,
+    2: "CREATE TABLE closed_topics (topic TEXT PRIMARY KEY) WITHOUT ROWID;",
+    3: COMPACTION,
+    4: ANCHOR_SCHEMA,
+    5: "ALTER TABLE partitions ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;",
+}
+"""What makes of each older version the next one; no row is touched, so that it is a matter of milliseconds."""
+
+PAGE_BYTES = 8192
+"""PERF: 10-25 % faster than 4 KiB pages when appending; longer ones waste space with small batches."""
+
+CHECKPOINT_PAGES = 4 * 2**20 // PAGE_BYTES
+"""The write-ahead log is copied into the file whenever it has grown by 4 MiB: rarely enough to cost little, often
+enough to stall appends for some milliseconds only."""
+
+WAL_BYTES_MAX = 64 * 2**20
+"""Beyond this length of the write-ahead log, which readers can cause, a checkpoint waits for the readers."""
+
+BUSY_TIMEOUT_S = 5.0
+"""For another connection that recovers the file after a crash; in normal operation nothing is ever busy."""
+
+_log = structlog.get_logger("rioni.storage")
+
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class EventsDatabase:
+    """One process's connections to the file: one that writes, and one for each thread that reads at the same time."""
+
+    schema = SCHEMA
+    schema_version = SCHEMA_VERSION
+    upgrades: Mapping[int, str] = UPGRADES
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, creating it where it doesn't exist; blocks on the disk.
+
+        Raises:
+            DataDirectoryError: the file was written by a newer version.
+            DamagedEvents: the file is damaged.
+            Unavailable: it can't be opened.
+        """
+        self._path = path
+        self._wal = Path(f"{path}-wal")
+        self._lock = FileLock(Path(f"{path}-lock"))
+        self._unknown = Path(f"{path}-unknown")
+        self._pid = os.getpid()
+        self._readers: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._failed: sqlite3.Connection | None = None
+        self._wal_bytes_max = WAL_BYTES_MAX
+        self._closed = False
+        with translated(), self._turn():
+            connection = self._open()
+            try:
+                self._migrate(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._writer = connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction, durable when the block has been left; blocks natively for its turn, and on the disk.
+
+        Raises:
+            CommitUnknown: the disk failed in COMMIT, and still does; nothing is written here before that is cleared up.
+            Unavailable: the disk is full or fails; nothing was written.
+        """
+        with translated(), self._turn():
+            try:
+                connection = self._writer = self._writer or self._reopen()
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                self._commit(connection)
+                self._bound_wal(connection)
+            except sqlite3.Error:
+                self._fail()
+                raise
+            except BaseException:
+                if self._writer and self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    def fetch(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
+        """All rows of a query.
+
+        PERF: about 5 us for a row by its key, so that is asked on the hub; larger results belong into the offload.
+        """
+        with self.reading() as connection:
+            return connection.execute(statement, parameters).fetchall()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees what is committed; cursors must be closed when the block is left."""
+        self._check_usable()
+        with translated():
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._open()
+            try:
+                yield connection
+            except sqlite3.Error:
+                connection.close()
+                raise
+            except BaseException:
+                self._readers.append(connection)
+                raise
+            else:
+                self._readers.append(connection)
+
+    def close(self) -> None:
+        """Close all connections; nobody may be using one."""
+        if self._closed:
+            return
+        with translated(), self._turn():
+            self._closed = True
+            while self._readers:
+                self._readers.pop().close()
+            for connection in (self._failed, self._writer):
+                if connection:
+                    connection.close()
+            self._failed = self._writer = None
+
+    def _check_usable(self) -> None:
+        assert self._pid == os.getpid(), "a forked process must open the event store itself"
+        if self._closed:
+            raise Unavailable("The event store is closed: the broker is stopping. Try again on another node, or later.")
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._check_usable()
+        with self._lock.held():
+            yield
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection.executescript(f"""
+            PRAGMA synchronous = FULL;
+            PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+            PRAGMA journal_size_limit = {WAL_BYTES_MAX};
+            PRAGMA cell_size_check = ON;
+            PRAGMA secure_delete = FAST;
+        """)
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > self.schema_version:
+            raise DataDirectoryError(
+                f"{self._path} was written by a newer version of Rioni (schema {version}, known here: "
+                f"{self.schema_version}). Use that version."
+            )
+        if version == 0:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(f"BEGIN; {self.schema} PRAGMA user_version = {self.schema_version}; COMMIT;")
+            fsync_directory(self._path.parent)
+        elif steps := [self.upgrades[older] for older in range(version, self.schema_version)]:
+            connection.executescript(f"BEGIN; {''.join(steps)} PRAGMA user_version = {self.schema_version}; COMMIT;")
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as ex:
+            self._fail()
+            try:
+                self._writer = self._reopen()
+            except sqlite3.Error:
+                _log.error("the outcome of a write is unknown", file=self._path.name, error=str(ex))
+                raise CommitUnknown from ex
+            # It is gone for good: nothing was written.
+            raise _translation(ex) from ex
+        # Whoever writes next writes over what failed, in whatever process that was. A disk that fails only now changes
+        # nothing about what is committed.
+        with contextlib.suppress(OSError):
+            if not self._unknown.exists():
+                return
+            self._unknown.unlink(missing_ok=True)
+            _log.warning("a write whose outcome was unknown was not stored", file=self._path.name)
+
+    def note_unknown(self, ends: Sequence[tuple[str, int, int]]) -> None:
+        """Note, if the disk lets us, what would tell at the next start whether a write was stored.
+
+        Args:
+            ends: topic, partition, and the position of the next event if the write was stored.
+        """
+        with contextlib.suppress(OSError):
+            self._unknown.write_text(json.dumps(ends))
+
+    def settle_unknown(self) -> None:
+        """Find out whether the write whose outcome was unknown when the last broker ended was stored, and log it.
+
+        To be called before anybody writes: SQLite itself has recovered the file when it was opened.
+        """
+        try:
+            ends = json.loads(self._unknown.read_text())
+        except (OSError, ValueError):
+            return
+        for topic, number, end in ends:
+            rows = self.fetch("SELECT next FROM partitions WHERE topic = ? AND number = ?", (topic, number))
+            outcome = "stored" if rows and rows[0][0] >= end else "not stored"
+            where = {"file": self._path.name, "topic": topic, "partition": number, "last_position": end - 1}
+            _log.warning("the outcome of a write was unknown, and is known now", outcome=outcome, **where)
+        self._unknown.unlink(missing_ok=True)
+
+    def _fail(self) -> None:
+        """Give up the connection that writes.
+
+        It must not be closed before there is another one: see `rioni.storage.sql.write_ahead_log`.
+        """
+        if self._writer:
+            self._failed, self._writer = self._writer, None
+            with contextlib.suppress(sqlite3.Error):
+                if self._failed.in_transaction:
+                    self._failed.execute("ROLLBACK")
+
+    def _reopen(self) -> sqlite3.Connection:
+        """Open the file after a failure; nothing of what failed may come back."""
+        connection = self._open()
+        try:
+            discard_failed_commit(connection, int(BUSY_TIMEOUT_S * 1000))
+        except sqlite3.Error:
+            connection.close()
+            raise
+        if self._failed:
+            self._failed.close()
+            self._failed = None
+        return connection
+
+    def _bound_wal(self, connection: sqlite3.Connection) -> None:
+        # Nothing that fails here concerns the transaction, which is durable.
+        with contextlib.suppress(sqlite3.Error, OSError):
+            if self._wal.stat().st_size > self._wal_bytes_max:
+                empty_log(connection, int(BUSY_TIMEOUT_S * 1000))
+                # Where a reader holds it up, don't wait for that reader at every append.
+                self._wal_bytes_max = self._wal.stat().st_size + WAL_BYTES_MAX
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raise the broker's errors in place of SQLite's and the system's."""
+    try:
+        yield
+    except sqlite3.Error as ex:
+        raise _translation(ex) from ex
+    except UnicodeDecodeError as ex:
+        # SQLite quotes the damaged schema in its message, which the driver can't read.
+        raise DamagedEvents(Damage("", -1, -1, "its schema is damaged")) from ex
+    except OSError as ex:
+        raise Unavailable(
+            f"The event store can't use its files: {ex}. Look at the disk and the permissions of the data directory."
+        ) from ex
+
+
+def _translation(ex: sqlite3.Error) -> RioniError:
+    code = getattr(ex, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if code in _CORRUPT or isinstance(ex, sqlite3.IntegrityError):
+        return DamagedEvents(Damage("", -1, -1, str(ex)))
+    if code == sqlite3.SQLITE_FULL:
+        return Unavailable(
+            "The disk of the event store is full; the events were not accepted. Free space or shorten retention times, "
+            "then publish again."
+        )
+    return Unavailable(
+        f"The event store can't be used ({ex}); the events were not accepted. Look at the disk and at the broker's "
+        "messages."
+    )

@@ -1,0 +1,269 @@
+"""Reads what is not in memory: a few consumers, each assigned the partitions that a stream reads at the same time."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_store import Chunk
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import Offload
+from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, Place, unavailable
+from rioni.storage.kafka.records import Record, chunks_of, record_of
+
+
+KEPT = 8
+"""Consumers that stay when nobody needs them."""
+
+BUFFER_KB = 8_192
+"""What each of them may hold that has not been read."""
+
+FETCH_BYTES, FETCH_BYTES_MIN = 1_048_576, 16_384
+"""What a fetch brings of all partitions together, and of each of them at least. PERF: a consumer hands out all that was
+fetched of one partition before it comes to the next one, so with more, what comes first of the last one comes late."""
+
+MESSAGES_MAX = 1_000
+"""What is taken over at once."""
+
+BESIDE_S = 0.1
+"""How long the first records of another partition are waited for when those that were asked for are there."""
+
+AHEAD_BYTES_MAX = 1_048_576
+"""What is taken over of a partition that is not asked for; then the consumer leaves it."""
+
+LOOK_EVERY_S = 0.01
+METADATA_TIMEOUT_S = 2.0
+
+
+class Wanted(NamedTuple):
+    """What is to be read of a partition."""
+
+    position: int
+    """Where to begin; not at the end."""
+    stop: int
+    """The position behind the last one that is known to be written."""
+
+
+class OutOfRange(Exception):
+    """There is no such offset, or no longer."""
+
+
+class _Loader:
+    """A consumer, and what it is assigned."""
+
+    def __init__(self, consumer: Consumer, *, shared: bool) -> None:
+        self.consumer, self.shared = consumer, shared
+        """Whether it was made for several partitions, of each of which it fetches little at once."""
+        self.at: dict[Place, int] = {}
+        """The next position of each partition that is assigned."""
+        self.ahead: dict[Place, int] = {}
+        """The bytes that were taken over of a partition since it was asked for."""
+
+    def assign(self, wanted: Mapping[Place, Wanted], timeout_s: float) -> None:
+        """Continue with these partitions, or begin with them."""
+        new = {place: each for place, each in wanted.items() if self.at.get(place) != each.position}
+        if len(new) == len(wanted):
+            self.leave(list(self.at))
+        self.leave([place for place in new if place in self.at])
+        # What the consumer has not heard of it would ask for once a second only.
+        with contextlib.suppress(KafkaException):
+            for name in {place.topic for place in new} - {place.topic for place in self.at}:
+                self.consumer.list_topics(name, min(timeout_s, METADATA_TIMEOUT_S))
+        self.consumer.incremental_assign([TopicPartition(*place, each.position) for place, each in new.items()])
+        self.at |= {place: each.position for place, each in new.items()}
+        self.ahead = {place: 0 if place in wanted else self.ahead[place] for place in self.at}
+
+    def leave(self, places: list[Place]) -> None:
+        """Read some partitions no more."""
+        if places:
+            self.consumer.incremental_unassign([TopicPartition(*place) for place in places])
+        for place in places:
+            del self.at[place]
+
+
+class Loaders:
+    """Reads chunks for any number of callers at once."""
+
+    def __init__(self, connection: Connection, offload: Offload, measurements: StoreMeasurements) -> None:
+        self._connection, self._offload, self._measurements = connection, offload, measurements
+        self._lock = Places()
+        self._idle: list[_Loader] = []
+
+    def load(
+        self, place: Place, wanted: Wanted, bytes_max: int, beside: Mapping[Place, Wanted] | None = None
+    ) -> dict[Place, list[Chunk]]:
+        """Read chunks of a partition, and what can be read at the same time of others.
+
+        Args:
+            place: the partition.
+            wanted: what to read of it.
+            bytes_max: reading ends with the event that reaches it.
+            beside: of which others at least the first chunks are wanted, if they come soon. With them reading ends
+                as soon as there is something of all.
+
+        Returns:
+            At least one chunk of the partition, and chunks of others, be they wanted or not.
+
+        Raises:
+            OutOfRange: there is no such position, or no longer, of one of the partitions.
+            Unavailable: Kafka does not answer.
+        """
+        loader, others = self._take(place, wanted.position), self._unread(beside or {})
+        if loader is not None and len(loader.at) <= KEPT:
+            others = {}
+            if loader.shared:
+                # PERF: a consumer for each partition is three times as fast from then on, as long as they are few.
+                try:
+                    self._offload(loader.leave, [place])
+                finally:
+                    self._give_back(loader)
+                loader = None
+        loader = loader or self._free(1 + len(others))
+        all_wanted = {place: wanted, **others}
+        try:
+            reading = _Reading(loader, all_wanted, self._connection.request_timeout_s)
+            found = self._offload(reading.load, place, bytes_max)
+        except BaseException:
+            self._offload(loader.consumer.close)
+            raise
+        self._give_back(loader)
+        self._measurements.loaded_bytes(sum(len(chunk.data) for chunks in found.values() for chunk in chunks))
+        return found
+
+    def close(self) -> None:
+        """Close all consumers."""
+        while self._idle:
+            self._offload(self._idle.pop().consumer.close)
+
+    def _take(self, place: Place, position: int) -> _Loader | None:
+        """The consumer that comes to this position next."""
+        with self._lock:
+            found = next((loader for loader in self._idle if loader.at.get(place) == position), None)
+            if found is not None:
+                self._idle.remove(found)
+            return found
+
+    def _unread(self, wanted: Mapping[Place, Wanted]) -> dict[Place, Wanted]:
+        """The partitions that no consumer reads from there on."""
+        with self._lock:
+            read = {item for loader in self._idle for item in loader.at.items()}
+        return {place: each for place, each in wanted.items() if (place, each.position) not in read}
+
+    def _free(self, partitions: int) -> _Loader:
+        """A consumer for some partitions: a new one, or for one partition that which was idle longest.
+
+        One without partitions is no faster than a new one: it may be amid a fetch, which waits for events.
+        """
+        with self._lock:
+            if partitions == 1 and len(self._idle) >= KEPT:
+                return self._idle.pop(0)
+        fetch_bytes = max(FETCH_BYTES // partitions, FETCH_BYTES_MIN)
+        settings = {"queued.max.messages.kbytes": BUFFER_KB, "max.partition.fetch.bytes": fetch_bytes}
+        return _Loader(Consumer(self._connection.consumer(**settings)), shared=partitions > 1)
+
+    def _give_back(self, loader: _Loader) -> None:
+        with self._lock:
+            self._idle.append(loader)
+            done = loader.shared and not loader.at
+            surplus = self._idle.pop(-1 if done else 0) if done or len(self._idle) > KEPT else None
+        if surplus is not None:
+            self._offload(surplus.consumer.close)
+
+
+class _Run:
+    """What was read of a partition."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = self.end = begin
+        self.size = 0
+        self.records: list[Record] = []
+
+
+class _Reading:
+    """One call of `load`, in a native thread."""
+
+    def __init__(self, loader: _Loader, wanted: Mapping[Place, Wanted], timeout_s: float) -> None:
+        self._loader, self._wanted, self._timeout_s = loader, wanted, timeout_s
+        self._runs: dict[Place, _Run] = {}
+        self._awaited: dict[int | None, _Run] = {}
+
+    def load(self, place: Place, bytes_max: int) -> dict[Place, list[Chunk]]:
+        deadline_s = time.monotonic() + self._timeout_s
+        try:
+            self._loader.assign(self._wanted, self._timeout_s)
+        except KafkaException as ex:
+            raise unavailable(ex.args[0]) from ex
+        self._runs = {each: _Run(position) for each, position in self._loader.at.items()}
+        # All partitions of a consumer are of one topic.
+        self._awaited = {each.partition: self._runs[each] for each in self._wanted}
+        run, stop = self._runs[place], self._wanted[place].stop
+        bytes_max = 1 if len(self._wanted) > 1 else bytes_max
+        while run.end < stop and run.size < bytes_max:
+            # What is there is taken at once; only the first has to be waited for.
+            if not self._take_over(deadline_s - time.monotonic()):
+                raise Unavailable("Kafka does not answer. Read again later.")
+        missing, until_s = len(self._wanted), 0.0
+        while (still := self._missing()) > 0 and (still < missing or time.monotonic() < until_s):
+            if still < missing:
+                missing, until_s = still, min(deadline_s, time.monotonic() + BESIDE_S)
+            self._take_over(LOOK_EVERY_S)
+        self._loader.at |= {each: self._runs[each].end for each in self._wanted}
+        # At the end every fetch waits, and would keep the partition that is assigned next waiting too.
+        self._loader.leave([each for each in self._wanted if self._runs[each].end >= self._wanted[each].stop])
+        return {
+            each: chunks_of(found.records, found.begin, found.end)
+            for each, found in self._runs.items()
+            if found.end > found.begin
+        }
+
+    def _missing(self) -> int:
+        """The number of partitions of which nothing has come yet."""
+        return sum(self._runs[place].end == self._runs[place].begin for place in self._wanted)
+
+    def _take_over(self, wait_s: float) -> bool:
+        """Take over what has come, or the next message; False where nothing has come in time."""
+        consumer = self._loader.consumer
+        messages = consumer.consume(MESSAGES_MAX, 0) or _next(consumer, wait_s)
+        for message in messages:
+            run = self._awaited.get(message.partition())
+            # PERF: almost every message comes through here.
+            if run is not None and message.error() is None:
+                record = record_of(message)
+                run.records.append(record)
+                run.size += len(record.value)
+                run.end = record.offset + 1
+                continue
+            place = Place(message.topic() or "", message.partition() or 0)
+            # One that was left a moment ago may still have had messages in the queue.
+            if place in self._loader.at:
+                self._note(place, self._runs[place], message)
+        return bool(messages)
+
+    def _note(self, place: Place, run: _Run, message: Message) -> None:
+        if (error := message.error()) is None:
+            record = record_of(message)
+            run.records.append(record)
+            run.size += len(record.value)
+            run.end = record.offset + 1
+            self._loader.ahead[place] += len(record.value)
+        elif error.code() == END:
+            run.end = max(run.end, message.offset())
+        elif place not in self._wanted:
+            self._loader.leave([place])
+            return
+        elif error.code() == OUT_OF_RANGE:
+            raise OutOfRange
+        elif not error.retriable():
+            raise unavailable(error)
+        self._loader.at[place] = run.end
+        if self._loader.ahead[place] > AHEAD_BYTES_MAX:
+            self._loader.leave([place])
+
+
+def _next(consumer: Consumer, timeout_s: float) -> list[Message]:
+    message = consumer.poll(max(0.0, timeout_s))
+    return [] if message is None else [message]

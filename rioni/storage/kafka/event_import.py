@@ -1,0 +1,148 @@
+"""Takes over the events of another store, at their positions and with their times."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.domain.ports.event_store import Chunk
+from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
+from rioni.storage.kafka.admin import Admin
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, asked, unavailable
+from rioni.storage.kafka.records import headers_of, key_of
+from rioni.storage.kafka.topics.topics import Topics
+
+
+LOOK_EVERY_S = 0.1
+HEADERS_BYTES = 10_000
+SETTLE_TIMEOUT_S = 330.0
+"""Longer than the time after which Kafka's producer gives up a record."""
+FLUSH_EVERY = 100_000
+"""So many events are under way at most: what has arrived is known at least so often."""
+
+
+class Adoption:
+    """Writes into topics that nobody else writes to, and that exist; every method blocks."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Connect to nothing yet."""
+        self._connection = connection
+        self._admin = Admin(connection)
+        self._topics = Topics(connection)
+        settings = {
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 20,
+            "message.max.bytes": RECORD_BYTES_MAX + HEADERS_BYTES,
+            "queue.buffering.max.kbytes": 2**17,
+        }
+        self._producer = Producer(connection.client(**settings))
+
+    def begin(self, topic: str) -> None:
+        """Let a topic take events of old times, if it is not one that was made so.
+
+        Raises:
+            Unavailable: Kafka does not do it.
+        """
+        self._topics.take_late(topic, late=True)
+
+    def finish(self, topic: str) -> None:
+        """Let a topic be as those that were made for new events; raises as `begin`."""
+        self._topics.take_late(topic, late=False)
+
+    def write(self, topic: str, partition: int, position: int, chunks: Iterable[Chunk]) -> None:
+        """Append chunks to a partition so that every event has the position that it has there.
+
+        Args:
+            topic: an existing topic.
+            partition: its number.
+            position: the next one of the partition.
+            chunks: in their order, none before that. Positions that they leave out become removed events.
+
+        Raises:
+            Conflict: the partition does not go on at this position.
+            Unavailable: Kafka does not take them; those up to an unknown one are stored.
+        """
+        target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
+        for chunk in chunks:
+            while target.position < chunk.first:
+                target.produce(b"", REMOVED, chunk.recorded_at_ms)
+            for index in range(target.position - chunk.first, len(chunk.ends)):
+                headers = NO_HEADERS if chunk.headers is None else chunk.headers[index]
+                place = chunk.first + index
+                target.produce(chunk.cut(place, place + 1), headers, chunk.recorded_at_ms)
+        target.settle()
+
+    def skip(self, topic: str, partition: int, position: int, until: int, recorded_at_ms: int) -> None:
+        """Let a partition go on at a later position; raises as `write` does."""
+        target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
+        while target.position < until:
+            target.produce(b"", REMOVED, recorded_at_ms)
+        target.settle()
+
+    def remove_before(self, topic: str, partition: int, position: int) -> None:
+        """Remove all events before a position.
+
+        Raises:
+            Unavailable: Kafka does not do it.
+        """
+        place = TopicPartition(self._connection.topic_prefix + topic, partition, position)
+        asked(lambda: self._admin.ask("delete_records", [place]), topic)
+
+
+class _Target:
+    """One partition, and what has become of the events that are under way to it."""
+
+    def __init__(self, producer: Producer, name: str, partition: int, position: int) -> None:
+        self.position = position
+        self._producer, self._name, self._partition = producer, name, partition
+        self._arrived = position
+        self._error: KafkaError | None = None
+        self._misplaced: int | None = None
+
+    def produce(self, event: bytes, headers: Headers, recorded_at_ms: int) -> None:
+        record: dict[str, Any] = {"key": key_of(headers), "headers": headers_of(headers)}
+        while True:
+            try:
+                self._producer.produce(
+                    self._name,
+                    event or None,
+                    partition=self._partition,
+                    timestamp=recorded_at_ms,
+                    on_delivery=self._delivered,
+                    **({} if headers is NO_HEADERS else record),
+                )
+            except BufferError:
+                self._producer.poll(LOOK_EVERY_S)
+            except KafkaException as ex:
+                raise unavailable(ex.args[0]) from ex
+            else:
+                break
+        self.position += 1
+        if self.position - self._arrived >= FLUSH_EVERY:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until everything has arrived."""
+        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
+        while self._producer.flush(LOOK_EVERY_S) and time.monotonic() < deadline_s:
+            pass
+        if self._error is not None:
+            raise unavailable(self._error)
+        if self._misplaced is not None:
+            raise Conflict(
+                f"The topic {self._name} does not go on where it should: somebody else writes to it. Delete it and "
+                "begin again."
+            )
+        if self._arrived != self.position:
+            raise Unavailable(f"Kafka has not said what became of events of {self._name}. Try again.")
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = error
+        elif message.offset() != self._arrived:
+            self._misplaced = message.offset()
+        else:
+            self._arrived += 1

@@ -1,0 +1,122 @@
+"""Opens the event stores of storages of type kafka, where the driver is installed."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.ports.thread_pool import StoreOffloads, in_place
+from rioni.domain.system.storages import StorageEntry
+from rioni.storage.kafka.options import options_of, read_options
+
+
+if TYPE_CHECKING:
+    from rioni.storage.kafka.event_import import Adoption
+    from rioni.storage.kafka.topics.inspection import Inspected
+
+
+def adoption(
+    storage: StorageEntry,
+    default_servers: str | None,
+    options_file: Path | None = None,
+    *,
+    request_timeout_s: float = 10.0,
+) -> "Adoption":
+    """What takes over the events of another store for a storage; raises as `opener` does."""
+    try:
+        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+        from rioni.storage.kafka.event_import import Adoption  # noqa: PLC0415 - an extra
+    except ImportError as ex:
+        raise Unavailable("To move to Kafka needs its driver: pip install 'rioni[cluster]'") from ex
+    of_clients = partial(options_of, read_options(options_file))
+    return Adoption(
+        connection_of(storage.configuration, default_servers, of_clients, request_timeout_s=request_timeout_s)
+    )
+
+
+def inspected(
+    storage: StorageEntry,
+    default_servers: str | None,
+    options_file: Path | None = None,
+    *,
+    topics: Collection[str],
+    ended: Collection[str],
+    reach_s: float,
+    timeout_s: float,
+) -> "Inspected":
+    """What the cluster of a storage says about itself; see `rioni.storage.kafka.topics.inspection.inspect`.
+
+    No client is left behind, so that the process may be forked afterwards.
+
+    Raises:
+        Unavailable: no broker answers in time, the driver is not installed, or the settings can't be used.
+    """
+    try:
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
+
+        from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+        from rioni.storage.kafka.topics.inspection import inspect  # noqa: PLC0415 - as above
+    except ImportError as ex:
+        raise Unavailable(f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'") from ex
+    connection = connection_of(storage.configuration, default_servers, partial(options_of, read_options(options_file)))
+    try:
+        return inspect(connection, topics, ended, reach_s=reach_s, timeout_s=timeout_s)
+    except KafkaException as ex:
+        raise Unavailable(f"The storage {storage.id} can't be used: {ex.args[0].str()}.") from ex
+
+
+def opener(
+    default_servers: str | None,
+    options_file: Path | None = None,
+    *,
+    database: str,
+    request_timeout_s: float = 10.0,
+    refuses_late: bool = True,
+    offloads: Callable[[str], StoreOffloads] = in_place,
+    **options: Any,
+) -> Callable[[StorageEntry], EventStore]:
+    """What opens the store of a storage.
+
+    Args:
+        default_servers: where the brokers are, for storages that do not say so.
+        options_file: how the brokers are to be spoken to.
+        database: the URL of where names are kept, under which batches and events were stored.
+        request_timeout_s: how long they may take to answer.
+        refuses_late: whether topics that are made refuse records that bear an old time.
+        offloads: of a storage: where its store blocks.
+        options: further ones of `KafkaEventStore`.
+
+    Raises:
+        Unavailable: the file can't be used.
+    """
+    of_clients = partial(options_of, read_options(options_file))
+
+    def open_store(storage: StorageEntry) -> EventStore:
+        try:
+            from confluent_kafka import KafkaException  # noqa: PLC0415 - an extra
+
+            from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
+            from rioni.storage.kafka.events import KafkaEventStore  # noqa: PLC0415 - as above
+            from rioni.storage.kafka.idempotence.idempotency_index import opened_names  # noqa: PLC0415 - as above
+        except ImportError as ex:
+            raise Unavailable(
+                f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'"
+            ) from ex
+        connection = connection_of(
+            storage.configuration,
+            default_servers,
+            of_clients,
+            request_timeout_s=request_timeout_s,
+            refuses_late=refuses_late,
+        )
+        try:
+            names = opened_names(database, storage.id)
+            return KafkaEventStore(connection, names, offloads=offloads(storage.id), **options)
+        except KafkaException as ex:
+            raise Unavailable(
+                f"The storage {storage.id} can't be used: {ex.args[0].str()}. Look at the file of kafka_options."
+            ) from ex
+
+    return open_store

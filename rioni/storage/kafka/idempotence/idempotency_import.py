@@ -1,0 +1,95 @@
+"""Takes over the names under which another store, or the same one in another database, has stored something once."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Engine, delete, func, insert, select
+
+from rioni.domain.errors import Conflict
+from rioni.storage.embedded.events import event_ids, idempotency_keys
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.kafka.idempotence.idempotency_index import ASKED, ATTEMPTS, NAMES, Names
+from rioni.storage.sql.engines import reading, writing
+
+
+ROWS = 5_000
+"""How many rows one transaction adds."""
+
+Rows = Sequence[Mapping[str, Any]]
+"""Of one table, by column."""
+Pages = Callable[[], Iterator[Rows]]
+"""Reads all rows, from the beginning each time."""
+
+
+def of_embedded(database: EventsDatabase, engine: Engine, store: str) -> Pages:
+    """The names of an embedded store, as the store with this id would note them in this database."""
+    names = Names(engine, store)
+    stored = {"store": store, "attempt": None, "partition": 0, "place": 0}
+
+    def pages() -> Iterator[Rows]:
+        for batches in idempotency_keys.pages(database):
+            yield [
+                {"hash": names.batch(name), "digest": digest, "recorded_at_ms": at_ms, **stored}
+                for name, digest, at_ms in batches
+            ]
+        for events in event_ids.pages(database):
+            yield [
+                {"hash": names.event_of(hashed), "digest": None, "recorded_at_ms": at_ms, **stored}
+                for hashed, at_ms in events
+            ]
+
+    return pages
+
+
+def of_kafka(engine: Engine, store: str) -> tuple[Pages, Rows]:
+    """The names of a store on Kafka that are in another database, and its attempts that have not come to their ends."""
+
+    def pages() -> Iterator[Rows]:
+        after = b""
+        while True:
+            query = select(NAMES).where(NAMES.c.store == store, NAMES.c.hash > after).order_by(NAMES.c.hash)
+            with reading(engine) as connection:
+                rows = connection.execute(query.limit(ROWS)).mappings().all()
+            if not rows:
+                return
+            yield [dict(row) for row in rows]
+            after = rows[-1]["hash"]
+
+    with reading(engine) as connection:
+        attempts = connection.execute(select(ATTEMPTS).where(ATTEMPTS.c.store == store)).mappings().all()
+    return pages, [dict(row) for row in attempts]
+
+
+def adopt(engine: Engine, store: str, pages: Pages, attempts: Rows = ()) -> None:
+    """Let a store know these names and no others, and compare them; nobody may be using it. Blocks.
+
+    Done again, it begins again: what an earlier try has left may have been overtaken.
+
+    Raises:
+        Conflict: what has arrived is not what was sent.
+        Unavailable: a database can't be used.
+    """
+    with writing(engine) as connection:
+        for table in (NAMES, ATTEMPTS):
+            connection.execute(delete(table).where(table.c.store == store))
+        if attempts:
+            connection.execute(insert(ATTEMPTS), list(attempts))
+    for rows in pages():
+        with writing(engine) as connection:
+            connection.execute(insert(NAMES), list(rows))
+    _compare(engine, store, pages())
+
+
+def _compare(engine: Engine, store: str, pages: Iterable[Rows]) -> None:
+    count = 0
+    for rows in pages:
+        count += len(rows)
+        for first in range(0, len(rows), ASKED):
+            wanted = {row["hash"]: dict(row) for row in rows[first : first + ASKED]}
+            with reading(engine) as connection:
+                found = connection.execute(select(NAMES).where(NAMES.c.hash.in_(wanted))).mappings()
+                if {row["hash"]: dict(row) for row in found} != wanted:
+                    raise Conflict(f"Names of the storage {store} have not arrived as they were")
+    with reading(engine) as connection:
+        if connection.scalar(select(func.count()).select_from(NAMES).where(NAMES.c.store == store)) != count:
+            raise Conflict(f"The storage {store} has more names than it had")

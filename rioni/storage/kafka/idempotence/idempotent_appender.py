@@ -1,0 +1,284 @@
+"""Appends to Kafka what must be stored once only: batches under a name, and events with ids.
+
+Each step can be the last one of a process, or of a connection:
+
+1. The names are looked up. What is stored already is left out.
+2. The names that are left are noted, with where the partitions end now: an attempt has begun.
+3. The events are handed to Kafka; each record bears the attempt's id.
+4. Kafka has acknowledged them, or refused.
+5. The names are noted as stored, or forgotten.
+
+After 1 and 5 nothing is open. After 2 to 4 the names belong to an attempt; whoever comes with one of them waits for it,
+and if it does not end, looks in Kafka what has become of it.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import structlog
+
+from rioni.domain.errors import OutcomeUnknown, PartlyStored, RioniError, TopicClosed, Unavailable
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.event_store import Appended, Claim
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.publishing.headers import Headers
+from rioni.storage.group_commit import GroupCommit
+from rioni.storage.kafka.appender import Publish, Written, measure
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.client import Place as PartitionPlace
+from rioni.storage.kafka.delivery import Delivery
+from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS, Settling
+from rioni.storage.kafka.idempotence.idempotency_index import Attempt, Names, Place, Raced
+from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, NamedBatch
+from rioni.storage.kafka.topics.topics import Topics
+
+
+WAIT_S = 3.0
+"""So long one waits for an attempt of somebody else before looking for its records."""
+
+LOOK_EVERY_S = 0.05
+
+TRIES_MAX = 10
+"""How many attempts of others one waits for, one after the other, to learn what is stored under some names."""
+
+UNSETTLED = (
+    "A process has died, or lost Kafka, while it stored this batch or one with the same events. What has become of it "
+    f"is known {SETTLED_MS // 1_000} seconds after that: publish again then."
+)
+
+ENDS_KEPT_S = 60.0
+"""So long the end of a partition is remembered: what was written since then may have to be read."""
+
+_log = structlog.get_logger("rioni.kafka")
+
+
+class NamedAppender:
+    """Appends batches that have names, in groups: two transactions and one wait for Kafka for all that wait."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        names: Names,
+        topics: Topics,
+        clock: Clock,
+        offloads: StoreOffloads,
+        publish: Publish,
+        timeout_s: float,
+        measurements: StoreMeasurements,
+    ) -> None:
+        """Connect to nothing yet; the arguments are those of `Appender`, and where names and topics are known."""
+        self._names, self._topics, self._clock, self._offloads = names, topics, clock, offloads
+        self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
+        self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
+        self._settling = Settling(connection, topics)
+        self._ends: dict[PartitionPlace, tuple[int, float]] = {}
+        self._commits = GroupCommit[NamedBatch](self._write, offloads.append)
+
+    def append(
+        self,
+        topic: str,
+        batches: Mapping[int, Sequence[bytes]],
+        headers: Mapping[int, Sequence[Headers]],
+        ids: Mapping[int, Sequence[str]],
+        claim: Claim | None,
+    ) -> Appended:
+        """Append what was not stored yet; see the port `EventStore`."""
+        hashes = {number: [self._names.event(each) for each in ids[number]] for number in batches if number in ids}
+        hashed = None if claim is None else (self._names.batch(claim.id), claim.digest)
+        deadline_s = time.monotonic() + self._timeout_s
+        while True:
+            batch = NamedBatch(topic, self._topics.name(topic), batches, headers, hashes, hashed)
+            try:
+                self._commits.submit(batch, max(0.0, deadline_s - time.monotonic()))
+            except OutcomeUnknown as ex:
+                raise PartlyStored(dict.fromkeys(batches, "timed out")) from ex
+            if batch.waits_for is None:
+                return batch.appended
+            self._wait_for(batch.waits_for)
+
+    def claimed(self, claim_id: str) -> str | None:
+        """The digest of the batch that is stored under a name; see the port.
+
+        Raises:
+            Unavailable: it can't be told yet whether the batch was stored.
+        """
+        hashed = self._names.batch(claim_id)
+        for _ in range(TRIES_MAX):
+            known = self._offloads.read(self._names.known, [hashed]).get(hashed)
+            if known is None or known.attempt is None:
+                return None if known is None else known.digest
+            attempt = self._offloads.read(self._names.attempt, known.attempt)
+            if attempt is not None and attempt.settled:
+                # It was stored in part; who appends it again stores the rest.
+                return None
+            self._wait_for(known.attempt)
+        raise Unavailable(UNSETTLED)
+
+    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+        """Those of some ids that an event is stored under; see the port.
+
+        Raises:
+            Unavailable: it can't be told yet of all of them.
+        """
+        hashes = {self._names.event(each): each for each in ids}
+        for _ in range(TRIES_MAX):
+            known = self._offloads.read(self._names.known, list(hashes))
+            pending = next((each.attempt for each in known.values() if each.attempt is not None), None)
+            if pending is None:
+                return [hashes[each] for each in known]
+            self._wait_for(pending)
+        raise Unavailable(UNSETTLED)
+
+    def forget(self, before_ms: int) -> None:
+        """Forget names; and settle what was left open, before compaction or retention take what it is known by."""
+        now_ms = self._clock.now_ms()
+        for attempt in self._names.unsettled(now_ms - SETTLED_MS):
+            self._settle(attempt)
+        self._names.forget(before_ms)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget where the partitions of a topic end."""
+        name = self._topics.name(topic)
+        self._ends = {place: end for place, end in self._ends.items() if place.topic != name}
+
+    def close(self) -> None:
+        """Refuse further batches, wait until the pending ones are written, and let go of the database."""
+        self._commits.close()
+        self._names.close()
+
+    # --- attempts of others ---
+
+    def _wait_for(self, attempt_id: bytes) -> None:
+        """Wait until an attempt has come to its end, or settle it.
+
+        Raises:
+            Unavailable: it can't be settled yet.
+        """
+        deadline_s = time.monotonic() + WAIT_S
+        while (attempt := self._offloads.read(self._names.attempt, attempt_id)) is not None and not attempt.settled:
+            if time.monotonic() >= deadline_s or self._clock.now_ms() - attempt.begun_ms > 1_000 * WAIT_S:
+                if self._offloads.read(self._settle, attempt):
+                    self._measurements.settled_batches(1)
+                    return
+                raise Unavailable(UNSETTLED)
+            threading.Event().wait(LOOK_EVERY_S)
+
+    def _settle(self, attempt: Attempt) -> bool:
+        finding = self._settling.look(attempt, self._clock.now_ms())
+        if finding.final:
+            self._names.settle({attempt.id: (attempt, finding.stored)})
+            _log.info("a batch was settled", topic=attempt.topic, stored=len(finding.stored), of=len(attempt.whole))
+        return finding.final
+
+    # --- in the writer's thread ---
+
+    def _write(self, group: Sequence[NamedBatch]) -> Callable[[], None]:
+        publish: list[Callable[[], None]] = []
+        left, begun = list(group), list[NamedBatch]()
+        while left:
+            try:
+                left, begun = self._begin(left)
+                if begun:
+                    publish.append(self._deliver(begun))
+            except Exception as ex:  # noqa: BLE001 - it is the answer to those that it has stopped, and to no others
+                for batch in (*begun, *left):
+                    batch.error, batch.under_way = batch.error or ex, False
+                break
+            begun = []
+
+        def publish_all() -> None:
+            for each in publish:
+                each()
+
+        return publish_all
+
+    def _begin(self, group: Sequence[NamedBatch]) -> tuple[list[NamedBatch], list[NamedBatch]]:
+        """Look names up and note those that are new.
+
+        Returns:
+            The batches that share a name with one in front of them and so come next, and those to be stored now.
+        """
+        while True:
+            known = self._names.known(list(set(itertools.chain.from_iterable(batch.names for batch in group))))
+            later: list[NamedBatch] = []
+            now: list[NamedBatch] = []
+            used: set[bytes] = set()
+            for batch in group:
+                if not used.isdisjoint(batch.names):
+                    later.append(batch)
+                elif batch.look_up(known, self._settled):
+                    used |= batch.names
+                    now.append(batch)
+            now, begun_ms = self._startable(now), self._clock.now_ms()
+            starts = {place: end for place, (end, _) in self._ends.items()}
+            try:
+                if now:
+                    self._names.begin(
+                        (batch.begin(begun_ms, starts), batch.own, batch.completes.id if batch.completes else None)
+                        for batch in now
+                    )
+            except Raced:
+                continue
+            return later, now
+
+    def _settled(self, attempt_id: bytes) -> Attempt | None:
+        attempt = self._names.attempt(attempt_id)
+        return attempt if attempt is not None and attempt.settled else None
+
+    def _startable(self, group: Sequence[NamedBatch]) -> list[NamedBatch]:
+        """The batches all of whose partitions there are; it is known then where these end, or have ended lately."""
+        old_s = time.monotonic() - ENDS_KEPT_S
+        self._ends = {place: end for place, end in self._ends.items() if end[1] > old_s}
+        failed: dict[str, RioniError] = {}
+        for batch in group:
+            if all(place in self._ends for place in batch.parts):
+                continue
+            # Kafka is asked once of each topic, and nothing more when it does not answer: all others wait meanwhile.
+            silent = next((ex for ex in failed.values() if isinstance(ex, Unavailable)), failed.get(batch.topic))
+            if silent is None:
+                try:
+                    bounds = self._topics.bounds(batch.topic)
+                except RioniError as ex:
+                    silent = failed[batch.topic] = ex
+                else:
+                    now_s = time.monotonic()
+                    for number, each in enumerate(bounds):
+                        self._ends[PartitionPlace(batch.name, number)] = each.newest + 1, now_s
+            batch.error = silent
+        return [batch for batch in group if batch.error is None]
+
+    def _deliver(self, group: Sequence[NamedBatch]) -> Callable[[], None]:
+        now_ms = max(batch.attempt.begun_ms for batch in group if batch.attempt)
+        begun_s = time.monotonic()
+        self._delivery.deliver([batch for batch in group if batch.parts], now_ms)
+        seconds = time.monotonic() - begun_s
+        written: Written = {}
+        outcomes: dict[bytes, tuple[Attempt, frozenset[Place]]] = {}
+        for batch in group:
+            assert batch.attempt is not None
+            stored = batch.outcome()
+            if stored is not None:
+                outcomes[batch.attempt.id] = batch.attempt, stored
+            if isinstance(batch.error, TopicClosed):
+                # What was stored is known by its names: the batch comes whole to the next topic, which gets the rest.
+                batch.error = Unavailable(UNSETTLED) if stored is None else TopicClosed(batch.topic)
+            for place, part in batch.parts.items():
+                if part.offsets and (part.error is None or part.closed):
+                    written.setdefault(place, []).append(part.records(now_ms))
+                    batch.appended[place.partition] = part.offsets[0]
+                    self._ends[place] = part.offsets[-1] + 1, time.monotonic()
+            batch.appended.left_out = batch.count - sum(len(part.events) for part in batch.parts.values())
+        try:
+            self._names.settle(outcomes)
+        except Unavailable:
+            # The events are there, or not; who comes with one of these names again finds that out.
+            _log.exception("names could not be noted as stored")
+
+        def publish() -> None:
+            self._publish(written, {batch.topic for batch in group})
+            measure(self._measurements, group, seconds)
+
+        return publish

@@ -1,0 +1,173 @@
+"""Batches that must be stored once: what of them is stored already, what is to be stored now, and the outcome."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from confluent_kafka import KafkaError, Message
+
+from rioni.domain.errors import KeyReused, Unavailable
+from rioni.domain.ports.event_store import Appended
+from rioni.domain.publishing.headers import Headers
+from rioni.storage.kafka.client import Place as PartitionPlace
+from rioni.storage.kafka.delivery import Batch, Delivered, Part, RecordHeaders, refused
+from rioni.storage.kafka.idempotence.attempt_recovery import header_of
+from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, Known, Name, Place
+from rioni.storage.kafka.records import headers_of
+
+
+RETRY_AFTER_S = 1.0
+"""So long Kafka's client waits before it hands over anew what was not answered, give or take a fifth. A refusal that
+comes earlier is about the first time; a later one says nothing of it."""
+
+
+class _Part(Part):
+    """What is left of a partition's events, each bearing the attempt's id."""
+
+    attempt_id = b""
+
+    def __init__(self, events: Sequence[bytes], headers: Sequence[Headers] | None, indexes: Sequence[int]) -> None:
+        super().__init__(events, headers)
+        self.indexes = indexes
+
+    def begin(self) -> None:
+        super().begin()
+        self._begun_s = time.monotonic()
+        self.open = False
+        """Whether nobody knows what has become of some of them."""
+        self.stored: set[int] = set()
+
+    def callbacks(self) -> Iterable[Delivered]:
+        return [partial(self._told, index) for index in self.indexes]
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.open = True
+
+    def record_headers(self, index: int) -> RecordHeaders:
+        return [*headers_of(self.headers[index]), header_of(self.attempt_id, self.indexes[index])]
+
+    def _told(self, index: int, error: KafkaError | None, message: Message) -> None:
+        self._delivered(error, message)
+        if error is None:
+            self.stored.add(index)
+        elif not refused(error) or time.monotonic() - self._begun_s > RETRY_AFTER_S / 2:
+            self.open = True
+
+
+class NamedBatch(Batch):
+    """A call that waits, what it is to be stored under, and what it has to wait for."""
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        batches: Mapping[int, Sequence[bytes]],
+        headers: Mapping[int, Sequence[Headers]],
+        hashes: Mapping[int, Sequence[bytes]],
+        claim: tuple[bytes, str] | None,
+    ) -> None:
+        self.name, self.batches, self.headers, self.hashes, self.claim = name, batches, headers, hashes, claim
+        self.whole = {PartitionPlace(name, n): Part(events, headers.get(n)) for n, events in batches.items()}
+        super().__init__(topic, self.whole)
+        self.names = {each for hashes_there in hashes.values() for each in hashes_there}
+        if claim is not None:
+            self.names.add(claim[0])
+        self.count = sum(len(events) for events in batches.values())
+        self.appended = Appended()
+        self.completes: Attempt | None = None
+        self.waits_for: bytes | None = None
+        self.own: list[Name] = []
+        self.done: dict[int, list[int]] = {}
+        self.attempt: Attempt | None = None
+
+    def look_up(self, known: Mapping[bytes, Known], settled: Callable[[bytes], Attempt | None]) -> bool:
+        """Leave out what is stored already; whether something has to be done still.
+
+        Args:
+            known: of the names those that are used.
+            settled: the attempt with an id, if it was left in part.
+        """
+        done: dict[int, set[int]] = {}
+        self.completes, self.own, self.waits_for = None, [], None
+        if self.claim is not None and (found := known.get(self.claim[0])) is not None:
+            if found.digest != self.claim[1]:
+                self.error = KeyReused()
+                return False
+            if found.attempt is None:
+                self.appended.left_out = self.count
+                return False
+            self.completes = settled(found.attempt)
+            if self.completes is None:
+                self.waits_for = found.attempt
+                return False
+            if self.completes.counts != {number: len(events) for number, events in self.batches.items()}:
+                self.error = Unavailable(
+                    "This batch was stored in part, and its events would go to other partitions now. Publish those "
+                    "that are missing under another key."
+                )
+                return False
+            done = {number: set(indexes) for number, indexes in self.completes.done.items()}
+        elif self.claim is not None:
+            self.own.append(Name(*self.claim, (-1, -1)))
+        return self._leave_out(known, done)
+
+    def _leave_out(self, known: Mapping[bytes, Known], done: dict[int, set[int]]) -> bool:
+        seen: set[bytes] = set()
+        for number, hashes in self.hashes.items():
+            already = done.setdefault(number, set())
+            for index, each in enumerate(hashes):
+                if index in already:
+                    continue
+                if each in seen:
+                    already.add(index)
+                elif (found := known.get(each)) is None:
+                    seen.add(each)
+                    self.own.append(Name(each, None, (number, index)))
+                elif found.attempt is not None:
+                    self.waits_for = found.attempt
+                    return False
+                else:
+                    already.add(index)
+        self._choose(done)
+        if not self.parts and self.claim is None:
+            self.appended.left_out = self.count
+            return False
+        return True
+
+    def _choose(self, done: Mapping[int, set[int]]) -> None:
+        parts: dict[PartitionPlace, Part] = {}
+        for number, events in self.batches.items():
+            left = [index for index in range(len(events)) if index not in done.get(number, ())]
+            if left:
+                headers = self.headers.get(number)
+                parts[PartitionPlace(self.name, number)] = _Part(
+                    [events[index] for index in left], headers and [headers[index] for index in left], left
+                )
+        self.parts = parts
+        self.done = {number: sorted(each) for number, each in done.items() if each}
+
+    def begin(self, begun_ms: int, starts: Mapping[PartitionPlace, int]) -> Attempt:
+        """The attempt to store what is left."""
+        self.attempt = attempt = Attempt(
+            id=os.urandom(ATTEMPT_BYTES),
+            begun_ms=begun_ms,
+            topic=self.topic,
+            counts={number: len(events) for number, events in self.batches.items()},
+            starts={place.partition: starts.get(place, 0) for place in self.parts},
+            indexes={place.partition: list(part.indexes) for place, part in self._own_parts()},
+            done=self.done,
+        )
+        for _, part in self._own_parts():
+            part.attempt_id = attempt.id
+        return attempt
+
+    def outcome(self) -> frozenset[Place] | None:
+        """What was stored; None where nobody knows it of all events."""
+        if any(part.open for _, part in self._own_parts()):
+            return None
+        return frozenset((place.partition, index) for place, part in self._own_parts() for index in part.stored)
+
+    def _own_parts(self) -> Iterable[tuple[PartitionPlace, _Part]]:
+        return ((place, part) for place, part in self.parts.items() if isinstance(part, _Part))

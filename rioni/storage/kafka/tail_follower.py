@@ -1,0 +1,282 @@
+"""Follows the ends of the topics that are being read: one consumer for all streams of a process."""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_store import Bounds, Chunk
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import StoreOffloads, without_deadline
+from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.kafka.client import END, Connection, Place
+from rioni.storage.kafka.records import Record, chunks_of, record_of
+from rioni.storage.kafka.topics.topics import Topics
+
+
+POLL_S, POLLS = 0.01, 10
+"""How long the consumer waits for new records before it looks for topics to follow, and how often in a row."""
+
+FETCH_WAIT_MS = 50
+"""How long a broker holds a fetch that finds nothing. A partition that is added has to wait for the end of the fetch
+under way, so this is how late the first event after the opening of a stream can be; each worker sends each broker one
+fetch in this time while nothing is published."""
+
+METADATA_TIMEOUT_S = 2.0
+"""How long the metadata of all topics that are added together are waited for."""
+
+MESSAGES_MAX = 10_000
+"""What is taken over at once."""
+
+IDLE_S = 60.0
+"""What nobody has asked for so long is followed no more."""
+
+BUFFER_KB = 16_384
+"""What the consumer may hold that has not been taken over."""
+
+_log = structlog.get_logger("rioni.kafka")
+
+
+@dataclass(slots=True)
+class Tail:
+    """What is known of a partition."""
+
+    id: int
+    """In the cache; never used again."""
+    oldest: int
+    """The first position that could be read when it was last asked for."""
+    next: int
+    """Behind the last position that is known to be written."""
+    followed: int
+    """The position that the consumer comes to next."""
+
+
+class _Change(NamedTuple):
+    follow: bool
+    places: list[TopicPartition]
+
+
+class _Topic:
+    def __init__(self, tails: Sequence[Tail]) -> None:
+        self.tails = tails
+        self.used_at_s = time.monotonic()
+
+
+class Tails:
+    """The ends of topics, kept up to date and in the cache by a thread of its own (under gevent a greenlet)."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topics: Topics,
+        cache: ChunkCache,
+        notify: Callable[[str], None],
+        offloads: StoreOffloads,
+        measurements: StoreMeasurements,
+    ) -> None:
+        """Follow nothing yet.
+
+        Args:
+            connection: where the brokers are.
+            topics: knows what they hold.
+            cache: gets what is new.
+            notify: told each topic that has grown, or is gone.
+            offloads: where Kafka is waited for.
+            measurements: told how far behind it is.
+        """
+        self._connection, self._names, self._cache = connection, topics, cache
+        self._notify, self._offloads, self._measurements = notify, offloads, measurements
+        self._ids = itertools.count(1)
+        self._lock = Places()
+        """Held for changes in memory only, never while Kafka is asked."""
+        self._asking: dict[str, Places] = {}
+        """Of each topic whose bounds are being asked: held by the caller that asks, waited for by the others."""
+        self._topics: dict[str, _Topic] = {}
+        self._places: dict[Place, tuple[str, Tail]] = {}
+        self._changes: deque[_Change] = deque()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def of(self, topic: str, partitions: int = 1) -> Sequence[Tail]:
+        """The ends of a topic's partitions; blocks only where nobody has asked for a while.
+
+        Args:
+            topic: by the name that the broker knows it by.
+            partitions: how many there are at least; if fewer are known, Kafka is asked.
+
+        Raises:
+            NotFound: topic unknown.
+            Unavailable: Kafka does not answer.
+        """
+        found = self._topics.get(topic)
+        if found is None or len(found.tails) < partitions:
+            found = self._follow(topic, partitions)
+        found.used_at_s = time.monotonic()
+        return found.tails
+
+    def learn(self, topic: str, bounds: Sequence[Bounds]) -> None:
+        """Note what Kafka has said; nothing where the topic is not followed."""
+        found = self._topics.get(topic)
+        for tail, each in zip(found.tails if found else (), bounds, strict=False):
+            tail.oldest = max(tail.oldest, each.oldest)
+            tail.next = max(tail.next, each.newest + 1)
+
+    def add(self, place: Place, records: Sequence[Record]) -> None:
+        """Note what this process has written; nothing where the topic is not followed."""
+        if (known := self._places.get(place)) is not None:
+            first, end = records[0].offset, records[-1].offset + 1
+            # Where others have written in between, only the consumer knows what.
+            if end - first == len(records):
+                self._keep(known[1], records, first, end)
+            known[1].next = max(known[1].next, end)
+
+    def keep(self, place: Place, chunks: Sequence[Chunk]) -> None:
+        """Put what was loaded of a partition into the cache; nothing where the topic is not followed."""
+        if (known := self._places.get(place)) is not None:
+            for chunk in chunks:
+                self._cache.add(known[1].id, chunk)
+
+    def forget(self, topic: str) -> None:
+        """Follow a topic no more, and let nobody read what is in the cache."""
+        with self._lock:
+            self._drop(topic)
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self._closed = True
+        if self._thread is not None:
+            self._thread.join(self._connection.request_timeout_s)
+
+    def _follow(self, topic: str, partitions: int) -> _Topic:
+        asking = self._asking.setdefault(topic, Places())
+        if not asking.take(self._connection.request_timeout_s):
+            raise Unavailable(f"Kafka does not say what the topic {topic} holds. Try again later.")
+        try:
+            found = self._topics.get(topic)
+            if found is not None and len(found.tails) >= partitions:
+                return found
+            return self._begin(topic, self._offloads.topics(self._names.bounds, topic))
+        finally:
+            self._asking.pop(topic, None)
+            asking.give_back()
+
+    def _begin(self, topic: str, bounds: Sequence[Bounds]) -> _Topic:
+        found = _Topic([Tail(next(self._ids), each.oldest, each.newest + 1, each.newest + 1) for each in bounds])
+        name = self._names.name(topic)
+        with self._lock:
+            self._drop(topic)
+            self._topics[topic] = found
+            self._places |= {Place(name, number): (topic, tail) for number, tail in enumerate(found.tails)}
+            places = [TopicPartition(name, number, tail.next) for number, tail in enumerate(found.tails)]
+            self._changes.append(_Change(True, places))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="rioni-kafka-tails")
+                self._thread.start()
+        return found
+
+    def _drop(self, topic: str) -> None:
+        found = self._topics.pop(topic, None)
+        if found is None:
+            return
+        name = self._names.name(topic)
+        for number, tail in enumerate(found.tails):
+            self._places.pop(Place(name, number), None)
+            self._cache.drop(tail.id)
+        places = [TopicPartition(name, number) for number in range(len(found.tails))]
+        self._changes.append(_Change(False, places))
+
+    # --- the thread ---
+
+    def _work(self) -> None:
+        # A poll that was given up would go on, and what it brings would be missing where all begins anew.
+        follow = without_deadline(self._offloads.follow)
+        consumer = Consumer(
+            self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB, "fetch.wait.max.ms": FETCH_WAIT_MS})
+        )
+        while not self._closed:
+            try:
+                self._take(follow(_poll, consumer, self._changes))
+                self._drop_idle()
+            except Exception:  # noqa: BLE001 - nothing may end this
+                # What was taken over halfway would look like a gap that compaction has left: all begins anew.
+                _log.exception("the ends of topics could not be followed for a moment")
+                for topic in [*self._topics]:
+                    self.forget(topic)
+        follow(consumer.close)
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        grown: set[str] = set()
+        runs: dict[Place, tuple[list[Record], int]] = {}
+        for message in messages:
+            place = Place(message.topic() or "", message.partition() or 0)
+            records, end = runs.get(place, ([], 0))
+            if message.error() is None:
+                records.append(record_of(message))
+                runs[place] = records, message.offset() + 1
+            elif message.error().code() == END:
+                runs[place] = records, max(end, message.offset())
+            else:
+                self._fail(place)
+        for place, (records, end) in runs.items():
+            known = self._places.get(place)
+            if known is not None and end > known[1].followed:
+                topic, tail = known
+                self._keep(tail, records, tail.followed, end)
+                tail.followed, tail.next = end, max(tail.next, end)
+                grown.add(topic)
+        self._measurements.events_behind(sum([tail.next - tail.followed for _, tail in self._places.values()]))
+        for topic in grown:
+            self._notify(topic)
+
+    def _fail(self, place: Place) -> None:
+        if (known := self._places.get(place)) is not None:
+            # It is gone, no longer what it was, or not to be read by us; whoever reads asks anew, and is told.
+            self._measurements.begun_anew(1)
+            self._names.forget(known[0])
+            self.forget(known[0])
+            self._notify(known[0])
+
+    def _keep(self, tail: Tail, records: Sequence[Record], begin: int, end: int) -> None:
+        for chunk in chunks_of(records, begin, end):
+            if not self._cache.holds(tail.id, chunk):
+                self._cache.add(tail.id, chunk)
+
+    def _drop_idle(self) -> None:
+        since_s = time.monotonic() - IDLE_S
+        for topic in [topic for topic, found in self._topics.items() if found.used_at_s < since_s]:
+            self.forget(topic)
+
+
+def _poll(consumer: Consumer, changes: deque[_Change]) -> list[Message]:
+    for _ in range(POLLS):
+        # Here, because a consumer that is asked to follow something while it is polled in another thread stands still.
+        _change(consumer, changes)
+        first = consumer.poll(POLL_S)
+        if first is not None:
+            return [first, *consumer.consume(MESSAGES_MAX, 0)]
+    return []
+
+
+def _change(consumer: Consumer, changes: deque[_Change]) -> None:
+    pending = []
+    while changes:
+        pending.append(changes.popleft())
+    # What the consumer has not heard of it would ask for once a second only.
+    until_s = time.monotonic() + METADATA_TIMEOUT_S
+    with contextlib.suppress(KafkaException):
+        for name in {place.topic for change in pending if change.follow for place in change.places}:
+            consumer.list_topics(name, max(0.0, until_s - time.monotonic()))
+    for change in pending:
+        try:
+            (consumer.incremental_assign if change.follow else consumer.incremental_unassign)(change.places)
+        except KafkaException as ex:
+            _log.warning("what is followed could not be changed", reason=str(ex.args[0]))

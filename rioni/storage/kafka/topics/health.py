@@ -1,0 +1,77 @@
+"""Whether a cluster of Kafka answers, and whether it keeps what it has acknowledged."""
+
+import contextlib
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.health import Health
+from rioni.storage.kafka.admin import Admin
+from rioni.storage.kafka.client import Connection, unavailable
+
+
+ANSWER_TIMEOUT_S = 2.0
+COMPLAINT_TIMEOUT_S = 1.0
+COMPLAINTS_MAX = 1_000
+
+NO_ANSWER = (
+    "No broker of Kafka answers. Look at the brokers, and at the settings `kafka` and `kafka_options`; the log of "
+    "this node says what the client has met with."
+)
+SINGLE = (
+    "Kafka has a single broker: what was acknowledged can be lost when its machine loses power, because Kafka does not "
+    "wait for the disk. Run three."
+)
+ONE_COPY_ENOUGH = (
+    "Kafka acknowledges what a single broker has (min.insync.replicas is 1), and it can be lost with that broker. Run "
+    "three brokers, and have at least two copies in `min_insync_replicas`."
+)
+
+_SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001 - for everybody
+
+_log = structlog.get_logger("rioni.kafka")
+
+
+class ClusterHealth:
+    """Looks how a cluster does, and logs once why it can't be reached for as long as it can't."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._answers = True
+
+    def look(self, admin: Admin) -> Health:
+        """Ask a broker which others live; blocks for some seconds at most.
+
+        Raises:
+            Unavailable: none answers, or it refuses.
+        """
+        try:
+            brokers = len(admin.ask("describe_cluster", timeout_s=ANSWER_TIMEOUT_S).nodes)
+        except KafkaException as ex:
+            raise self._no_answer() if ex.args[0].code() in _SILENCE else unavailable(ex.args[0]) from ex
+        self._answers = True
+        _, enough = self._connection.copies(brokers)
+        warnings = (SINGLE,) if brokers == 1 else (ONE_COPY_ENOUGH,) if enough == 1 else ()
+        return Health(detail=f"brokers: {brokers}", warnings=warnings)
+
+    def _no_answer(self) -> Unavailable:
+        if self._answers:
+            self._answers = False
+            servers = self._connection.bootstrap_servers
+            _log.warning("no broker of Kafka answers", servers=servers, error=_complaint(self._connection))
+        return Unavailable(NO_ANSWER)
+
+
+def _complaint(connection: Connection) -> str:
+    """What a client meets with that tries to connect, such as credentials that are refused; blocks for a second."""
+    met: list[KafkaError] = []
+    # A client of its own: errors that nobody fetches would pile up in one that lives on.
+    admin = AdminClient(connection.client(error_cb=met.append))
+    with contextlib.suppress(KafkaException):
+        admin.list_topics(timeout=COMPLAINT_TIMEOUT_S)
+    for _ in range(COMPLAINTS_MAX):
+        if not admin.poll(0):
+            break
+    return next((each.str() for each in met if each.code() != KafkaError._ALL_BROKERS_DOWN), "")  # noqa: SLF001

@@ -1,0 +1,233 @@
+"""The internal log: the port `EventLog` on the recorder."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection, Engine, Select, func, select, update
+
+from rioni.domain.errors import CommitUnknown, ConcurrentChange, Unavailable
+from rioni.domain.events import DomainEvent, Origin
+from rioni.domain.log_format import FORMATS, Formats, newest
+from rioni.domain.ports.event_log import LogEntry, LogHead
+from rioni.storage.log.log_head import PostgresqlEnd, SqliteEnd
+from rioni.storage.log.log_tables import HEAD, LOG
+from rioni.storage.log.mapper import LogMapper
+from rioni.storage.log.recorder import append, lock_head, lock_log, stored_entry
+from rioni.storage.sql.engines import exclusive, reading, writing
+
+
+ENTRIES_PER_READ = 1_000
+
+RETURN_WAIT_S = 10.0
+"""How long a server that went away in the middle of a commit may stay away before the client is told."""
+RETURN_LOOK_EVERY_S = 0.1
+
+_log = structlog.get_logger("rioni.storage")
+
+
+class SqlEventLog:
+    """Implements the port `EventLog`. A forked process must make its own, with an engine of its own.
+
+    Args:
+        engine: from `rioni.storage.sql.engines.create_engine`, migrated.
+        topics: for each topic that may stand in the log its class.
+        return_wait_s: how long a server that goes away in the middle of a commit may stay away.
+        formats: of the log, those that this release knows.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        topics: Mapping[str, type[DomainEvent]],
+        *,
+        return_wait_s: float = RETURN_WAIT_S,
+        formats: Formats = FORMATS,
+    ) -> None:
+        self.engine = engine
+        self._return_wait_s = return_wait_s
+        self._mapper, self._newest = LogMapper(topics, formats), newest(formats)
+        end = SqliteEnd if engine.dialect.name == "sqlite" else PostgresqlEnd
+        self._end: SqliteEnd | PostgresqlEnd = end(engine, self._newest)
+
+    def head(self) -> LogHead:
+        """The end of the log.
+
+        Raises:
+            Unavailable: the database can't be reached.
+        """
+        return self._end.read()
+
+    def position(self) -> int:
+        """The last position, as far as anybody has been told of it; raises as `head`."""
+        return self._end.position()
+
+    def heard(self) -> int:
+        """The last position that this process was told of; raises as `head`."""
+        return self._end.heard()
+
+    def follow(self, on_news: Callable[[], object]) -> None:
+        """Let the database tell this process of new entries, so that `position` need not ask.
+
+        Args:
+            on_news: called after each change of another process. SQLite has no way to tell: others do.
+        """
+        self._end.follow(on_news)
+
+    def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
+        """At most `limit` entries behind a position, in order.
+
+        Raises:
+            UnreadableEntry: names the position of an entry that can't be read.
+            Unavailable: the database can't be reached.
+        """
+        with reading(self.engine) as connection:
+            return _entries(connection, _behind(after).limit(limit), self._mapper)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator["SqlLogTransaction"]:
+        """Lock the head, commit at the end of the block, roll back if it raises.
+
+        When it has ended, no process answers anybody from what the log held before.
+
+        Raises:
+            NothingWritten: it got in the way of another transaction.
+            CommitUnknown: the server went away when it was told to commit; see `recorded`.
+            Unavailable: the database can't be reached, is full or stays locked beyond the deadline, or the log is in
+                a format that this release does not know.
+        """
+        with writing(self.engine) as connection:
+            transaction = SqlLogTransaction(connection, self._mapper, self._newest, self._end.format_of_all)
+            before = transaction.head
+            yield transaction
+            grown = transaction.head != before
+            if grown:
+                self._end.announce(connection, transaction.head.position)
+        if grown:
+            self._end.spread(transaction.head.position)
+
+    def recorded(self, command_id: str, after: int) -> bool:
+        """Whether a command whose commit was not answered has been recorded.
+
+        Whoever was committing holds the head until it is over, one way or the other: that is waited for, and for the
+        server to come back.
+
+        Args:
+            command_id: of the command.
+            after: the end of the log when it began.
+
+        Raises:
+            CommitUnknown: the server did not come back in time, or the disk still fails.
+        """
+        deadline = time.monotonic() + self._return_wait_s
+        query = select(func.max(LOG.c.position)).where(LOG.c.command_id == command_id, LOG.c.position > after)
+        while True:
+            try:
+                # NOTE: with SQLite only who can write knows what a COMMIT that failed has left.
+                with exclusive(self.engine) as connection:
+                    lock_head(connection)
+                    position = connection.scalar(query)
+            except Unavailable as ex:
+                if time.monotonic() > deadline:
+                    raise CommitUnknown from ex
+                time.sleep(RETURN_LOOK_EVERY_S)
+            else:
+                break
+        if position is not None:
+            self._end.spread(position)
+        return position is not None
+
+    def close(self) -> None:
+        """Close the connections; nobody may be using one."""
+        self._end.close()
+        self.engine.dispose()
+
+
+class SqlLogTransaction:
+    """Implements the port `LogTransaction`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        mapper: LogMapper,
+        newest_format: int,
+        format_of_all: Callable[[Connection], int],
+    ) -> None:
+        """Lock the end of the log.
+
+        Args:
+            connection: in a transaction that writes.
+            mapper: between events and their stored form.
+            newest_format: the newest format that this release reads.
+            format_of_all: the newest format that every live process reads.
+
+        Raises:
+            Unavailable: the log is in a newer format.
+        """
+        self.connection = connection
+        self.head, self._format = lock_log(connection)
+        self._mapper, self._newest_format, self._format_of_all = mapper, newest_format, format_of_all
+        if self._format > newest_format:
+            raise Unavailable(
+                f"The log is written in format {self._format}, and this release of Rioni reads it up to format "
+                f"{newest_format}. Upgrade this node to the release that the other nodes have, or to a newer one."
+            )
+
+    def append(self, stream: UUID, version: int, events: Sequence[DomainEvent], origin: Origin) -> Sequence[LogEntry]:
+        """Append to a stream.
+
+        Raises:
+            ConcurrentChange: the stream's version is another one.
+            NotReadByAll: a live node of an older release could not read it.
+        """
+        self._raise_format()
+        query = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == str(stream))
+        found = self.connection.scalar(query)
+        if found != version:
+            raise ConcurrentChange(f"The stream {stream} has version {found}, not {version}. Try again.")
+        entries = [
+            LogEntry(
+                position=self.head.position + number,
+                stream=stream,
+                version=version + number,
+                event=event,
+                origin=origin,
+            )
+            for number, event in enumerate(events, 1)
+        ]
+        stored = [self._mapper.to_stored_event(entry, self._format) for entry in entries]
+        self.head = append(self.connection, self.head, stored, origin)
+        return entries
+
+    def _raise_format(self) -> None:
+        """Write in the newest format from now on that all live nodes read; the log says so from the same commit on."""
+        if self._format == self._newest_format:
+            return
+        number = min(self._newest_format, self._format_of_all(self.connection))
+        if number > self._format:
+            _log.info("the format of the log is raised", before=self._format, after=number)
+            self.connection.execute(update(HEAD).values(format=number))
+            self._format = number
+
+    def entries(self, after: int) -> Iterator[LogEntry]:
+        """The entries behind a position, in order, as this transaction sees them; read as they are asked for."""
+
+        def pages() -> Iterator[Sequence[LogEntry]]:
+            position = after
+            while page := _entries(self.connection, _behind(position).limit(ENTRIES_PER_READ), self._mapper):
+                yield page
+                position = page[-1].position
+
+        return chain.from_iterable(pages())
+
+
+def _behind(position: int) -> Select[Any]:
+    return select(LOG).where(LOG.c.position > position).order_by(LOG.c.position)
+
+
+def _entries(connection: Connection, query: Select[Any], mapper: LogMapper) -> list[LogEntry]:
+    return [mapper.to_domain_event(stored_entry(row)) for row in connection.execute(query)]

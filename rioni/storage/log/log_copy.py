@@ -1,0 +1,81 @@
+"""Copies the internal log into another database: entry by entry, with the hash chain as it is."""
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, Engine, func, insert, select, update
+
+from rioni.domain.errors import Conflict
+from rioni.domain.hash_chain import GENESIS
+from rioni.domain.ports.event_log import LogHead
+from rioni.storage.log.log_tables import HEAD, LOG, TRACKING
+from rioni.storage.log.recorder import lock_head
+from rioni.storage.sql.engines import reading, writing
+
+
+ROWS_PER_TURN = 500
+Progress = Callable[[int, int], None]
+
+
+def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
+    """Bring a log to where another one ends; what is there already is left as it is. Blocks.
+
+    Args:
+        source: nobody may be writing to it.
+        target: migrated to the same schema; empty, or with a beginning of the same log.
+        progress: called with the number of entries that are there, and with how many there are.
+
+    Returns:
+        The end of the source.
+
+    Raises:
+        Conflict: the target holds another log, or one that has gone on by itself.
+        Unavailable: a database can't be used.
+    """
+    with reading(source) as connection:
+        row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format)).one()
+        end = LogHead(row.position, row.hash)
+    _check_same(source, target, end)
+    while True:
+        with writing(target) as connection:
+            head = lock_head(connection)
+            progress(min(head.position, end.position), end.position)
+            if head.position >= end.position:
+                return end
+            with reading(source) as beginning:
+                query = select(LOG).where(LOG.c.position > head.position).order_by(LOG.c.position)
+                rows = [dict(row) for row in beginning.execute(query.limit(ROWS_PER_TURN)).mappings()]
+            connection.execute(insert(LOG), rows)
+            last = rows[-1]
+            connection.execute(update(HEAD).values(position=last["position"], hash=last["hash"], format=row.format))
+
+
+def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
+    """Let those who follow the log go on where they are, apart from the one named `but`; blocks."""
+    with reading(source) as connection:
+        rows = connection.execute(select(TRACKING.c.name, TRACKING.c.position).where(TRACKING.c.name != but)).all()
+    with writing(target) as connection:
+        for name, position in rows:
+            known = TRACKING.c.name == name
+            if not connection.execute(update(TRACKING).where(known).values(position=position)).rowcount:
+                connection.execute(insert(TRACKING).values(name=name, position=position))
+
+
+def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
+    """Compare the last entry that both have: its hash vouches for all before it."""
+    with reading(target) as connection:
+        last = min(end.position, connection.scalar(select(func.max(LOG.c.position))) or 0)
+        theirs = _hash_at(connection, last)
+    with reading(source) as connection:
+        ours = _hash_at(connection, last)
+    if ours != theirs:
+        raise Conflict(
+            f"The database to migrate to holds another log: entry {last} differs. Name an empty database, or the one "
+            "that this migration was begun with."
+        )
+
+
+def _hash_at(connection: Connection, position: int) -> bytes | None:
+    if position == 0:
+        return GENESIS
+    found = connection.scalar(select(LOG.c.hash).where(LOG.c.position == position))
+    return None if found is None else bytes(found)

@@ -1,0 +1,165 @@
+"""Where the log ends: how each database is asked for it, and how processes learn that it has moved."""
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, func, select, text
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_log import LogHead
+from rioni.storage.log.log_listener import CHANNEL, NAME, TRUST_S, Follower
+from rioni.storage.log.log_tables import HEAD
+from rioni.storage.sql.engines import translated
+
+
+_HEAD = select(HEAD.c.position, HEAD.c.hash)
+
+# A follower that has been silent for longer than it trusts what it knows asks before it answers.
+_BEHIND = text(
+    f"""
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database()
+      AND substring(application_name FROM '^{NAME} (\\d+)')::bigint < :position
+      AND coalesce(state_change > clock_timestamp() - make_interval(secs => {TRUST_S}), true)
+    """  # noqa: S608 - constants
+)
+_FORMAT_OF_ALL = text(
+    f"""
+    SELECT min(substring(application_name FROM '^{NAME} \\d+ format (\\d+)')::int) FROM pg_stat_activity
+    WHERE datname = current_database()
+    """  # noqa: S608 - a constant
+)
+_LOOK_MIN_S = 0.001
+_LOOK_MAX_S = 0.02
+
+
+class SqliteEnd:
+    """Reads the head past SQLAlchemy, each time.
+
+    PERF: every request asks, on the hub; 6 µs instead of 120.
+    """
+
+    def __init__(self, engine: Engine, newest_format: int) -> None:
+        self._path = engine.url.database or ""
+        self._newest_format = newest_format
+        # As many as there are threads that ask at once: in a shared one, a thread would see the state of the database
+        # that another one has begun to read.
+        self._free: deque[sqlite3.Connection] = deque()
+
+    def read(self) -> LogHead:
+        """Ask the database."""
+        with translated():
+            try:
+                connection = self._free.pop()
+            except IndexError:
+                connection = self._open()
+            try:
+                position, last = connection.execute("SELECT position, hash FROM head").fetchone()
+            except sqlite3.Error:
+                connection.close()
+                raise
+        self._free.append(connection)
+        return LogHead(position, last)
+
+    def position(self) -> int:
+        """The last position."""
+        return self.read().position
+
+    def heard(self) -> int:
+        """The same: nobody is told of anything, and a file does not keep anybody waiting."""
+        return self.position()
+
+    def follow(self, on_news: Callable[[], object]) -> None:
+        """SQLite tells nobody of anything."""
+
+    def format_of_all(self, _connection: Connection) -> int:
+        """The newest format that every live process reads: all of them are of one release, on one machine."""
+        return self._newest_format
+
+    def announce(self, connection: Connection, position: int) -> None:
+        """Nobody has to be told: everybody asks."""
+
+    def spread(self, position: int) -> None:
+        """Nobody has to be waited for."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        while self._free:
+            self._free.pop().close()
+
+    def _open(self) -> sqlite3.Connection:
+        uri = f"file:{quote(self._path)}?mode=rw"
+        return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+
+
+class PostgresqlEnd:
+    """Is told of new positions, and asks only where it can't rely on that."""
+
+    def __init__(self, engine: Engine, newest_format: int) -> None:
+        self._newest_format = newest_format
+        # A statement of its own each time: no round trip to begin and none to end a transaction.
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._follower: Follower | None = None
+
+    def read(self) -> LogHead:
+        """Ask the database."""
+        with translated(), self._engine.connect() as connection:
+            position, last = connection.execute(_HEAD).one()
+        return LogHead(position, last)
+
+    def position(self) -> int:
+        """The last position. PERF: 0.3 µs, but for some 0.3 ms where it has to ask."""
+        if self._follower is not None and (position := self._follower.position()) is not None:
+            return position
+        return self.read().position
+
+    def heard(self) -> int:
+        """The last position that was told; asks only where there is nobody to tell."""
+        if self._follower is not None and (position := self._follower.heard()) is not None:
+            return position
+        return self.read().position
+
+    def follow(self, on_news: Callable[[], object]) -> None:
+        """Begin to follow."""
+        assert self._follower is None
+        self._follower = Follower(self._engine, on_news, self._newest_format)
+        self._follower.start()
+
+    def format_of_all(self, connection: Connection) -> int:
+        """The newest format of the log that every live process reads, as their followers say.
+
+        A process whose connection is just broken is not seen. It stops at the first entry that it can't read.
+        """
+        number: int | None = connection.scalar(_FORMAT_OF_ALL)
+        return self._newest_format if number is None else number
+
+    def announce(self, connection: Connection, position: int) -> None:
+        """Tell everybody of a position, as soon as the transaction is committed."""
+        connection.execute(select(func.pg_notify(CHANNEL, str(position))))
+
+    def spread(self, position: int) -> None:
+        """Wait until no process answers from what it knew before this position was committed.
+
+        Each follower says what it knows, so this takes some milliseconds; one that is paused, or can't be reached, for
+        as long as it may rely on what it knows.
+        """
+        deadline, pause_s = time.monotonic() + TRUST_S, _LOOK_MIN_S
+        while self._behind(position) and (left_s := deadline - time.monotonic()) > 0:
+            time.sleep(min(left_s, pause_s))
+            pause_s = min(2 * pause_s, _LOOK_MAX_S)
+
+    def _behind(self, position: int) -> bool:
+        try:
+            with translated(), self._engine.connect() as connection:
+                return bool(connection.scalar(_BEHIND, {"position": position}))
+        except Unavailable:
+            # The change stands, whatever has become of the database; the others may not have heard of it.
+            return True
+
+    def close(self) -> None:
+        """End the follower; all other connections are the engine's."""
+        if self._follower is not None:
+            self._follower.close()

@@ -1,0 +1,239 @@
+"""The event-sourcing library's recorder, on SQLAlchemy Core: appends to the log, reads it, and tracks its followers."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from eventsourcing.persistence import (
+    IntegrityError,
+    Notification,
+    OperationalError,
+    ProcessRecorder,
+    StoredEvent,
+    Subscription,
+    Tracking,
+)
+from sqlalchemy import Connection, Engine, Row, Select, exc, insert, select, update
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.events import Origin
+from rioni.domain.hash_chain import Fields, link
+from rioni.domain.ports.event_log import LogHead
+from rioni.storage.log.log_tables import HEAD, LOG, TRACKING
+from rioni.storage.sql.engines import reading, writing
+
+
+NOBODY = Origin(actor="", client="", flow_id="", command_id="", recorded_at="")
+POLL_S = 0.02
+SUBSCRIPTION_ENTRIES = 500
+
+_COLUMNS = tuple(LOG.columns.keys())
+
+
+@dataclass(frozen=True)
+class StoredEntry(Notification):
+    """A notification of ours: it also says who caused it."""
+
+    origin: Origin
+
+
+class SqlRecorder(ProcessRecorder):
+    """Records events in one log for all streams, in one chain.
+
+    The row `head` is locked by the appending transaction, so writers wait for each other: positions have no gaps and
+    become visible in their order, on both databases.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    # --- appending ---
+
+    def insert_events(
+        self,
+        stored_events: Sequence[StoredEvent],
+        *,
+        tracking: Tracking | None = None,
+        origin: Origin = NOBODY,
+        **_: Any,
+    ) -> Sequence[int]:
+        """Append in a transaction of its own, and track a follower in the same one.
+
+        Raises:
+            IntegrityError: a version of a stream is taken, or the follower had come further.
+            OperationalError: the database can't be used now.
+        """
+        with _library_errors(), writing(self.engine) as connection:
+            before = lock_head(connection)
+            after = append(connection, before, stored_events, origin)
+            if tracking is not None:
+                _track(connection, tracking)
+        return list(range(before.position + 1, after.position + 1))
+
+    def insert_tracking(self, tracking: Tracking) -> None:
+        """Track a follower; raises IntegrityError if it had come further."""
+        with _library_errors(), writing(self.engine) as connection:
+            _track(connection, tracking)
+
+    # --- reading ---
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """The events of one stream."""
+        version = LOG.c.version
+        query = select(LOG).where(LOG.c.stream == str(originator_id)).limit(limit)
+        query = query.order_by(version.desc() if desc else version)
+        if gt is not None:
+            query = query.where(version > gt)
+        if lte is not None:
+            query = query.where(version <= lte)
+        return [_stored_event(row) for row in self._rows(query)]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """The entries of the log from a position on, in order."""
+        query = select(LOG).order_by(LOG.c.position).limit(limit)
+        if start is not None:
+            query = query.where(LOG.c.position >= start if inclusive_of_start else LOG.c.position > start)
+        if stop is not None:
+            query = query.where(LOG.c.position <= stop)
+        if topics:
+            query = query.where(LOG.c.topic.in_(topics))
+        return [stored_entry(row) for row in self._rows(query)]
+
+    def max_notification_id(self) -> int | None:
+        """The last position, None where nothing was ever recorded."""
+        with _library_errors(), reading(self.engine) as connection:
+            return connection.scalar(select(HEAD.c.position)) or None
+
+    def max_tracking_id(self, application_name: str) -> int | None:
+        """How far a follower has come."""
+        with _library_errors(), reading(self.engine) as connection:
+            return connection.scalar(select(TRACKING.c.position).where(TRACKING.c.name == application_name))
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[SqlRecorder]":
+        """An endless iterator over the log, which waits at its end."""
+        return _PollingSubscription(self, gt, topics)
+
+    def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        with _library_errors(), reading(self.engine) as connection:
+            return connection.execute(query).all()
+
+
+class _PollingSubscription(Subscription[SqlRecorder]):
+    def __init__(self, recorder: SqlRecorder, gt: int | None, topics: Sequence[str]) -> None:
+        super().__init__(recorder=recorder, gt=gt, topics=topics)
+        self._pulled: list[Notification] = []
+
+    def __next__(self) -> Notification:
+        while not self._has_been_stopped:
+            if self._pulled:
+                notification = self._pulled.pop(0)
+                self._last_notification_id = notification.id
+                return notification
+            self._pulled = list(
+                self._recorder.select_notifications(
+                    self._last_notification_id, SUBSCRIPTION_ENTRIES, topics=self._topics, inclusive_of_start=False
+                )
+            )
+            if not self._pulled:
+                time.sleep(POLL_S)
+        raise StopIteration
+
+
+def lock_head(connection: Connection) -> LogHead:
+    """The end of the log, locked until the transaction ends."""
+    return lock_log(connection)[0]
+
+
+def lock_log(connection: Connection) -> tuple[LogHead, int]:
+    """The end of the log and the number of its format, locked until the transaction ends."""
+    row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format).with_for_update()).one()
+    return LogHead(row.position, bytes(row.hash)), row.format
+
+
+def append(connection: Connection, head: LogHead, events: Sequence[StoredEvent], origin: Origin) -> LogHead:
+    """Append in the caller's transaction, which has locked the head; return the new one."""
+    position, last = head
+    rows = []
+    for position, event in enumerate(events, head.position + 1):
+        fields: Fields = (
+            position,
+            str(event.originator_id),
+            event.originator_version,
+            event.topic,
+            origin.recorded_at,
+            origin.actor,
+            origin.client,
+            origin.flow_id,
+            origin.command_id,
+            event.state,
+        )
+        last = link(last, fields)
+        rows.append(dict(zip(_COLUMNS, (*fields, last), strict=True)))
+    if rows:
+        connection.execute(insert(LOG), rows)
+        connection.execute(update(HEAD).values(position=position, hash=last))
+    return LogHead(position, last)
+
+
+def _track(connection: Connection, tracking: Tracking) -> None:
+    name, position = tracking.application_name, tracking.notification_id
+    known = connection.scalar(select(TRACKING.c.position).where(TRACKING.c.name == name).with_for_update())
+    if known is None:
+        connection.execute(insert(TRACKING).values(name=name, position=position))
+    elif known < position:
+        connection.execute(update(TRACKING).where(TRACKING.c.name == name).values(position=position))
+    else:
+        raise IntegrityError(f"{name} has come to {known} already, not only to {position}")
+
+
+def _stored_event(row: Row[Any]) -> StoredEvent:
+    return StoredEvent(
+        originator_id=UUID(row.stream), originator_version=row.version, topic=row.topic, state=bytes(row.data)
+    )
+
+
+def stored_entry(row: Row[Any]) -> StoredEntry:
+    """A row of the table `log`, in the words of the library."""
+    return StoredEntry(
+        id=row.position,
+        originator_id=UUID(row.stream),
+        originator_version=row.version,
+        topic=row.topic,
+        state=bytes(row.data),
+        origin=Origin(
+            actor=row.actor,
+            client=row.client,
+            flow_id=row.flow_id,
+            command_id=row.command_id,
+            recorded_at=row.recorded_at,
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _library_errors() -> Iterator[None]:
+    try:
+        yield
+    except exc.IntegrityError as ex:
+        raise IntegrityError(str(ex)) from ex
+    except Unavailable as ex:
+        raise OperationalError(str(ex)) from ex

@@ -1,0 +1,165 @@
+"""Checks the internal log: positions, hash chain, versions, topics, data and end."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine, Row, and_, column, func, select, table
+
+from rioni.domain.events import DomainEvent
+from rioni.domain.hash_chain import GENESIS, Fields, link
+from rioni.domain.ports.event_log import LogHead
+from rioni.storage.log.log_tables import LOG
+from rioni.storage.log.mapper import LogMapper, UnreadableEntry
+from rioni.storage.log.recorder import stored_entry
+from rioni.storage.sql.engines import reading
+
+
+ROWS_PER_READ = 200
+"""A schema may have 256 kB; and short reads don't hold up others."""
+
+RESTORE = "stop the broker and restore a backup, or compare with an audit export to see what was there"
+UPGRADE = "use the version of Rioni that wrote it, or a newer one"
+
+_TYPES = (int, str, int, str, str, str, str, str, str, bytes, bytes)
+# Without types, so that whatever stands there is read as it is.
+_ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
+_HEAD = table("head", column("position"), column("hash"))
+_PREDECESSORS = _ROWS.alias("predecessors")
+_PREDECESSOR = and_(
+    _PREDECESSORS.c.stream == _ROWS.c.stream,
+    _PREDECESSORS.c.version == _ROWS.c.version - 1,
+    _PREDECESSORS.c.position < _ROWS.c.position,
+)
+
+
+class Finding(NamedTuple):
+    """Something in the log that should not be so."""
+
+    position: int
+    """Where it shows."""
+    text: str
+    """What it is."""
+    remedy: str
+    """What to do."""
+
+    def __str__(self) -> str:
+        return f"position {self.position}: {self.text}; {self.remedy}"
+
+
+def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]], *, from_position: int = 0) -> Iterator[Finding]:
+    """Yield everything that is wrong with the log as it is now, in constant memory; others read and append meanwhile.
+
+    One change shows at one position, or at two: where an entry's hash was changed, the next one does not follow it.
+    That the end was cut off together with the head, only an exported head can tell.
+
+    Args:
+        engine: of the database.
+        topics: all events that may stand in the log.
+        from_position: the last position that is known to be right; what lies behind it is checked.
+
+    Raises:
+        Unavailable: the database can't be read.
+    """
+    heads, end, previous = _bounds(engine, from_position)
+    mapper = LogMapper(topics)
+    position = from_position
+    if previous is None:
+        yield Finding(position, "this entry, behind which to begin, is missing", RESTORE)
+    yield from _check_beginning(engine)
+    while rows := _page(engine, position, end):
+        for row in rows:
+            if row.position != position + 1:
+                yield Finding(position + 1, f"{_entries(row.position - position - 1)} missing", RESTORE)
+                previous = None
+            yield from _check_row(row, previous, mapper)
+            position, previous = row.position, row.hash if isinstance(row.hash, bytes) else None
+    yield from _check_head(heads, position, previous)
+
+
+def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[LogHead], int, bytes | None]:
+    """The head, the last position, and the hash to begin with, all as they are at one moment."""
+    last = select(func.coalesce(func.max(_ROWS.c.position), 0)).scalar_subquery()
+    with reading(engine) as connection:
+        rows = connection.execute(select(_HEAD.c.position, _HEAD.c.hash, last)).all()
+        end: int = rows[0][2] if rows else connection.execute(select(last)).scalar_one()
+        before = connection.scalar(select(_ROWS.c.hash).where(_ROWS.c.position == from_position))
+    return [LogHead(row[0], row[1]) for row in rows], end, before if from_position else GENESIS
+
+
+def _check_beginning(engine: Engine) -> Iterator[Finding]:
+    query = select(func.count(), func.min(_ROWS.c.position)).where(_ROWS.c.position < 1)
+    with reading(engine) as connection:
+        count, lowest = connection.execute(query).one()
+    if count:
+        yield Finding(lowest, f"{_entries(count)} before position 1, where none can be", RESTORE)
+
+
+def _page(engine: Engine, after: int, end: int) -> Sequence[Row[Any]]:
+    query = (
+        select(_ROWS, _PREDECESSORS.c.position.label("predecessor"))
+        .outerjoin(_PREDECESSORS, _PREDECESSOR)
+        .where(_ROWS.c.position > after, _ROWS.c.position <= end)
+        .order_by(_ROWS.c.position)
+        .limit(ROWS_PER_READ)
+    )
+    with reading(engine) as connection, _any_text(connection):
+        return connection.execute(query).all()
+
+
+@contextlib.contextmanager
+def _any_text(connection: Connection) -> Iterator[None]:
+    """Read text from a damaged SQLite file that is no UTF-8 any more; elsewhere there can't be any."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.text_factory = lambda data: data.decode(errors="surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = str
+
+
+def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iterator[Finding]:
+    values = tuple(row)
+    fields, stored, predecessor = values[:-2], values[-2], values[-1]
+    position, version = row.position, row.version
+    if not all(isinstance(value, kind) for value, kind in zip(values[:-1], _TYPES, strict=True)):
+        yield Finding(position, "a field is of another type than was written", RESTORE)
+        return
+    if previous is not None and not _follows(previous, fields, stored):
+        yield Finding(position, "the hash does not fit: this entry, or the hash before it, was changed", RESTORE)
+    if version != 1 and predecessor is None:
+        yield Finding(position, f"version {version} of stream {row.stream} does not follow another one", RESTORE)
+    try:
+        mapper.to_domain_event(stored_entry(row))
+    except UnreadableEntry as ex:
+        yield Finding(position, ex.reason, UPGRADE)
+    except ValueError:
+        yield Finding(position, f"{row.stream} is not the id of a stream", RESTORE)
+
+
+def _follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
+    try:
+        return link(previous, fields) == stored
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Iterator[Finding]:
+    if len(heads) != 1:
+        yield Finding(end, f"the head has {len(heads)} rows, not one", RESTORE)
+        return
+    (head,) = heads
+    if head.position > end:
+        yield Finding(end + 1, f"the end is cut off: {_entries(head.position - end)} missing", RESTORE)
+    elif head.position < end:
+        yield Finding(head.position + 1, f"the head names {head.position} as the end, the log ends at {end}", RESTORE)
+    elif last is not None and head.hash != last:
+        yield Finding(end, "the head has another hash than the last entry", RESTORE)
+
+
+def _entries(count: int) -> str:
+    return "1 entry is" if count == 1 else f"{count} entries are"

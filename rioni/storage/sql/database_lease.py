@@ -1,0 +1,182 @@
+"""Keeps a PostgreSQL database for those who coordinate with each other: one broker, or the nodes of one cluster.
+
+Each process holds an advisory lock of its session, on the number of its party. Nobody takes one while somebody holds
+another number, so members of a party share the database and exclude all others. The server lets go of the lock when the
+connection ends: with the process, or when its host has been silent for as long as `sql.SILENCE` says.
+"""
+
+import contextlib
+import hashlib
+import threading
+import time
+from typing import NamedTuple, Self
+
+import structlog
+from sqlalchemy import Connection, Engine, Row, exc, func, select, text
+
+from rioni.domain.errors import RioniError, Unavailable
+from rioni.storage.sql.engines import translated
+
+
+CHECK_S = 1.0
+"""How often it is looked whether the connection still lives; so soon a lock that was lost is taken again."""
+PAUSE_S = 0.2
+"""How often it is looked whether others are gone."""
+CLOSE_WAIT_S = 5.0
+"""How long to wait for a server that hangs."""
+
+_CLASS = 0x52696F6E
+"""The first half of our numbers; it means nothing."""
+_ARRIVING = 0
+"""The second half, for looking around and taking a lock without others doing so at the same time."""
+
+_OTHERS = text("""
+    SELECT application_name, host(client_addr) AS host
+    FROM pg_locks LEFT JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND classid = :class AND objsubid = 2 AND objid NOT IN (0, :number)
+    LIMIT 1
+""")
+
+_log = structlog.get_logger("rioni.storage")
+
+
+class Party(NamedTuple):
+    """Those who may use a database together."""
+
+    key: str
+    """The same for all of them, and for no others."""
+    name: str
+    """What others are told of the one who holds the lock."""
+
+    @property
+    def number(self) -> int:
+        """Stands for the key in locks; never that of arriving."""
+        digest = hashlib.sha256(self.key.encode()).digest()
+        return int.from_bytes(digest[:4]) >> 1 or 1
+
+
+class Occupancy:
+    """The lock of one process; a forked process must take its own. On SQLite it does nothing: files have locks already.
+
+    When its connection breaks it is taken again by itself, by a thread (under gevent a greenlet: the driver waits
+    without blocking others). Should others have been quicker, that is logged, and `refusal` says so until they have
+    gone.
+    """
+
+    def __init__(self, engine: Engine, party: Party) -> None:
+        """Take nothing yet.
+
+        Args:
+            engine: makes the connection, which is not one of the pool.
+            party: who this process belongs to.
+        """
+        self._engine, self._party = engine, party
+        self._connection: Connection | None = None
+        self._held = False
+        self._refusal = ""
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rioni-occupancy", daemon=True)
+
+    @property
+    def refusal(self) -> str:
+        """Why the database is not this party's, and what to do; empty as long as nobody else is known to use it."""
+        return self._refusal
+
+    def take(self, wait_s: float) -> Self:
+        """Take the lock, and keep it until `close`; blocks while others have theirs.
+
+        Args:
+            wait_s: how long; who was here before may be just ending.
+
+        Raises:
+            Unavailable: others have the database, or it can't be reached.
+        """
+        if self._engine.dialect.name != "postgresql":
+            return self
+        deadline = time.monotonic() + wait_s
+        try:
+            while not self._try():
+                if time.monotonic() >= deadline:
+                    raise Unavailable(self._refusal)
+                time.sleep(PAUSE_S)
+        except RioniError:
+            self._drop()
+            raise
+        self._thread.start()
+        return self
+
+    def check(self) -> None:
+        """Make sure that nobody else has come meanwhile; blocks on the database.
+
+        Raises:
+            Unavailable: the lock was lost.
+        """
+        if self._refusal or (self._thread.ident is not None and not self._held):
+            raise Unavailable(self._refusal or "The lock on the database was lost with its connection. Try again.")
+
+    def close(self) -> None:
+        """Let go of the lock, so that others can take theirs at once."""
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_WAIT_S)
+        self._drop()
+
+    def _try(self) -> bool:
+        """Take the lock unless others have theirs; return whether it was taken."""
+        with translated():
+            connection = self._connection = self._connection or self._opened()
+            with connection.begin():
+                connection.execute(select(func.pg_advisory_xact_lock(_CLASS, _ARRIVING)))
+                other = connection.execute(_OTHERS, {"class": _CLASS, "number": self._party.number}).first()
+                if other is None:
+                    connection.execute(select(func.pg_advisory_lock_shared(_CLASS, self._party.number)))
+        refusal = "" if other is None else _refusal(other)
+        if refusal and not self._refusal:
+            _log.warning("the database is in use by others", reason=refusal)
+        self._held, self._refusal = other is None, refusal
+        return self._held
+
+    def _opened(self) -> Connection:
+        connection = self._engine.connect()
+        # A pool would keep the session, and with it the lock, when the connection is closed.
+        connection.detach()
+        with connection.begin():
+            connection.execute(select(func.set_config("application_name", self._party.name, False)))
+        return connection
+
+    def _watch(self) -> None:
+        while not self._closed.wait(CHECK_S):
+            try:
+                if self._held:
+                    self._ask()
+                elif self._try():
+                    _log.info("the lock on the database is held again")
+            except (RioniError, exc.SQLAlchemyError) as ex:
+                if self._held:
+                    _log.warning("the lock on the database was lost with its connection", error=str(ex))
+                self._held = False
+                self._drop()
+
+    def _ask(self) -> None:
+        """Find out whether the session still lives."""
+        assert self._connection is not None, "it holds the lock"
+        with translated(), self._connection.begin():
+            self._connection.execute(select(1))
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(exc.SQLAlchemyError):
+                connection.close()
+
+
+def _refusal(other: Row[tuple[str | None, str | None]]) -> str:
+    # Sessions of other roles don't show their names.
+    who = other.application_name or "another broker"
+    where = f" (from {other.host})" if other.host else ""
+    return (
+        f"The database is in use by {who}{where}. Brokers that don't coordinate would break each other's promises. "
+        "Stop that one, or name another database. Only nodes of one cluster share a database: all of them set "
+        "zookeeper, with the same path."
+    )

@@ -1,0 +1,365 @@
+"""Engines for the two databases, their transactions, and the border at which drivers' errors become the broker's.
+
+NOTE: on SQLite every write transaction, with the checkpoint that may follow its commit, happens under a lock of our own
+beside the file. It keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may damage the file when
+another connection commits at the same instant.
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event, exc, make_url
+from sqlalchemy import create_engine as sqlalchemy_engine
+from sqlalchemy.engine import URL
+
+from rioni.domain.errors import CommitUnknown, NothingWritten, RioniError, Unavailable
+from rioni.storage.greenlet_semaphore import PAUSE_MAX_S, PAUSE_MIN_S, Places
+from rioni.storage.sql import postgres_connections
+from rioni.storage.sql.pool import FreeConnections
+from rioni.storage.sql.write_ahead_log import discard_failed_commit
+
+
+LOCK_WAIT_S = 30.0
+"""How long a writer waits for the one before it, and who needs a connection for one that is free."""
+CONNECTIONS_MAX = 10
+"""Of one engine to PostgreSQL: about as many as there are threads that block."""
+
+CONNECT_WAIT_S = 10
+IDLE_TRANSACTION_S = 60
+"""PostgreSQL ends a transaction whose client is silent for so long: a worker that hangs must not stop the others."""
+STATEMENT_S = 60
+"""PostgreSQL ends a statement that takes so long; those of migrations may take longer."""
+
+WRITES = "rioni_writes"
+_WAIT = "rioni_lock_wait_s"
+_TURN = "rioni_turn"
+_FAILED = "rioni_failed"
+
+SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+"""After how many seconds of silence the other side is asked for a sign of life, how often, and when it counts as gone.
+
+The server does the same: what a host that has died had locked is free after 25 s.
+"""
+_UNACKNOWLEDGED_MS = 20_000
+
+_WAL_BYTES_MAX = 64 * 2**20
+"""What a long reader, or a rebuild, has let the write-ahead log grow beyond is given back to the disk."""
+
+_UNDEFINED_TABLE = "42P01"
+_NOTHING_WRITTEN = {"40001", "40P01"}
+"""PostgreSQL has undone a transaction that got in the way of another: a serialization failure, a deadlock."""
+_LOOK = "The database's file can't be used: {}. Look at the disk and the permissions."
+_RESTORE = "The database's file is damaged: {}. Stop the broker and restore a backup."
+_BUSY = (
+    "Another process has been writing to the database all the time. Try again later; if it stays so, look for a "
+    "process that hangs."
+)
+_AWAY = "The database can't be reached now. Try again later."
+_LOCKED = "The database stays locked by another process. Try again later."
+_SQLITE_ADVICE = {
+    sqlite3.SQLITE_FULL: "The disk of the database is full; nothing was written. Free space, then try again.",
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_CANTOPEN: _LOOK,
+    sqlite3.SQLITE_READONLY: _LOOK,
+    sqlite3.SQLITE_PERM: _LOOK,
+    sqlite3.SQLITE_IOERR: _LOOK,
+    sqlite3.SQLITE_CORRUPT: _RESTORE,
+    sqlite3.SQLITE_NOTADB: _RESTORE,
+}
+
+
+class DriverMissing(RioniError):
+    """The driver of the database is not installed."""
+
+
+def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S, connections_max: int = CONNECTIONS_MAX) -> Engine:
+    """Make an engine; nothing is opened yet. A forked process must make its own.
+
+    Args:
+        url: `sqlite:///path` or `postgresql://...`.
+        lock_wait_s: how long a writer waits for the one before it, and who needs a connection for a free one.
+        connections_max: how many connections to PostgreSQL may be open at once.
+
+    Raises:
+        DriverMissing: PostgreSQL's driver is an extra.
+        Unavailable: the URL names no database of these kinds.
+    """
+    try:
+        parsed = make_url(url)
+        kind = parsed.get_backend_name()
+    except exc.ArgumentError as ex:
+        raise Unavailable(
+            "The database's URL can't be read. Write sqlite:///path or postgresql://user@host/name."
+        ) from ex
+    if kind == "sqlite" and parsed.database and parsed.database != ":memory:":
+        return _sqlite_engine(parsed, lock_wait_s)
+    if kind == "postgresql":
+        return _postgresql_engine(parsed, lock_wait_s, connections_max)
+    raise Unavailable(f"The database must be an SQLite file or PostgreSQL, not {parsed.render_as_string()}.")
+
+
+def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:
+    engine = sqlalchemy_engine(
+        url,
+        poolclass=FreeConnections,
+        connect_args={"check_same_thread": False},
+        execution_options={_WAIT: lock_wait_s, _FAILED: []},
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> Engine:
+    settings = {
+        "lock_timeout": int(lock_wait_s * 1000),
+        "statement_timeout": STATEMENT_S * 1000,
+        "idle_in_transaction_session_timeout": IDLE_TRANSACTION_S * 1000,
+        **{f"tcp_{name}": value for name, value in SILENCE.items()},
+    }
+    options = [*(f"-c {name}={value}" for name, value in settings.items()), *url.normalized_query.get("options", ())]
+    try:
+        engine = sqlalchemy_engine(
+            url.set(drivername="postgresql+psycopg"),
+            poolclass=FreeConnections,
+            pool_size=connections_max,
+            pool_timeout=lock_wait_s,
+            # After a restart of the server every connection turns out to be dead when it is next taken.
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": CONNECT_WAIT_S,
+                "options": " ".join(options),
+                "tcp_user_timeout": _UNACKNOWLEDGED_MS,
+                **SILENCE,
+            },
+            execution_options={_WAIT: lock_wait_s, _TURN: Places()},
+        )
+    except ImportError as ex:
+        raise DriverMissing("PostgreSQL needs a driver: pip install 'rioni[cluster]'") from ex
+    event.listen(engine, "do_connect", _connect_postgresql)
+    return engine
+
+
+def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any], parameters: dict[str, Any]) -> Any:
+    return postgres_connections.connect(arguments, parameters)
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    # The driver would begin transactions by itself, and too late; see `_begin_sqlite`.
+    connection.isolation_level = None
+    # Writers wait for each other elsewhere (`turn`): only a crash's recovery, or a stranger, makes SQLite itself busy.
+    connection.execute(f"PRAGMA busy_timeout={int(LOCK_WAIT_S * 1000)}")
+    _use_wal(connection)
+    for setting in (f"journal_size_limit={_WAL_BYTES_MAX}", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a new file to a write-ahead log, as others may at the same time: SQLite lets nobody wait for that."""
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as ex:
+            if ex.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(PAUSE_MIN_S)
+        else:
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and then writes would fail if another one had written between.
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextlib.contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes, committed at the end of the block; on SQLite nobody else writes meanwhile.
+
+    Raises:
+        NothingWritten: it got in the way of another transaction.
+        CommitUnknown: the server went away when it was told to commit, or the disk failed and still does.
+        Unavailable: the database can't be reached, is full, or stays locked; nothing was written.
+    """
+    with exclusive(engine) as connection, connection.begin() as transaction:
+        yield connection
+        try:
+            transaction.commit()
+        except exc.DBAPIError as ex:
+            if ex.connection_invalidated:
+                raise CommitUnknown from ex
+            if engine.dialect.name == "sqlite":
+                # It must not be closed before another one is open: see `write_ahead_log`.
+                with contextlib.suppress(sqlite3.Error):
+                    connection.connection.rollback()
+                try:
+                    _discard_failed(engine, ex)
+                finally:
+                    connection.invalidate()
+            raise
+
+
+@contextlib.contextmanager
+def exclusive(engine: Engine) -> Iterator[Connection]:
+    """A connection for a transaction beside which, on SQLite, nobody writes; rolled back at the end of the block.
+
+    Raises:
+        CommitUnknown: SQLite's disk failed in an earlier COMMIT, and still does.
+        Unavailable: the database can't be reached, or stays locked.
+    """
+    with (
+        translated(),
+        turn(engine),
+        _settled(engine),
+        engine.connect().execution_options(**{WRITES: True}) as connection,
+    ):
+        yield connection
+
+
+@contextlib.contextmanager
+def _settled(engine: Engine) -> Iterator[None]:
+    """Make sure first that a COMMIT that failed has left nothing in SQLite's log; see `write_ahead_log`."""
+    if engine.get_execution_options().get(_FAILED):
+        _discard_failed(engine)
+    yield
+
+
+def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> None:
+    """Open the file anew and discard what failed; none of the connections that were open then is used again.
+
+    Args:
+        engine: of an SQLite file, whose lock is held.
+        failure: of the COMMIT; None where it failed before, and its outcome has been unknown since.
+
+    Raises:
+        CommitUnknown: the disk still fails, after this failure.
+        sqlite3.Error: the disk still fails; what comes next has not been tried.
+    """
+    failed: list[exc.DBAPIError] = engine.get_execution_options()[_FAILED]
+    if failure is not None:
+        failed.append(failure)
+    # NOTE: the old connections are closed last. When the only one that is open goes, and the disk still fails, the next
+    # one to open the file recovers the log, and takes the failed transaction for committed.
+    old = engine.pool
+    engine.dispose(close=False)
+    try:
+        with contextlib.closing(engine.raw_connection()) as connection:
+            driver = connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            discard_failed_commit(driver, int(LOCK_WAIT_S * 1000))
+    except (exc.DBAPIError, sqlite3.Error):
+        if failure is None:
+            raise
+        raise CommitUnknown from failure
+    finally:
+        old.dispose()
+    failed.clear()
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that reads one state of the database, whatever others commit meanwhile.
+
+    Raises:
+        Unavailable: the database can't be reached.
+    """
+    # SQLite has no other way; PostgreSQL would show to every statement what was committed before it.
+    options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    with translated(), engine.connect().execution_options(**options) as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def turn(engine: Engine) -> Iterator[None]:
+    """Wait until no other thread writes and, to an SQLite file, no other process either.
+
+    PostgreSQL's writers wait for each other there. But those of one process would wait with all of its connections, and
+    whoever has the lock may need a second one.
+    """
+    options = engine.get_execution_options()
+    if engine.dialect.name != "sqlite":
+        places: Places = options[_TURN]
+        if not places.take(options[_WAIT]):
+            raise Unavailable(_BUSY)
+        try:
+            yield
+        finally:
+            places.give_back()
+        return
+    deadline = time.monotonic() + options[_WAIT]
+    path = f"{engine.url.database}-lock"
+    try:
+        # A file description of its own each time, so that the lock excludes threads of this process too.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as ex:
+        raise Unavailable(f"{path} can't be written: {ex.strerror}. Look at the disk and the permissions.") from ex
+    try:
+        _lock(fd, deadline)
+        yield
+    finally:
+        # A process forked meanwhile has a copy of the descriptor: closing alone would leave the lock with it.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+
+def _lock(fd: int, deadline: float) -> None:
+    pause_s = PAUSE_MIN_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise Unavailable(_BUSY) from None
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Let no error of a driver out but those that are our own mistakes.
+
+    Raises:
+        NothingWritten: the transaction got in the way of another.
+        Unavailable: the database can't do its work now.
+    """
+    try:
+        yield
+    except exc.TimeoutError as ex:
+        raise Unavailable("All connections to the database are in use. Try again later.") from ex
+    except (exc.DBAPIError, sqlite3.Error) as ex:
+        if getattr(getattr(ex, "orig", None), "sqlstate", "") in _NOTHING_WRITTEN:
+            raise NothingWritten from ex
+        if (advice := _advice(ex)) is None:
+            raise
+        unavailable = Unavailable(advice)
+        if advice is _AWAY:
+            # It names hosts and roles, which are the operator's business.
+            unavailable.add_note(str(ex.orig if isinstance(ex, exc.DBAPIError) else ex).strip())
+        raise unavailable from ex
+
+
+def _advice(ex: exc.DBAPIError | sqlite3.Error) -> str | None:
+    """What to do about an error; None where it is a mistake of ours."""
+    cause = ex.orig if isinstance(ex, exc.DBAPIError) else ex
+    if getattr(cause, "sqlstate", "") == _UNDEFINED_TABLE or "no such table" in str(cause):
+        return "The database has not been prepared for Rioni yet: run `rioni serve` once."
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code in _SQLITE_ADVICE:
+        return _SQLITE_ADVICE[code].format(cause)
+    if code == sqlite3.SQLITE_ERROR:
+        return None
+    if isinstance(ex, exc.DBAPIError) and (ex.statement is None or ex.connection_invalidated):
+        return _AWAY
+    if isinstance(ex, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
+        return f"The database can't be used now: {str(cause).strip()}. Try again later."
+    return None

@@ -1,0 +1,84 @@
+"""Brings a database to the schema of this version of the broker."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, inspect, select, text
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.sql.engines import reading, writing
+
+
+LATEST = "0006"
+"""The revision that this version of the broker works with; a test compares it with the scripts."""
+
+WAIT_S = 600
+"""How long a node waits for the one that migrates, and that one for the others to let go of the tables."""
+
+_LOCK = 0x52696F6E69
+SCRIPTS = Path(__file__).parents[1] / "migrations"
+
+
+def upgrade(engine: Engine, revision: str = LATEST) -> None:
+    """Run the migrations that the database has not seen, all in one transaction; other nodes may do so as well.
+
+    Raises:
+        Unavailable: the database is newer than this version of the broker, or can't be reached.
+    """
+    found = current(engine)
+    _refuse_newer(found)
+    if found == revision:
+        return
+    # PERF: importing alembic takes as long as the rest of starting, and most starts have nothing to migrate.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            # SQLite's transaction excludes others by itself. The number is ours, and means nothing.
+            connection.execute(text(f"SET LOCAL lock_timeout = '{WAIT_S}s'"))
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            driver: Any = connection.connection.driver_connection
+            driver.deadline_s = None
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        # Another node may have come before, of a newer version even.
+        _refuse_newer(_revision(connection))
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def check_current(engine: Engine) -> None:
+    """Make sure that a database has the schema of this version of the broker, and change nothing.
+
+    Raises:
+        Unavailable: it has another one, or can't be read.
+    """
+    found = current(engine)
+    _refuse_newer(found)
+    if found != LATEST:
+        raise Unavailable(
+            f"The database was written by an older version of Rioni (schema {found}, needed here: {LATEST}). Use that "
+            "version, or let `rioni serve` of this one bring it up to date."
+        )
+
+
+def current(engine: Engine) -> str | None:
+    """The revision of a database, None for an empty one."""
+    with reading(engine) as connection:
+        return _revision(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    if "alembic_version" not in inspect(connection).get_table_names():
+        return None
+    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
+
+
+def _refuse_newer(found: str | None) -> None:
+    if found is not None and found > LATEST:
+        raise Unavailable(
+            f"The database was written by a newer version of Rioni (schema {found}, known here: {LATEST}). Use that "
+            "version."
+        )

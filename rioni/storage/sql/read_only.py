@@ -1,0 +1,86 @@
+"""Opens databases for reading only: nothing is created, changed or migrated, not even beside an SQLite file."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import create_engine as sqlalchemy_engine
+
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.pool import FreeConnections
+
+
+@contextlib.contextmanager
+def read_only_engine(url: str) -> Iterator[Engine]:
+    """An engine whose transactions can't write; it works beside a running broker, and on a read-only file system.
+
+    Args:
+        url: as for `rioni.storage.sql.engines.create_engine`.
+
+    Raises:
+        DriverMissing: PostgreSQL's driver is an extra.
+        Unavailable: the URL names no database of these kinds.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        options = parsed.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
+        engine = create_engine(options.render_as_string(hide_password=False))
+        with contextlib.closing(_Disposed(engine)):
+            yield engine
+        return
+    with read_only_uri(Path(parsed.database)) as uri:
+        engine = sqlalchemy_engine(
+            f"sqlite:///{uri}&uri=true", poolclass=FreeConnections, connect_args={"check_same_thread": False}
+        )
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+        with contextlib.closing(_Disposed(engine)):
+            yield engine
+
+
+@contextlib.contextmanager
+def read_only_uri(path: Path) -> Iterator[str]:
+    """The URI under which an SQLite file can be read without a change to it or its directory.
+
+    While a broker runs, or after it was killed, the write-ahead log and its index lie beside the file, and readers
+    share them. Without an index, as in a copy, SQLite would have to create it: a non-empty log is then read from a
+    temporary copy, and a file without one is taken as it is.
+
+    Args:
+        path: of an existing file in WAL mode.
+    """
+    log, index = Path(f"{path}-wal"), Path(f"{path}-shm")
+    with contextlib.ExitStack() as opened:
+        if index.exists():
+            mode = "mode=ro"
+        elif log.exists() and log.stat().st_size:
+            # NOTE: nobody has the file open, or there would be an index; so no lock of this process is lost.
+            folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+            shutil.copyfile(path, folder / path.name)
+            shutil.copyfile(log, folder / log.name)
+            path, mode = folder / path.name, "mode=rw"
+        else:
+            mode = "mode=ro&immutable=1"
+        yield f"file:{quote(str(path.absolute()))}?{mode}"
+
+
+class _Disposed:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _prepare(connection: object, _record: object) -> None:
+    # The driver would begin transactions by itself.
+    connection.isolation_level = None  # type: ignore[attr-defined]  # of sqlite3
+    connection.execute("PRAGMA query_only=ON")  # type: ignore[attr-defined]  # as above
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")

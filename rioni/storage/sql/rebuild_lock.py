@@ -1,0 +1,61 @@
+"""Lets one rebuild at a time use a database, whatever machine it runs on."""
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, func, select
+
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.storage.sql.engines import translated
+
+
+_NUMBER = 0x52696F6E6A
+"""Of the advisory lock; it means nothing. Only the one of migrations must differ, which is also a single number."""
+_TAKEN = "Another rebuild of this database is running: {}. Wait until it has ended."
+
+
+@contextlib.contextmanager
+def rebuild_lock(engine: Engine) -> Iterator[Callable[[], None]]:
+    """Hold the lock of rebuilds until the end of the block; the end of the process frees it as well.
+
+    Yields:
+        A function that raises Unavailable where the lock was lost meanwhile; it may block on the database.
+
+    Raises:
+        Conflict: another rebuild has it.
+        Unavailable: the database can't be reached.
+    """
+    if engine.dialect.name == "sqlite":
+        with _file_lock(Path(f"{engine.url.database}-rebuild")):
+            yield lambda: None
+        return
+    # Statements of their own: a session that is idle in a transaction would be ended by the server.
+    with translated(), engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        # A pool would keep the session, and with it the lock.
+        connection.detach()
+        if not connection.scalar(select(func.pg_try_advisory_lock(_NUMBER))):
+            raise Conflict(_TAKEN.format("it holds an advisory lock"))
+        yield lambda: _check(connection)
+
+
+def _check(connection: Connection) -> None:
+    """Ask the session that has the lock for a sign of life."""
+    try:
+        with translated():
+            connection.execute(select(1))
+    except Unavailable as ex:
+        raise Unavailable(
+            f"The lock of the rebuild was lost with its connection: {ex} Start the rebuild again."
+        ) from ex
+
+
+@contextlib.contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as ex:
+            raise Conflict(_TAKEN.format(f"it holds the lock on {path}")) from ex
+        yield

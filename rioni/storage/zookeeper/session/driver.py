@@ -1,0 +1,157 @@
+"""The driver of ZooKeeper: how a client is made, and what its answers mean."""
+
+import contextlib
+import logging
+import socket
+from typing import Any
+
+from gevent import monkey
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.gevent import SequentialGeventHandler
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.retry import KazooRetry
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.zookeeper.session.wakeup_pipe import waking_pair
+
+
+REFUSALS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
+"""What ZooKeeper answers where a node is not as expected."""
+
+UNREACHABLE = "ZooKeeper can't be reached at the moment. Try again later."
+
+_INTERRUPTIONS = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationTimeoutError)
+_ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
+
+REPEATED_AFTER_S = 60.0
+"""What the driver says with each of its tries, several times a second, is written so seldom."""
+_TEXTS_MAX = 100
+
+
+class NotAgain(logging.Filter):
+    """Leaves out what was said within the last `REPEATED_AFTER_S`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_at_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is to be written."""
+        text = record.getMessage()
+        if record.created < self._said_at_s.get(text, 0.0) + REPEATED_AFTER_S:
+            return False
+        if len(self._said_at_s) >= _TEXTS_MAX:
+            self._said_at_s.clear()
+        self._said_at_s[text] = record.created
+        return True
+
+
+_driver_log = logging.getLogger("rioni.zookeeper.driver")
+"""What kazoo says: why a connection broke, or can't be made."""
+_driver_log.addFilter(NotAgain())
+
+
+class Interrupted(Unavailable):
+    """The connection broke before there was an answer: what was asked for may have been done or not."""
+
+
+def new_client(hosts: str, *, handler: Any, whole: bool = False, **options: Any) -> KazooClient:
+    """A client; `whole` if it shall see everything, whatever path stands behind the hosts."""
+    retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func)
+    if whole:
+        hosts = hosts.partition("/")[0]
+    try:
+        return KazooClient(hosts, handler=handler, connection_retry=retry, logger=_driver_log, **options)
+    except ValueError as ex:
+        raise Unavailable(f"The setting `zookeeper` can't be used: {hosts!r} ({ex}).") from ex
+
+
+def new_handler() -> Any:
+    """What a client runs on: greenlets where the process is patched, threads elsewhere. Can hang up."""
+    return _GeventHandler() if monkey.is_module_patched("threading") else _ThreadingHandler()
+
+
+class _HangsUp:
+    """A handler that knows the connection in use, and can give it up; whoever asks through it is never held up."""
+
+    _connection: socket.socket | None = None
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Connect to a server."""
+        self._connection = super().create_connection(*args, **kwargs)  # type: ignore[misc]  # of the handlers below
+        return self._connection
+
+    def create_socket_pair(self) -> Any:
+        """What wakes the loop that sends requests."""
+        return waking_pair()
+
+    def hang_up(self) -> None:
+        """Let the client find that the connection is broken, so that it looks for another server."""
+        with contextlib.suppress(OSError):
+            if self._connection is not None:
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+
+class _GeventHandler(_HangsUp, SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+    pass
+
+
+class _ThreadingHandler(_HangsUp, SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    pass
+
+
+def judged(answers: Any) -> list[Any] | None:
+    """The answers of a transaction, None where a node was not as expected.
+
+    Raises:
+        Unavailable: it failed for another reason.
+    """
+    errors = [each for each in answers if isinstance(each, KazooException) and not isinstance(each, _ROLLED_BACK)]
+    if not errors:
+        return list(answers)
+    if isinstance(errors[0], REFUSALS):
+        return None
+    raise _unavailable(errors[0]) from errors[0]
+
+
+def outcome(pending: Any) -> Any:
+    """The answer to a request, or the one of `REFUSALS` that it is refused with.
+
+    Raises:
+        Interrupted: there is none.
+        Unavailable: it is another error.
+    """
+    if not pending.ready():
+        raise Interrupted("ZooKeeper does not answer. Try again later.")
+    try:
+        return pending.get(block=False)
+    except REFUSALS as ex:
+        return ex
+    except _INTERRUPTIONS as ex:
+        raise Interrupted("The connection to ZooKeeper broke. Try again later.") from ex
+    except KazooException as ex:
+        raise _unavailable(ex) from ex
+
+
+def _unavailable(error: KazooException) -> Unavailable:
+    if isinstance(error, NoAuthError | AuthFailedError):
+        return Unavailable("ZooKeeper does not let this broker in. Look at the setting `zookeeper_options`.")
+    if isinstance(error, ConnectionClosedError):
+        return Unavailable("The connection to ZooKeeper is closed: the broker is stopping. Try again on another node.")
+    return Unavailable(f"ZooKeeper does not do what it is asked to: {error!r}. Try again later.")

@@ -1,0 +1,240 @@
+"""What this process knows of nodes: each is read once, and again when ZooKeeper says that it has changed."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from kazoo.exceptions import NoNodeError
+
+from rioni.storage.zookeeper.session.driver import UNREACHABLE, Interrupted
+from rioni.storage.zookeeper.session.session import Keeper
+
+
+NODES_MAX = 50_000
+"""What is remembered at most; what was learned first goes first, unless somebody follows it."""
+
+
+BREATH_NODES = 100
+"""So many are read again at a time when a connection is back, so that others have their turn, signs of life above all.
+"""
+
+
+class Node(NamedTuple):
+    """A node as it was read."""
+
+    data: bytes
+    version: int
+    """Of the data; the number of its children's changes where these were asked for."""
+    children: frozenset[str] = frozenset()
+
+
+class _Watch(NamedTuple):
+    """Hears of the next change of a node; the driver keeps equal ones once, whoever has read the node again."""
+
+    spoil: Callable[[str], None]
+    path: str
+
+    def __call__(self, _event: Any) -> None:
+        self.spoil(self.path)
+
+
+class _Reading:
+    """One reading of a node, good until the node changes."""
+
+    def __init__(self, *, again: bool) -> None:
+        self.again = again
+        """Whether it is one that nobody has asked for, because the node has changed."""
+        self.done = threading.Event()
+        self.node: Node | None = None
+        self.failed = False
+        self.spoiled = False
+
+
+class Mirror:
+    """Nodes by their paths; the children of a node stand under its path with a slash at the end.
+
+    What is read after `Keeper.barrier` holds everything that was done anywhere before.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        follow: Callable[[str], bool],
+        tell: Callable[[str, bool], None],
+        *,
+        nodes_max: int = NODES_MAX,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            keeper: asks and watches.
+            follow: whether a path is of interest, so that it is read again as soon as it changes.
+            tell: told the paths that were of interest and have changed, and whether they are known again, or can't be
+                for want of a connection; must not block.
+            nodes_max: what is remembered at most.
+        """
+        self._keeper, self._follow, self._tell, self._nodes_max = keeper, follow, tell, nodes_max
+        self._readings: dict[str, _Reading] = {}
+        self._written: dict[str, Node] = {}
+        keeper.listen(lambda: keeper.handler.spawn(self._resume))
+
+    def nodes(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes as they are, None for those that don't exist; blocks where they have changed.
+
+        Raises:
+            Interrupted: there is no connection, or it broke.
+        """
+        readings = [self._reading(path) for path in paths]
+        for reading in readings:
+            if not reading.done.wait(self._keeper.timeout_s) or reading.failed:
+                raise Interrupted("The connection to ZooKeeper broke. Try again later.")
+        return [reading.node for reading in readings]
+
+    def node(self, path: str) -> Node | None:
+        """One node, as `nodes`."""
+        return self.nodes([path])[0]
+
+    def last_known(self, path: str) -> Node | None:
+        """A node as it was when it was last read; never blocks."""
+        reading = self._readings.get(path)
+        return reading.node if reading else None
+
+    def supposed(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes as they probably are: for whoever makes sure of it afterwards.
+
+        PERF: who commits again and again from the same process need not read what it has written itself.
+        """
+        unknown = [path for path in paths if path not in self._written and not self._is_good(path)]
+        self.nodes(unknown)
+        return [self._newest(path) for path in paths]
+
+    def want(self, paths: Iterable[str]) -> None:
+        """See to it that nodes are known soon, and tell of it; never blocks."""
+        for path in paths:
+            if path not in self._readings and self._keeper.connected:
+                self._read(path, again=True)
+
+    def wrote(self, path: str, node: Node) -> None:
+        """Note what this process has written."""
+        if len(self._written) >= self._nodes_max:
+            self._written.clear()
+        self._written[path] = node
+
+    def forget(self, paths: Sequence[str]) -> None:
+        """Suppose nothing any more of what others have written, or deleted."""
+        for path in paths:
+            self._written.pop(path, None)
+
+    def _newest(self, path: str) -> Node | None:
+        reading, written = self._readings.get(path), self._written.get(path)
+        read = reading.node if reading and reading.done.is_set() else None
+        if written is None or (read is not None and read.version >= written.version):
+            return read
+        return written
+
+    def _is_good(self, path: str) -> bool:
+        reading = self._readings.get(path)
+        return reading is not None and reading.done.is_set() and not reading.spoiled and not reading.failed
+
+    def _reading(self, path: str) -> _Reading:
+        reading = self._readings.get(path)
+        if reading is None or reading.spoiled or reading.failed:
+            if not self._keeper.connected:
+                raise Interrupted(UNREACHABLE)
+            reading = self._read(path)
+        return reading
+
+    # --- reading; from here on nothing blocks ---
+
+    def _read(self, path: str, *, again: bool = False) -> _Reading:
+        reading, before = _Reading(again=again), self._readings.pop(path, None)
+        reading.node = before.node if before else None  # for whoever asks what was last known
+        if len(self._readings) >= self._nodes_max:
+            for each in list(self._readings)[: self._nodes_max // 10]:
+                if not self._follow(each):
+                    del self._readings[each]
+        self._readings[path] = reading
+        self._ask(path, reading)
+        return reading
+
+    def _ask(self, path: str, reading: _Reading) -> None:
+        watch, have = _Watch(self._spoil, path), partial(self._have, path, reading)
+        if path.endswith("/"):
+            parent = path[:-1]
+            self._keeper.watched(lambda client: client.get_children_async(parent, watch=watch, include_data=True), have)
+        else:
+            self._keeper.watched(lambda client: client.get_async(path, watch=watch), have)
+
+    def _have(self, path: str, reading: _Reading, answer: Any) -> None:
+        error = answer.exception
+        if error is None:
+            value, stat = answer.get(block=False)
+            if path.endswith("/"):
+                reading.node = Node(b"", stat.cversion, frozenset(value))
+            else:
+                reading.node = Node(value, stat.version)
+            self._finish(path, reading)
+        elif isinstance(error, NoNodeError) and not path.endswith("/"):
+            watch = _Watch(self._spoil, path)
+            self._keeper.watched(
+                lambda client: client.exists_async(path, watch=watch), partial(self._have_not, path, reading)
+            )
+        else:
+            if isinstance(error, NoNodeError):
+                # Nobody tells of children that a node may get before it is there: whoever needs them asks again.
+                reading.node, reading.spoiled = None, True
+            else:
+                reading.failed = True
+            self._finish(path, reading)
+
+    def _have_not(self, path: str, reading: _Reading, answer: Any) -> None:
+        if answer.exception is None and answer.get(block=False) is not None:
+            self._ask(path, reading)  # it came in between
+            return
+        if answer.exception is not None:
+            reading.failed = True
+        else:
+            reading.node = None
+        self._finish(path, reading)
+
+    def _finish(self, path: str, reading: _Reading) -> None:
+        reading.done.set()
+        if self._follow(path):
+            if reading.spoiled and not path.endswith("/"):
+                self._read(path, again=True)
+            elif reading.again:
+                self._tell(path, not reading.failed)
+
+    def _spoil(self, path: str) -> None:
+        reading = self._readings.get(path)
+        if reading is None:
+            return
+        reading.spoiled = True
+        if not reading.done.is_set():
+            return
+        if self._follow(path) and self._keeper.connected:
+            self._read(path, again=True)
+        else:
+            self._tell(path, False)
+
+    # --- when the connection breaks, or is back ---
+
+    def _resume(self) -> None:
+        """Read everything again that is followed, once there is a connection; and in any case tell of it."""
+        paths = list(self._readings)
+        for start in range(0, len(paths), BREATH_NODES):
+            again = map(self._read_again, paths[start : start + BREATH_NODES])
+            for reading in [reading for reading in again if reading]:
+                reading.done.wait(self._keeper.timeout_s)
+            time.sleep(0)
+
+    def _read_again(self, path: str) -> _Reading | None:
+        reading = self._readings.get(path)
+        if reading is None or not self._follow(path):
+            return None
+        if self._keeper.connected and (reading.spoiled or reading.failed):
+            return self._read(path, again=True)
+        self._tell(path, False)
+        return None

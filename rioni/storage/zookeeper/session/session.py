@@ -1,0 +1,332 @@
+"""The session of this process with ZooKeeper: asks, waits, finds out when it is cut off, and says how long it is safe.
+
+One session for each worker process: what it holds in ephemeral nodes lives and dies with it. ZooKeeper ends a session
+that it has not heard of for the session timeout. This side counts from when it sent what was answered last, and has
+only two thirds of that time, so it is always the first to know: see `holds`.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import Callback, KazooState, KeeperState
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.clock import Clock
+from rioni.domain.ports.thread_pool import direct
+from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.hub_thread import Home
+from rioni.storage.zookeeper.paths import ROOTS, WORKERS
+from rioni.storage.zookeeper.session.driver import UNREACHABLE, Interrupted, judged, new_client, new_handler, outcome
+from rioni.storage.zookeeper.session.operations import Operation, send
+
+
+Request = Callable[[KazooClient], Any]
+"""Given a client, sends something and returns what the answer will be."""
+
+SAFE_SHARE = 2 / 3
+"""The share of the session timeout for which an answer lets this process believe that its session lives.
+
+The rest is for what the clocks differ by, and for the time that a follower takes to tell its leader that we live.
+"""
+
+STUCK_SHARE = 1 / 5
+"""A server that does not answer for this share of the session timeout is left for another one."""
+
+BEATS = 10
+"""How often in a session timeout a sign of life is asked for at least."""
+
+_NEVER_REACHED = (
+    "no server can be reached. Look at the servers, and at the settings `zookeeper` and `zookeeper_options`."
+)
+
+_GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+
+_log = structlog.get_logger("rioni.zookeeper")
+
+
+class Keeper:
+    """A session with ZooKeeper. To be used by the greenlets of one hub, or in an unpatched process by any thread."""
+
+    def __init__(self, hosts: str, *, clock: Clock, session_timeout_s: float = 10.0, **options: Any) -> None:
+        """Connect; blocks until a server answers.
+
+        Args:
+            hosts: `host:port`, separated by commas, and behind them the path under which everything lies.
+            clock: for deadlines.
+            session_timeout_s: after this time ZooKeeper takes this process for dead. The servers must allow it.
+            options: further ones of `KazooClient`, for TLS and authentication.
+
+        Raises:
+            Unavailable: no server answers, or it lets nobody in.
+        """
+        self.home = Home()
+        self._clock, self.timeout_s = clock, session_timeout_s
+        self._connect = partial(new_client, hosts, timeout=session_timeout_s, **options)
+        self.handler = new_handler()
+        self._client = self._connect(handler=self.handler)
+        self._listeners: list[Callable[[], None]] = []
+        self._connected = threading.Event()
+        self._position = 0
+        self._registered = False
+        self.worker = _new_name()
+        """The name of this session; another session never has it."""
+        self._answered_at_s = clock.monotonic()
+        self._arrivals = 0
+        """How many requests were answered."""
+        self._was_safe = True
+        self._closed = threading.Event()
+        self._barriers: GroupCommit[Job] = GroupCommit(self._sync, direct)
+        self._client.add_listener(self._note_state)
+        self._client.start_async()
+        try:
+            if not self._connected.wait(session_timeout_s):
+                raise Unavailable(_NEVER_REACHED)  # noqa: TRY301 - with the hosts, as what follows
+            self._lay_out()
+            self._register()
+        except Unavailable as ex:
+            self._stop()
+            raise Unavailable(f"ZooKeeper at {hosts} can't be used: {ex}") from ex
+        self._beating = threading.Thread(target=self._beat, name="rioni-zookeeper", daemon=True)
+        self._beating.start()
+
+    # --- asking ---
+
+    def ask(self, *requests: Request) -> list[Any]:
+        """Send all requests at once and wait for all answers.
+
+        Returns:
+            For each the answer, or the one of `REFUSALS` that it is refused with.
+
+        Raises:
+            Interrupted: the connection broke, or there is no answer in time; some of it may have been done.
+            Unavailable: there is no connection; nothing was done.
+        """
+        if not self._connected.wait(self.timeout_s) or self._closed.is_set():
+            raise Unavailable(UNREACHABLE)
+        sent_at_s = self._clock.monotonic()
+        pending = [request(self._client) for request in requests]
+        for each in pending:
+            each.wait(max(0.0, sent_at_s + self.timeout_s - self._clock.monotonic()))
+            self._arrivals += each.ready()
+        answers = [outcome(each) for each in pending]
+        self._answered_at_s = max(self._answered_at_s, sent_at_s)
+        return answers
+
+    def change(self, *operations: Operation) -> list[Any] | None:
+        """Do all of it in one transaction, or nothing.
+
+        Returns:
+            The answers, None where a node was not as expected.
+
+        Raises:
+            Unavailable: as `ask`.
+        """
+        return judged(self.ask(partial(send, operations=operations))[0])
+
+    def change_all(self, transactions: Sequence[Sequence[Operation]]) -> list[bool | None]:
+        """Do several transactions at once, each wholly or not at all.
+
+        Returns:
+            For each whether it was done, False where its nodes were not as expected, None where nobody knows.
+
+        Raises:
+            Unavailable: there is no connection; nothing was done.
+        """
+        try:
+            answers = self.ask(*[partial(send, operations=operations) for operations in transactions])
+        except Interrupted:
+            return [None] * len(transactions)
+        return [judged(answer) is not None for answer in answers]
+
+    def ask_patiently(self, *requests: Request) -> list[Any]:
+        """Ask for what can be asked again: where the connection breaks, once more."""
+        try:
+            return self.ask(*requests)
+        except Interrupted:
+            return self.ask(*requests)
+
+    def barrier(self, *, patient: bool = False) -> None:
+        """Return when all that was changed anywhere before has been heard of; callers at a time share it.
+
+        Args:
+            patient: whether to wait for a connection where there is none.
+
+        Raises:
+            Unavailable: as `ask`.
+        """
+        if not patient and not self.connected:
+            raise Unavailable(UNREACHABLE)
+        self._barriers.submit(Job(size=0), 2 * self.timeout_s)
+
+    def watched(self, request: Request, done: Callable[[Any], None]) -> None:
+        """Send a request, and let `done` have what comes of it, after everything that was heard before; never blocks.
+
+        Both `done` and the watches of requests run one after the other, and must not block.
+        """
+
+        def arrived(result: Any) -> None:
+            self._arrivals += 1
+            self.handler.dispatch_callback(Callback("done", done, (result,)))
+
+        request(self._client).rawlink(arrived)
+
+    def _sync(self, _group: Sequence[Job]) -> Callable[[], None]:
+        self.ask(lambda client: client.sync_async("/"))
+        heard = threading.Event()
+        self.handler.dispatch_callback(Callback("heard", heard.set, ()))
+        if not heard.wait(self.timeout_s):
+            raise Interrupted("This process is too busy to hear what ZooKeeper tells. Try again later.")
+        return _nothing
+
+    # --- living ---
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server listens at the moment, as far as is known."""
+        return self._connected.is_set()
+
+    @property
+    def registered(self) -> bool:
+        """Whether a server listens, and others find this session in the registry of workers, as far as is known."""
+        return self.connected and self._registered
+
+    @property
+    def path(self) -> str:
+        """The path under which everything lies."""
+        return str(self._client.chroot or "/")
+
+    @property
+    def last_change(self) -> int:
+        """The number of the last change of ZooKeeper, by anybody, that this process has heard of."""
+        return int(self._client.last_zxid)
+
+    def holds(self) -> bool:
+        """Whether it is certain that the session lives. Cheap."""
+        return self._registered and self.left_s() > 0
+
+    def left_s(self) -> float:
+        """How long the session certainly lives, in seconds, negative where that is over."""
+        return self._answered_at_s + SAFE_SHARE * self.timeout_s - self._clock.monotonic()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have a function called when the connection breaks or is back, and when it is no longer certain that it lives.
+
+        It must neither block nor ask: it may be called by what sends the requests.
+        """
+        self._listeners.append(listener)
+
+    def report(self, position: int) -> None:
+        """Tell who looks at the registry of workers how far this one has followed the log; without ZooKeeper, later."""
+        if position == self._position or not self.registered:
+            return
+        before, self._position = self._position, position
+        path, entry = f"{WORKERS}/{self.worker}", self._entry()
+        try:
+            self.ask(lambda client: client.set_async(path, entry))
+        except Unavailable:
+            self._position = before
+
+    def _entry(self) -> bytes:
+        """What stands in the registry of workers."""
+        return msgspec.json.encode({"host": socket.gethostname(), "pid": os.getpid(), "position": self._position})
+
+    def close(self) -> None:
+        """End the session, and all that depends on it, now."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._barriers.close()
+        self._beating.join(self.timeout_s)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._client.remove_listener(self._note_state)
+        self._client.stop()
+        self._client.close()
+
+    def _note_state(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+            if self._registered or not self._was_safe:
+                _log.info("ZooKeeper answers again")
+        else:
+            self._connected.clear()
+        if state == KazooState.LOST:
+            # Ephemeral nodes are gone, or soon will be: whatever had this name is over.
+            self._registered = False
+            self.worker = _new_name()
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _lay_out(self) -> None:
+        """Create what everything lies under, if this is the first process."""
+        if self.ask(lambda client: client.exists_async("/"))[0] is None:
+            # Somebody has to who sees the nodes above as well.
+            whole, path = self._connect(handler=new_handler(), whole=True), self._client.chroot
+            whole.start_async().wait(self.timeout_s)
+            try:
+                whole.ensure_path(path)
+            except KazooException as ex:
+                raise Unavailable(f"its path {path} can't be created ({ex!r}).") from ex
+            finally:
+                whole.stop()
+                whole.close()
+        self.ask(*[lambda client, path=path: client.create_async(path) for path in ROOTS])
+
+    def _register(self) -> None:
+        name, entry = self.worker, self._entry()
+        self.ask(lambda client: client.create_async(f"{WORKERS}/{name}", entry, ephemeral=True))
+        self._registered = name == self.worker
+
+    def _beat(self) -> None:
+        """Ask for signs of life, leave servers that give none, and say so when it may be over."""
+        while not self._closed.wait(self._until_beat_s()):
+            with contextlib.suppress(Unavailable):
+                if self.connected:
+                    self._live()
+                elif self._client.client_state in _GIVEN_UP:
+                    self._client.start_async()
+            if self._was_safe and not self.holds():
+                _log.error("ZooKeeper has not answered for so long that all streams end")
+                self._tell()
+            self._was_safe = self.holds()
+
+    def _until_beat_s(self) -> float:
+        every_s = self.timeout_s / BEATS
+        return min(every_s, left_s) if (left_s := self.left_s()) > 0 else every_s
+
+    def _live(self) -> None:
+        if not self._registered:
+            self._register()
+            self._tell()
+        sent_at_s = self._clock.monotonic()
+        pending = self._client.exists_async("/")
+        while not pending.ready():
+            # Who answers others that have asked before is not stuck.
+            arrivals = self._arrivals
+            pending.wait(STUCK_SHARE * self.timeout_s)
+            if arrivals == self._arrivals and not pending.ready():
+                self.handler.hang_up()
+                return
+        if pending.successful():
+            self._answered_at_s = max(self._answered_at_s, sent_at_s)
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def _nothing() -> None:
+    """Nothing is left to do."""

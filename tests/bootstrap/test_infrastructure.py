@@ -1,0 +1,18 @@
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.startup import prepare
+from rioni.config.settings import Config
+from rioni.domain.system.storages import StorageEntry
+
+
+EMBEDDED = StorageEntry(id="default", storage_type="embedded", default=True)
+
+
+def test_the_first_process_creates_the_first_storage_and_the_next_one_finds_it(tmp_path):
+    config = Config(data=tmp_path / "data")
+    with prepare(config) as directory:
+        first, second = (lay_foundation(config, directory) for _ in range(2))
+        assert first.registry.storages() == second.registry.storages() == [EMBEDDED]
+        assert first.log.head() == second.log.head()
+        assert first.log.head().position == 1
+        first.close()
+        second.close()

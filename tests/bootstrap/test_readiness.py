@@ -1,0 +1,128 @@
+import contextlib
+import shutil
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from rioni.bootstrap.database import migrating, occupancy, serving
+from rioni.bootstrap.from_config import limits_of
+from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.readiness import readiness
+from rioni.bootstrap.startup import prepare
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.system.storages import CreateStorage, SetDefaultStorage
+from rioni.config.settings import Config
+from rioni.domain.authorization import EVERYBODY, Attribute
+from rioni.domain.errors import Unavailable
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.system.system_event_types import Ownership, audit_log
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+def base(tmp_path):
+    """The foundation of a single node that knows a Kafka which is not there."""
+    config = Config(data=tmp_path / "data", kafka="127.0.0.1:1")
+    with prepare(config) as directory:
+        foundation = lay_foundation(config, directory)
+        yield foundation
+        foundation.close()
+
+
+@pytest.fixture
+def held(base):
+    """What keeps its database for it."""
+    return occupancy(base.config, serving(base.config, base.directory.broker)).take(0)
+
+
+def test_a_single_node_needs_its_database_and_its_disk(base, held):
+    looks = readiness(base, held)
+    assert looks.keys() == {"database", "log", "access", "disk", "kafka", "clock"}
+    assert looks["database"]().detail == "SQLite"
+    assert looks["log"]().detail == "1 entries applied, 0 left"
+    assert {look().status for look in looks.values()} == {"ok"}
+
+
+def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
+    config = Config(data=tmp_path / "data")
+    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+        look = readiness(base, occupancy(config, serving(config, directory.broker)).take(0))["kafka"]
+        assert look() is None
+        configuration = {"bootstrap_servers": "127.0.0.1:1"}
+        storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=True)
+        base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+        base.registry.refresh()
+        with pytest.raises(Unavailable, match="No broker of Kafka answers"):
+            look()
+
+
+@pytest.mark.postgres
+def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, postgres_url):
+    config = Config(data=base.config.data, database=postgres_url())
+    with contextlib.closing(occupancy(config, migrating("others")).take(0)):
+        overtaken = occupancy(config, serving(config, base.directory.broker))
+        with pytest.raises(Unavailable):
+            overtaken.take(0)
+        health = readiness(base, overtaken)["database"]()
+        assert health.status == "failed"
+        assert "in use by rioni migrate on " in health.reason
+
+
+@pytest.mark.parametrize(("free", "status"), [(2**40, "ok"), (2**28, "warning"), (2**20, "failed")])
+def test_a_disk_is_judged_by_what_is_free(base, held, monkeypatch, free, status):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 2**40 - free, free))
+    assert readiness(base, held)["disk"]().status == status
+
+
+def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base, held):
+    storage = StorageEntry(id="far", storage_type="kafka", default=False)
+    base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+    base.registry.refresh()
+    look = readiness(base, held)["kafka"]
+    assert look().status == "warning"
+    assert "storage far: " in look().warnings[0]
+    base.bus.dispatch(SetDefaultStorage(storage_id="far"), base.own_context())
+    base.registry.refresh()
+    with pytest.raises(Unavailable):
+        look()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({}, False),
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "broker.example.org"}, True),
+        ({"host": "::1"}, False),
+        ({"host": "0.0.0.0", "auth_mode": "basic"}, False),
+    ],
+)
+def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, warned):
+    open_base = base._replace(config=msgspec.structs.replace(base.config, **settings))
+    health = readiness(open_base, held)["access"]()
+    assert health.status == ("warning" if warned else "ok")
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted", "readers", "warned"),
+    [
+        ("basic", "admin_default", EVERYBODY, True),
+        ("basic", "*:*", EVERYBODY, False),
+        ("off", "admin_default", EVERYBODY, False),
+        ("basic", "admin_default", Attribute("user", "auditor"), False),
+    ],
+)
+def test_an_audit_log_that_everybody_reads_is_a_warning_unless_it_is_wanted(base, held, mode, wanted, readers, warned):
+    ownership = Ownership(readers=readers, admins=Attribute("service", "admin"))
+    spec = audit_log(ownership, limits_of(base.config)).spec
+    base.bus.dispatch(CreateEventType(spec=spec), base.own_context())
+    base.registry.refresh()
+    config = msgspec.structs.replace(base.config, auth_mode=mode, own_events_authorization=wanted)
+    health = readiness(base._replace(config=config), held)["access"]()
+    assert health.status == ("warning" if warned else "ok")

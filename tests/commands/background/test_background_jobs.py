@@ -1,0 +1,182 @@
+import json
+
+import msgspec
+import pytest
+
+from rioni.commands.background.retention import UNDER_WAY_MS
+from rioni.commands.event_types import ChangeEventType, CreateEventType
+from rioni.commands.publishing.publisher import PublishEvents
+from rioni.domain.authorization import BROKER
+from rioni.domain.errors import Unavailable
+from rioni.domain.event_types.event_type import Options
+from rioni.domain.ports.event_store import Bounds, Claim
+from rioni.domain.publishing.headers import Headers
+from rioni.domain.timestamps import milliseconds
+from tests.support.broker import COMPACTION_LAG_S, RETENTION_EVERY_S
+from tests.support.builders import as_spec, event_type_spec
+from tests.support.memory import OneStore
+
+
+NAME = "order.created"
+METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
+RETENTION_MS = 10_800_000
+KEYS = {"partition_compaction_key": "a"}
+WINDOW_S = 3_600
+
+
+@pytest.fixture
+def housekeeper(broker):
+    return broker.housekeeper()
+
+
+def create(broker, **changes):
+    broker.do(CreateEventType(spec=event_type_spec(options=Options(retention_time=RETENTION_MS), **changes)))
+
+
+def publish(broker, **metadata):
+    body = json.dumps([{"order_id": "1", "metadata": METADATA | metadata}]).encode()
+    published = broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER)
+    assert published.events == 1, published
+
+
+def bounds(broker):
+    return list(broker.store.bounds(broker.registry.timelines(NAME).active.topic))
+
+
+def test_events_go_when_their_retention_time_is_over_and_not_before(broker, housekeeper):
+    create(broker)
+    publish(broker)
+    broker.clock.advance(RETENTION_MS - 1)
+    publish(broker)
+    housekeeper.tick()
+    assert bounds(broker) == [Bounds(0, 1)]
+    broker.clock.advance(2)
+    housekeeper.tick()
+    assert bounds(broker) == [Bounds(0, 1)], "it has just looked"
+    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    housekeeper.tick()
+    assert bounds(broker) == [Bounds(1, 1)]
+
+
+def test_compacted_events_are_kept(broker, housekeeper):
+    create(broker, cleanup_policy="compact")
+    publish(broker, **KEYS)
+    broker.clock.advance(10 * RETENTION_MS)
+    housekeeper.tick()
+    assert bounds(broker) == [Bounds(0, 0)]
+
+
+def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, housekeeper):
+    create(broker, cleanup_policy="compact")
+    publish(broker, **KEYS)
+    publish(broker, **KEYS)
+    topic = broker.registry.timelines(NAME).active.topic
+
+    def stored():
+        (chunk,) = [chunk for chunk in broker.store.read(topic, 0, 0, 1) if chunk.first == 0]
+        return chunk.cut(0, 1)
+
+    broker.clock.advance(1_000 * COMPACTION_LAG_S)
+    housekeeper.tick()
+    assert stored(), "not so soon"
+    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    housekeeper.tick()
+    assert not stored()
+    assert bounds(broker) == [Bounds(0, 1)]
+
+
+def test_event_types_that_only_forget_are_not_compacted(broker, housekeeper):
+    create(broker)
+    publish(broker)
+    topic = broker.registry.timelines(NAME).active.topic
+    broker.store.append(topic, {0: [b"{}", b"{}"]}, headers={0: [Headers(key="a"), Headers(key="a")]})
+    broker.clock.advance(RETENTION_MS - 1)
+    housekeeper.tick()
+    assert broker.store.read(topic, 0, 1, 1)[0].cut(1, 2)
+
+
+class Compacted:
+    """A store that notes since when events have keys when it is asked to compact."""
+
+    def __init__(self, store):
+        self._store, self.keyed_since_ms = store, []
+
+    def compact(self, _topic, _before_ms, keyed_since_ms=0):
+        self.keyed_since_ms.append(keyed_since_ms)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact_and_delete"])
+def test_what_was_compacted_from_the_beginning_has_keys_in_all_events(broker, policy):
+    create(broker, cleanup_policy=policy)
+    store = Compacted(broker.store)
+    housekeeper = broker.housekeeper(OneStore(store))
+    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    housekeeper.tick()
+    assert store.keyed_since_ms == [0]
+
+
+def test_what_is_compacted_after_a_change_may_have_events_without_keys_from_before(broker):
+    create(broker)
+    broker.registry.refresh()
+    spec = as_spec(broker.registry.event_type(NAME))
+    broker.do(ChangeEventType(name=NAME, spec=msgspec.structs.replace(spec, cleanup_policy="compact_and_delete")))
+    store = Compacted(broker.store)
+    housekeeper = broker.housekeeper(OneStore(store))
+    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    housekeeper.tick()
+    changed_ms = milliseconds(broker.registry.event_type(NAME).updated_at)
+    assert store.keyed_since_ms == [changed_ms + UNDER_WAY_MS]
+
+
+def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, housekeeper):
+    create(broker)
+    publish(broker)
+    broker.store.append(broker.registry.timelines(NAME).active.topic, {0: [b"{}"]}, claim=Claim("name", "digest"))
+    broker.clock.advance(1_000 * WINDOW_S)
+    housekeeper.tick()
+    assert broker.store.claimed("name") == "digest"
+    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    housekeeper.tick()
+    assert broker.store.claimed("name") is None
+
+
+def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, housekeeper):
+    create(broker)
+    publish(broker)
+    topic = broker.registry.timelines(NAME).active.topic
+
+    def stored_again_after(ms):
+        broker.clock.advance(ms)
+        housekeeper.tick()
+        return bool(broker.store.append(topic, {0: [b"{}"]}, ids={0: ["a"]}))
+
+    assert stored_again_after(0)
+    assert not stored_again_after(1_000 * WINDOW_S)
+    assert stored_again_after(1_000 * RETENTION_EVERY_S)
+
+
+def test_a_job_that_fails_is_tried_again(broker):
+    class FailingOnce:
+        calls = 0
+
+        def expire(self, topic, before_ms):
+            self.calls += 1
+            if self.calls == 1:
+                raise Unavailable("the disk is full")
+            return broker.store.expire(topic, before_ms)
+
+        def forget_ids(self, before_ms):
+            broker.store.forget_ids(before_ms)
+
+    create(broker)
+    publish(broker)
+    store = FailingOnce()
+    housekeeper = broker.housekeeper(OneStore(store))
+    for _ in range(2):
+        broker.clock.advance(RETENTION_MS + 1)
+        housekeeper.tick()
+    assert store.calls == 2
+    assert bounds(broker) == [Bounds(1, 0)]

@@ -1,0 +1,49 @@
+import pytest
+from structlog.testing import capture_logs
+
+from rioni.commands.background.job_runner import Attempts
+from rioni.domain.errors import Unavailable
+
+
+def fails_with(*errors):
+    """A job that fails in these ways, one after the other; None is success."""
+    left = list(errors)
+
+    def job():
+        if (error := left.pop(0)) is not None:
+            raise error
+
+    return job
+
+
+@pytest.mark.parametrize(
+    ("errors", "reasons"),
+    [
+        ([None, None], []),
+        ([Unavailable("away")] * 3, ["away"]),
+        ([Unavailable("away"), Unavailable("gone"), Unavailable("away")], ["away", "gone", "away"]),
+        ([Unavailable("away"), None, Unavailable("away")], ["away", "away"]),
+    ],
+    ids=["success", "the same failure", "other failures", "success in between"],
+)
+def test_a_failure_is_logged_once_for_as_long_as_it_lasts(errors, reasons):
+    attempts, job = Attempts(), fails_with(*errors)
+    with capture_logs() as lines:
+        for _ in errors:
+            attempts.attempt("a job", job)
+    assert [(line["job"], line["reason"]) for line in lines] == [("a job", reason) for reason in reasons]
+
+
+def test_jobs_fail_each_for_itself():
+    attempts = Attempts()
+    with capture_logs() as lines:
+        for what in ("one", "two", "one"):
+            attempts.attempt(what, fails_with(Unavailable("away")))
+    assert [line["job"] for line in lines] == ["one", "two"]
+
+
+@pytest.mark.parametrize(("error", "traceback"), [(Unavailable("away"), False), (KeyError("ours"), True)])
+def test_only_mistakes_of_ours_come_with_a_traceback(error, traceback):
+    with capture_logs() as lines:
+        Attempts().attempt("a job", fails_with(error))
+    assert [line["exc_info"] for line in lines] == [traceback]

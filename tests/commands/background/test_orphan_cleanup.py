@@ -1,0 +1,150 @@
+import contextlib
+from uuid import uuid4
+
+import pytest
+import structlog.testing
+
+from rioni.commands.background.background_jobs import SWEEP_EVERY_S
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.subscriptions.subscriptions import CreateSubscription
+from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.timelines.timelines import FindForsakenTopics, StartSwitch
+from rioni.domain.authorization import Subject
+from rioni.domain.errors import AdminOnly
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.system.storages import DEFAULT_STORAGE, StorageEntry
+from tests.support.builders import event_type_spec, subscription_spec
+from tests.support.memory import MemoryEventStore, OneStore
+
+
+NAME = "order.created"
+FORSAKEN = "made by a process that died before it could say whose it is"
+
+
+@pytest.fixture
+def an_hour_passes(broker):
+    """Lets an hour pass for a housekeeper that has just started."""
+    housekeeper = broker.housekeeper()
+
+    def pass_():
+        broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
+        housekeeper.tick()
+
+    return pass_
+
+
+@pytest.fixture(params=[DEFAULT_STORAGE, "second"])
+def store(request, broker):
+    if request.param != DEFAULT_STORAGE:
+        broker.do(CreateStorage(storage=StorageEntry(id=request.param, storage_type="embedded", default=False)))
+    return broker.stores.of(request.param)
+
+
+def test_a_topic_without_a_timeline_goes_when_it_is_found_for_the_second_time(store, an_hour_passes):
+    store.create_topic(FORSAKEN, 2)
+    an_hour_passes()
+    assert FORSAKEN in store.topics()
+    an_hour_passes()
+    assert FORSAKEN not in store.topics()
+
+
+@pytest.mark.parametrize("away", [DEFAULT_STORAGE, "second"])
+def test_a_storage_that_can_not_be_opened_is_named_and_the_others_are_swept(broker, away):
+    broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
+    for storage_id in (DEFAULT_STORAGE, "second"):
+        broker.stores.of(storage_id).create_topic(FORSAKEN, 1)
+    usable = broker.stores_without(away)
+    housekeeper = broker.housekeeper(usable)
+    with contextlib.closing(usable), structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
+            housekeeper.tick()
+    left = {storage_id for storage_id in (DEFAULT_STORAGE, "second") if broker.stores.of(storage_id).topics()}
+    assert left == {away}
+    (reason,) = [line["reason"] for line in lines if line.get("job") == "sweeping"]
+    assert reason.startswith(f"storage {away}: ")
+
+
+def test_it_goes_while_writing_is_switched_off_too(broker, an_hour_passes):
+    broker.store.create_topic(FORSAKEN, 1)
+    broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
+    for _ in range(2):
+        an_hour_passes()
+    assert FORSAKEN not in broker.store.topics()
+
+
+def test_a_topic_with_events_stays_even_if_all_of_them_are_too_old(broker, an_hour_passes):
+    for topic in ("filled", "expired"):
+        broker.store.create_topic(topic, 2)
+        broker.store.append(topic, {1: [b"{}"]})
+    broker.store.expire("expired", broker.clock.now_ms() + 1)
+    for _ in range(3):
+        an_hour_passes()
+    assert {"filled", "expired"} <= set(broker.store.topics())
+
+
+def test_topics_of_timelines_stay_closed_ones_and_the_next_one_included(broker, an_hour_passes):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE), broker.context())
+    following = broker.start_switch(NAME)
+    # Whoever switches is another process, which lives: nothing is repaired.
+    broker.bus._running.add(following.topic)
+    broker.store.create_topic(following.topic, following.partitions)
+    before = set(broker.store.topics())
+    assert len(before) == 3
+    for _ in range(3):
+        an_hour_passes()
+    assert broker.store.topics() == before
+
+
+def test_a_topic_whose_timeline_was_recorded_meanwhile_stays(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    topics = broker.store.topics()
+    assert len(topics) == 1
+    assert broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=topics)) == []
+
+
+def test_what_is_gone_already_is_no_error(broker):
+    broker.store.create_topic(FORSAKEN, 1)
+    head, sweeper = broker.log.head(), broker.housekeeper()._sweeper
+    assert [sweeper._delete_empty(DEFAULT_STORAGE, FORSAKEN) for _ in range(2)] == [True, False]
+    assert broker.log.head() == head
+
+
+def test_only_administrators_find_topics(broker):
+    with pytest.raises(AdminOnly):
+        broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[]), Subject(name="mallory"))
+
+
+def test_the_topic_of_an_event_type_that_is_being_created_stays(broker, an_hour_passes):
+    creation = broker.start_creation(event_type_spec())
+    broker.bus._running.add(creation.topic)
+    broker.store.create_topic(creation.topic, 1)
+    for _ in range(3):
+        an_hour_passes()
+    assert broker.store.topics() == {creation.topic}
+    assert broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[creation.topic])) == []
+
+
+def test_a_store_that_does_not_know_its_topics_from_those_of_others_is_left_alone(broker):
+    shared = MemoryEventStore(broker.clock)
+    shared.create_topic("somebody else's", 1)
+    housekeeper = broker.housekeeper(OneStore(shared))
+    for _ in range(3):
+        broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
+        housekeeper.tick()
+    assert len(shared.bounds("somebody else's")) == 1
+
+
+def test_cursors_of_a_subscription_that_is_gone_go_when_they_are_found_for_the_second_time(broker, an_hour_passes):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    gone, read, kept = str(uuid4()), str(uuid4()), broker.do(CreateSubscription(spec=subscription_spec()))[0].id
+    for subscription in (gone, read, kept):
+        broker.coordinator.initialise(subscription, {EventTypePartition(NAME, "0"): format_offset(1, 7)})
+    broker.coordinator.join(read, "somebody who knows better")
+    an_hour_passes()
+    assert {*broker.coordinator.initialised()} == {gone, read, kept}
+    an_hour_passes()
+    assert {*broker.coordinator.initialised()} == {read, kept}

@@ -1,0 +1,141 @@
+"""What goes with time, and above all what stays: while retention times change, and while timelines do."""
+
+import contextlib
+import json
+
+import pytest
+import structlog
+
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.commands.publishing.publisher import PublishEvents
+from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
+from rioni.domain.authorization import BROKER
+from rioni.domain.errors import EventTypeNotFound, Unavailable
+from rioni.domain.event_types.event_type import Options
+from rioni.domain.ports.event_store import Bounds
+from rioni.domain.timestamps import milliseconds
+from tests.support.builders import LATER_MS, event_type_spec
+from tests.support.memory import OneStore
+
+
+NAMES = ["order.created", "order.shipped"]
+METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
+SHORT_MS, LONG_MS = 10_800_000, 100_000_000
+
+
+def spec(name, retention_ms, **changes):
+    return event_type_spec(name=name, options=Options(retention_time=retention_ms), **changes)
+
+
+def keep(broker, name, retention_ms):
+    broker.do(ChangeEventType(name=name, spec=spec(name, retention_ms)))
+
+
+def switch(broker, name):
+    broker.switcher.switch(StartSwitch(event_type=name, storage_id="default"), broker.context())
+
+
+def publish(broker, name):
+    body = json.dumps([{"order_id": "1", "metadata": METADATA}]).encode()
+    assert broker.publisher.publish(PublishEvents(event_type=name, body=body, flow_id=""), BROKER).events == 1
+
+
+def timelines(broker, name):
+    broker.registry.refresh()
+    return broker.registry.timelines(name)
+
+
+def held(broker, name):
+    """What the timelines hold whose events are there."""
+    return [broker.store.bounds(each.topic)[0] for each in timelines(broker, name).readable]
+
+
+@pytest.fixture(autouse=True)
+def now(broker):
+    """The time of the commands, for events too."""
+    for name in NAMES:
+        broker.do(CreateEventType(spec=spec(name, SHORT_MS)))
+    created_ms = milliseconds(timelines(broker, NAMES[0]).active.created_at)
+    broker.clock.advance(created_ms - broker.clock.now_ms())
+
+
+class Interrupted:
+    """A store that does something else whenever it has removed what is too old from a topic."""
+
+    def __init__(self, store, act):
+        self._store, self._act = store, act
+
+    def expire(self, topic, before_ms):
+        removed = self._store.expire(topic, before_ms)
+        self._act()
+        return removed
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+def test_a_retention_time_that_is_raised_amid_a_round_holds_for_what_is_left(broker):
+    for name in NAMES:
+        publish(broker, name)
+        switch(broker, name)
+        publish(broker, name)
+    broker.clock.advance(SHORT_MS + 60_000)
+    store = Interrupted(broker.store, lambda: keep(broker, NAMES[1], LONG_MS))
+    broker.housekeeper(OneStore(store)).expire()
+    assert held(broker, NAMES[0]) == [Bounds(1, 0)]
+    assert held(broker, NAMES[1]) == [Bounds(0, 0)] * 2
+
+
+def test_a_timeline_is_not_removed_on_behalf_of_a_retention_time_that_was_raised_a_moment_ago(broker):
+    publish(broker, NAMES[0])
+    switch(broker, NAMES[0])
+    broker.clock.advance(SHORT_MS + 60_000)
+    keep(broker, NAMES[0], LONG_MS)
+    broker.do(CleanUpTimeline(event_type=NAMES[0], order=1, now_ms=broker.clock.now_ms()))
+    assert held(broker, NAMES[0])[0] == Bounds(0, 0)
+    broker.do(CleanUpTimeline(event_type=NAMES[0], order=1, now_ms=LATER_MS))
+    assert held(broker, NAMES[0]) == [Bounds(0, -1)]
+
+
+def test_an_event_of_a_closed_timeline_stays_as_long_as_others_though_the_switch_took_long(broker):
+    """The switch is recorded with the time at which it was asked for."""
+    broker.clock.advance(60_000)
+    publish(broker, NAMES[0])
+    switch(broker, NAMES[0])
+    closed_ms = milliseconds(timelines(broker, NAMES[0]).active.switched_at)
+    assert closed_ms < broker.clock.now_ms(), "the clock of the commands is behind"
+    broker.clock.advance(SHORT_MS)
+    broker.housekeeper().expire()
+    assert held(broker, NAMES[0])[0] == Bounds(0, 0)
+    broker.clock.advance(1)
+    broker.housekeeper().expire()
+    assert held(broker, NAMES[0]) == [Bounds(0, -1)]
+
+
+def test_a_timeline_whose_time_is_over_goes_though_its_storage_is_away(broker):
+    publish(broker, NAMES[0])
+    switch(broker, NAMES[0])
+
+    def fail():
+        raise Unavailable("it is away")
+
+    broker.clock.advance(SHORT_MS)
+    housekeeper = broker.housekeeper(OneStore(Interrupted(broker.store, fail)))
+    with structlog.testing.capture_logs() as logged:
+        housekeeper.expire()
+    assert logged
+    assert {(line["reason"], line["exc_info"]) for line in logged} == {("it is away", False)}
+    assert len(timelines(broker, NAMES[0]).readable) == 2
+    broker.clock.advance(60_000)
+    housekeeper.expire()
+    assert len(timelines(broker, NAMES[0]).readable) == 1
+
+
+def test_an_event_type_that_is_deleted_amid_a_round_is_no_failure(broker):
+    def act():
+        with contextlib.suppress(EventTypeNotFound):  # it is
+            broker.do(DeleteEventType(name=NAMES[1]))
+
+    with structlog.testing.capture_logs() as logged:
+        broker.housekeeper(OneStore(Interrupted(broker.store, act))).expire()
+    assert logged == []

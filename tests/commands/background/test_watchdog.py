@@ -1,0 +1,25 @@
+from rioni.commands.background.watchdog import SILENT_S, Pulse
+from tests.support.clock import ManualClock
+
+
+def test_jobs_that_hang_are_told_from_those_that_are_done():
+    clock, rounds = ManualClock(), []
+    pulse = Pulse(clock)
+    jobs = pulse.beating(lambda: rounds.append(1))
+    clock.advance(int(SILENT_S * 1_000) + 1)
+    assert "restart" in pulse.health().reason
+    jobs()
+    assert rounds == [1]
+    assert pulse.health().reason == ""
+
+
+def test_a_mistake_in_a_job_does_not_keep_the_next_round_from_coming():
+    def stumble() -> None:
+        raise LookupError
+
+    clock = ManualClock()
+    pulse = Pulse(clock)
+    jobs = pulse.beating(stumble)
+    clock.advance(int(SILENT_S * 1_000) + 1)
+    jobs()
+    assert pulse.health().reason == ""

@@ -1,0 +1,173 @@
+import json
+
+import pytest
+
+from rioni.commands.event_types import CreateEventType, DeleteEventType
+from rioni.commands.publishing.publisher import DeleteEvents, PublishEvents
+from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
+from rioni.domain.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
+from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, Malformed
+from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.domain.publishing.headers import Headers
+from tests.support.broker import DEFAULT_ADMIN
+from tests.support.builders import event_type_spec
+
+
+NAME = "order.created"
+METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
+ALICE = Attribute("user", "alice")
+
+
+def publish(broker, *events, subject=BROKER, name=NAME):
+    body = json.dumps(events).encode()
+    return broker.publisher.publish(PublishEvents(event_type=name, body=body, flow_id="flow"), subject)
+
+
+def stored(broker):
+    topic = broker.registry.timelines(NAME).active.topic
+    chunks = broker.store.read(topic, 0, 0, 1_000_000)
+    return [event for chunk in chunks for event in json.loads(b"[" + chunk.cut(chunk.first, chunk.next) + b"]")]
+
+
+def test_a_batch_is_stored_as_a_whole(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    published = publish(broker, {"order_id": "1", "metadata": METADATA}, {"order_id": "2", "metadata": METADATA})
+    assert (published.events, published.refused) == (2, ())
+    assert [event["order_id"] for event in stored(broker)] == ["1", "2"]
+
+
+def test_a_refused_batch_stores_nothing(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    published = publish(broker, {"order_id": "1", "metadata": METADATA}, {"order_id": 2, "metadata": METADATA})
+    assert published.events == 0
+    assert [item.publishing_status for item in published.refused] == ["aborted", "failed"]
+    assert stored(broker) == []
+
+
+def test_what_can_not_be_read_is_refused_before_anything_else(broker):
+    for body in (b"", b"{", b"{}"):
+        with pytest.raises(Malformed):
+            broker.publisher.publish(PublishEvents(event_type="nope", body=body, flow_id=""), BROKER)
+    with pytest.raises(EventTypeNotFound):
+        publish(broker, name="nope")
+
+
+def test_only_writers_and_administrators_publish(broker):
+    lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
+    broker.do(CreateEventType(spec=event_type_spec(authorization=lists)))
+    with pytest.raises(Denied, match=f"Access on WRITE event-type:{NAME} denied"):
+        publish(broker, subject=Subject(name="bob"))
+    for attribute in (ALICE, DEFAULT_ADMIN):
+        publish(broker, subject=Subject(name="x", attributes=frozenset({attribute})))
+
+
+@pytest.mark.parametrize("entry", [("PRODUCER_ET", NAME), ("PRODUCER_APP", "rioni")])
+def test_the_blacklist_holds_from_the_next_batch_on(broker, entry):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    publish(broker)
+    broker.do(AddBlacklistEntry(type=entry[0], name=entry[1]))
+    with pytest.raises(Blocked):
+        publish(broker)
+
+
+def test_a_deletion_holds_from_the_next_batch_on(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    publish(broker)
+    broker.do(DeleteEventType(name=NAME))
+    with pytest.raises(EventTypeNotFound):
+        publish(broker)
+
+
+# --- for whom events are ---
+
+ACME = Attribute("retailer", "acme")
+SELECTOR = EventOwnerSelector(type="path", name="retailer", value="order_id")
+
+
+def headers(broker):
+    topic = broker.registry.timelines(NAME).active.topic
+    return [each for chunk in broker.store.read(topic, 0, 0, 1_000_000) for each in chunk.headers or ()]
+
+
+def switch(broker, feature, *, on=True):
+    broker.do(SwitchFeature(feature=feature, enabled=on))
+
+
+def test_owners_are_looked_for_while_the_feature_is_on(broker):
+    broker.do(CreateEventType(spec=event_type_spec(event_owner_selector=SELECTOR)))
+    event = {"order_id": "acme", "metadata": METADATA}
+    bob, acme = Subject(name="bob"), Subject(name="acme", attributes=frozenset({ACME}))
+    assert publish(broker, event, subject=bob).events == 1
+    assert headers(broker) == []
+    switch(broker, "event_owner_selector_authz")
+    (result,) = publish(broker, event, subject=bob).refused
+    assert (result.step, result.detail) == ("validating", f"Access on WRITE event:{METADATA['eid']} denied")
+    for subject in (acme, Subject(name="admin", attributes=frozenset({DEFAULT_ADMIN})), BROKER):
+        assert publish(broker, event, subject=subject).events == 1
+    assert headers(broker) == [Headers(owner=ACME)] * 3
+    switch(broker, "event_owner_selector_authz", on=False)
+    assert publish(broker, event, subject=bob).events == 1
+
+
+def test_an_owner_may_be_whoever_publishes(broker):
+    selector = EventOwnerSelector(type="path", name="retailer", value="metadata.published_by")
+    broker.do(CreateEventType(spec=event_type_spec(event_owner_selector=selector)))
+    switch(broker, "event_owner_selector_authz")
+    event = {"order_id": "1", "metadata": METADATA}
+    assert publish(broker, event, subject=Subject(name="acme", attributes=frozenset({ACME}))).events == 1
+    (result,) = publish(broker, event, subject=Subject(name="bob")).refused
+    assert (result.step, result.detail) == ("enriching", f"Access on WRITE event:{METADATA['eid']} denied")
+    assert headers(broker) == [Headers(owner=ACME)]
+
+
+def test_a_batch_may_be_for_one_subscription(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    body = json.dumps([{"order_id": "1", "metadata": METADATA}]).encode()
+    command = PublishEvents(event_type=NAME, body=body, flow_id="", subscription_id=METADATA["eid"])
+    assert broker.publisher.publish(command, BROKER).events == 1
+    assert headers(broker) == [Headers(subscription_id=METADATA["eid"])]
+
+
+# --- deletions ---
+
+
+def delete(broker, *events, subject=BROKER):
+    body = json.dumps(events).encode()
+    return broker.publisher.delete(DeleteEvents(event_type=NAME, body=body, flow_id=""), subject)
+
+
+def test_deletions_are_stored_as_tombstones_with_their_key(broker):
+    broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact")))
+    keyed = {"order_id": "1", "metadata": {**METADATA, "partition_compaction_key": "k"}}
+    assert publish(broker, keyed).events == 1
+    assert delete(broker, keyed, {"metadata": {"partition_compaction_key": "l"}}).events == 2
+    assert headers(broker) == [Headers(key="k"), Headers(key="k"), Headers(key="l")]
+    (chunk,) = broker.store.read(broker.registry.timelines(NAME).active.topic, 0, 1, 1_000)[-1:]
+    assert chunk.cut(1, 3).replace(b",", b"") == b""
+
+
+def test_deleting_needs_what_publishing_needs(broker):
+    lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
+    broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact", authorization=lists)))
+    with pytest.raises(Denied, match=f"Access on WRITE event-type:{NAME} denied"):
+        delete(broker, subject=Subject(name="bob"))
+    broker.do(AddBlacklistEntry(type="PRODUCER_ET", name=NAME))
+    with pytest.raises(Blocked):
+        delete(broker)
+
+
+def test_a_deletion_that_is_refused_stores_nothing(broker):
+    broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact")))
+    deleted = delete(broker, {"metadata": {"partition_compaction_key": "k"}}, {})
+    assert [item.publishing_status for item in deleted.refused] == ["aborted", "failed"]
+    assert headers(broker) == []
+
+
+# --- the order of the checks ---
+
+
+def test_a_malformed_batch_is_told_before_a_missing_right(broker):
+    lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
+    broker.do(CreateEventType(spec=event_type_spec(authorization=lists)))
+    with pytest.raises(Malformed):
+        broker.publisher.publish(PublishEvents(event_type=NAME, body=b"{", flow_id=""), Subject(name="bob"))

@@ -1,0 +1,84 @@
+"""Active timelines whose topics are closed although no switch is under way: replaced, and nothing else is."""
+
+import pytest
+
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.commands.timelines.timelines import StartSwitch
+from rioni.domain.errors import TopicClosed, Unavailable
+from rioni.domain.ports.event_store import Bounds
+from tests.commands.timelines.test_timeline_switch import NAME, publish, repair, switch, timelines
+from tests.support.builders import event_type_spec
+
+
+@pytest.fixture(autouse=True)
+def event_type(broker):
+    return broker.do(CreateEventType(spec=event_type_spec()))
+
+
+@pytest.mark.parametrize("cleanup_policy", ["delete", "compact_and_delete"])
+def test_an_active_timeline_that_is_found_closed_is_replaced(broker, cleanup_policy):
+    """As switches of earlier releases could leave it, if the process died, and whoever repaired it, too."""
+    publish(broker)
+    broker.do(ChangeEventType(name=NAME, spec=event_type_spec(cleanup_policy=cleanup_policy)))
+    closed = timelines(broker).active
+    broker.store.close_topic(closed.topic)
+    with pytest.raises(Unavailable, match="in maintenance"):
+        broker.timeline.write(closed, lambda store, topic: store.append(topic, {0: [b"{}"]}))
+    repair(broker)
+    old, new = timelines(broker).timelines
+    assert (old.id, old.latest_position, new.storage_id) == (closed.id, (0,), closed.storage_id)
+    broker.timeline.write(closed, lambda store, topic: store.append(topic, {0: [b"{}"]}))
+    assert broker.store.bounds(new.topic) == [Bounds(0, 0)]
+    head = broker.log.head()
+    repair(broker)
+    assert broker.log.head() == head
+
+
+def test_a_switch_that_ends_while_a_publisher_is_refused_leaves_nothing_to_repair(broker):
+    closed = timelines(broker).active
+    broker.store.close_topic(closed.topic)
+    refused = iter([lambda: None, lambda: (switch(broker), broker.registry.refresh())])
+
+    def write(_store, topic):
+        """Another publisher makes the registry hear of the switch before this one has been told that it is refused."""
+        next(refused)()
+        raise TopicClosed(topic)
+
+    with pytest.raises(Unavailable, match="in maintenance"):
+        broker.timeline.write(closed, write)
+    assert broker.registry.timelines(NAME).active.id != closed.id
+    assert not broker.timeline.found_closed
+
+
+def test_each_timeline_that_is_found_closed_is_replaced_by_one_with_a_topic_of_its_own(broker):
+    names = [NAME, "a", "b"]
+    for name in names[1:]:
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
+    broker.registry.refresh()
+    for name in names:
+        closed = broker.registry.timelines(name).active
+        broker.store.close_topic(closed.topic)
+        broker.timeline.found_closed[name] = closed
+    # One round finds them all.
+    broker.housekeeper().tick()
+    broker.registry.refresh()
+    active = [broker.registry.timelines(name).active for name in names]
+    assert [each.order for each in active] == [2, 2, 2]
+    assert len({each.topic for each in active}) == len({each.id for each in active}) == len(names)
+    broker.do(DeleteEventType(name="a"))
+    assert publish(broker).events == 1
+
+
+def test_what_was_found_closed_and_is_replaced_by_now_stays(broker):
+    closed = timelines(broker).active
+    switch(broker)
+    broker.timeline.found_closed[NAME] = closed
+    broker.timeline.found_closed["gone"] = closed
+    head = broker.log.head()
+    repair(broker)
+    assert broker.log.head() == head
+    broker.start_switch(NAME)
+    broker.timeline.found_closed[NAME] = timelines(broker).active
+    head = broker.log.head()
+    broker.do(StartSwitch(event_type=NAME, storage_id="default", replaces=timelines(broker).active.id))
+    assert broker.log.head() == head

@@ -1,0 +1,95 @@
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from rioni.commands.system import client_activity
+from rioni.commands.system.client_activity import Attendance
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.thread_pool import direct
+from rioni.domain.subscriptions.activity import KEPT_MS, Seen
+from rioni.storage.embedded.activity import EmbeddedActivity
+from tests.support.clock import ManualClock
+
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(now_ms=START_MS)
+
+
+@pytest.fixture
+def activity(tmp_path) -> Iterator[EmbeddedActivity]:
+    with contextlib.closing(EmbeddedActivity(tmp_path / "activity.db")) as activity:
+        yield activity
+
+
+@pytest.fixture
+def process(activity, clock) -> Attendance:
+    return Attendance(activity, clock, direct)
+
+
+def test_a_process_knows_at_once_what_its_own_clients_did(process, clock):
+    process.notice("publish", "order", "alice", 3)
+    clock.advance(10)
+    process.notice("publish", "order", "alice", 4)
+    assert process.of("publish", "order") == {"alice": Seen(START_MS, START_MS + 10, 7)}
+
+
+def test_others_know_it_after_the_next_tick(process, activity, clock):
+    other = Attendance(activity, clock, direct)
+    process.tick()
+    process.notice("publish", "order", "alice", 3)
+    process.tick()
+    assert other.of("publish", "order") == {}
+    clock.advance(int(client_activity.WRITE_EVERY_S * 1_000))
+    process.tick()
+    assert other.of("publish", "order") == {"alice": Seen(START_MS, START_MS, 3)}
+
+
+def test_nothing_is_counted_twice_however_often_it_is_asked_for(process, clock):
+    process.notice("publish", "order", "alice", 1)
+    for _ in range(3):
+        clock.advance(5_000)
+        process.tick()
+        assert process.of("publish", "order")["alice"].amount == 1
+
+
+def test_what_could_not_be_written_is_written_later(tmp_path, clock):
+    class Failing(EmbeddedActivity):
+        works = False
+
+        def add(self, sightings):
+            if not self.works:
+                raise Unavailable("the disk is full")
+            super().add(sightings)
+
+    with contextlib.closing(Failing(tmp_path / "failing.db")) as failing:
+        process = Attendance(failing, clock, direct)
+        process.notice("publish", "order", "alice", 1)
+        process.tick()
+        with pytest.raises(Unavailable):
+            process.of("publish", "order")
+        process.notice("publish", "order", "alice", 1)
+        failing.works = True
+        assert process.of("publish", "order")["alice"].amount == 2
+
+
+def test_who_stays_away_is_forgotten(process, clock):
+    process.notice("publish", "order", "alice")
+    process.tick()
+    clock.advance(KEPT_MS)
+    process.notice("publish", "order", "bob")
+    process.tick()
+    assert list(process.of("publish", "order")) == ["alice", "bob"]
+    clock.advance(int(client_activity.FORGET_EVERY_S * 1_000))
+    process.tick()
+    assert list(process.of("publish", "order")) == ["bob"]
+
+
+def test_more_than_fits_is_not_noticed(process):
+    for number in range(client_activity.PENDING_MAX + 5):
+        process.notice("publish", "order", f"client-{number:06}")
+    assert len(process.of("publish", "order")) == client_activity.PENDING_MAX

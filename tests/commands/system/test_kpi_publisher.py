@@ -1,0 +1,289 @@
+"""Measurements become KPI events once, whatever happens to the process that measures or publishes."""
+
+import itertools
+
+import pytest
+
+from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
+from rioni.commands.schemas import AddSchema
+from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
+from rioni.commands.system.log_consumers import LogFeed
+from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.usage_metrics import Meters
+from rioni.domain.audit.registry_kpis import (
+    EVENT_TYPE_LOG,
+    SUBSCRIPTION_LOG,
+    event_type_reports,
+    subscription_reports,
+)
+from rioni.domain.authorization import EVERYBODY, EventTypeAuthorization
+from rioni.domain.errors import Unavailable
+from rioni.domain.event_types.event_type import SubmittedSchema
+from rioni.domain.system.kpis import (
+    ACCESS_LOG,
+    BATCH_PUBLISHED,
+    DATA_STREAMED,
+    Accessed,
+    BatchPublished,
+    BatchStreamed,
+)
+from rioni.domain.system.system_event_types import ACCESS_FEATURE, KPI_FEATURE
+from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
+
+
+ON, ACCESS_ON = (SwitchFeature(feature=feature, enabled=True) for feature in (KPI_FEATURE, ACCESS_FEATURE))
+NAME = "order.created"
+CREATE = CreateEventType(spec=event_type_spec())
+
+
+def published(count):
+    return BatchPublished(
+        at_ms=1_700_000_000_000,
+        event_type=NAME,
+        app="shop",
+        token_realm="",
+        number_of_events=count,
+        ms_spent=1,
+        batch_size=100,
+    )
+
+
+def streamed(stream="a"):
+    return BatchStreamed(
+        at_ms=1_700_000_000_000,
+        stream=stream,
+        api="lola",
+        subscription=None,
+        event_type=NAME,
+        app="shop",
+        token_realm="",
+        number_of_events=2,
+        bytes_streamed=50,
+    )
+
+
+ACCESSED = Accessed(
+    at_ms=1_700_000_000_000,
+    flow_id="flow",
+    method="GET",
+    path="/",
+    query="",
+    user_agent="-",
+    app="shop",
+    status_code=200,
+    response_time_ms=1,
+    accept_encoding="-",
+    content_encoding="-",
+    request_length=0,
+    response_length=2,
+)
+
+
+class Worker:
+    """The measuring part of a process."""
+
+    def __init__(self, broker):
+        self.dropped = 0
+        self.spools = broker.spools()
+        self.meters = Meters(broker.registry, self.spools, self._drop)
+        self.feed = broker.kpi_feed(self.spools, self._drop)
+
+    def _drop(self, count):
+        self.dropped += count
+
+    def die(self):
+        """Its locks are free now."""
+        for spool in self.spools:
+            spool.close()
+
+
+@pytest.fixture
+def worker(broker):
+    broker.do(ON)
+    broker.registry.refresh()
+    worker = Worker(broker)
+    yield worker
+    worker.die()
+
+
+def counts(broker):
+    return sorted(event["number_of_events"] for event in broker.events(BATCH_PUBLISHED))
+
+
+def test_what_is_measured_is_published_within_a_second_and_once(broker, worker):
+    for count in (1, 2):
+        worker.meters.published(published(count))
+    worker.feed.tick()
+    worker.meters.published(published(3))
+    worker.feed.tick()
+    assert counts(broker) == [1, 2]
+    broker.clock.advance(1_000)
+    worker.feed.tick()
+    assert counts(broker) == [1, 2, 3]
+
+
+def test_streams_are_reported_every_so_often(broker, worker):
+    worker.feed.tick()
+    for stream in "aab":
+        worker.meters.streamed(streamed(stream))
+    broker.clock.advance(29_000)
+    worker.feed.tick()
+    broker.own_event_types.ensure()
+    assert broker.events(DATA_STREAMED) == []
+    broker.clock.advance(1_000)
+    worker.feed.tick()
+    assert sorted(event["batches_streamed"] for event in broker.events(DATA_STREAMED)) == [1, 2]
+
+
+def test_more_than_a_batch_is_published_in_several(broker, worker):
+    for count in range(250):
+        worker.meters.published(published(count))
+    worker.feed.tick()
+    assert counts(broker) == list(range(250))
+
+
+@pytest.mark.parametrize("deaths", range(1, 4))
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, worker, monkeypatch, moment, deaths):
+    broker.own_event_types.ensure()
+    for count in range(250):
+        worker.meters.published(published(count))
+    store = type(broker.store)
+    append, calls = store.append, itertools.count(1)
+
+    def dying(*args, **kwargs):
+        fatal = next(calls) == deaths
+        if not fatal or moment == "after":
+            append(*args, **kwargs)
+        if fatal:
+            raise Unavailable(moment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "append", dying)
+        worker.feed.tick()
+    worker.die()
+    other = Worker(broker)
+    other.feed.tick()
+    other.die()
+    assert counts(broker) == list(range(250))
+
+
+def test_where_publishing_fails_it_is_tried_again(broker, worker):
+    worker.meters.published(published(1))
+    broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
+    worker.feed.tick()
+    broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=False))
+    broker.clock.advance(1_000)
+    worker.feed.tick()
+    assert counts(broker) == [1]
+
+
+def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measures(broker, worker):
+    other = Worker(broker)
+    other.meters.published(published(1))
+    worker.meters.published(published(2))
+    worker.feed.tick()
+    assert counts(broker) == [2]
+    other.die()
+    broker.clock.advance(1_000)
+    worker.feed.tick()
+    assert counts(broker) == [1, 2]
+
+
+def test_what_there_is_no_room_for_is_counted(broker, worker, monkeypatch):
+    monkeypatch.setattr(worker.spools.requests, "append", lambda _line: False)
+    worker.meters.published(published(1))
+    assert worker.dropped == 1
+
+
+def test_damaged_lines_are_counted(broker, worker):
+    worker.spools.requests.append(b"\0\0\n")
+    worker.feed.tick()
+    assert worker.dropped == 1
+
+
+def test_requests_are_reported_with_their_flow_id(broker, worker):
+    worker.meters.accessed(ACCESSED)
+    worker.feed.tick()
+    (event,) = broker.events(ACCESS_LOG)
+    assert (event["status_code"], event["metadata"]["flow_id"]) == (200, "flow")
+
+
+@pytest.mark.parametrize(
+    ("commands", "measures", "accesses"),
+    [([], False, False), ([ON], True, False), ([ACCESS_ON], False, True), ([ON, ACCESS_ON], True, True)],
+)
+def test_features_say_what_is_measured(broker, commands, measures, accesses):
+    for command in commands:
+        broker.do(command)
+    broker.registry.refresh()
+    meters = Worker(broker).meters
+    assert (meters.on, meters.access_on) == (measures, accesses)
+
+
+# --- what the log says ---
+
+
+WIDER = SubmittedSchema(type="json_schema", schema=SCHEMA.replace("}}", '},"note":{"type":"string"}}', 1))
+SECTION = EventTypeAuthorization(admins=(EVERYBODY,), readers=(EVERYBODY,), writers=(EVERYBODY,))
+EVENT_TYPE_CASES = [
+    ([], CREATE, "created", "disabled"),
+    ([], CreateEventType(spec=event_type_spec(authorization=SECTION)), "created", "enabled"),
+    ([CREATE], ChangeEventType(name=NAME, spec=event_type_spec(owning_application="other")), "updated", "disabled"),
+    ([CREATE], ChangeEventType(name=NAME, spec=event_type_spec(authorization=SECTION)), "updated", "enabled"),
+    (
+        [CREATE],
+        ChangeEventType(name=NAME, spec=event_type_spec(authorization=SECTION, schema=WIDER)),
+        "updated",
+        "enabled",
+    ),
+    ([CREATE], AddSchema(name=NAME, schema=WIDER), "updated", "disabled"),
+    ([CREATE], DeleteEventType(name=NAME), "deleted", "disabled"),
+]
+
+
+def reported(broker, event_type, events, *, setup, command):
+    """What a feed says of a command."""
+    for each in setup:
+        broker.do(each)
+    feeds = broker.feeds(LogFeed(event_type, KPI_FEATURE, events))
+    broker.do(ON)
+    feeds.tick()
+    broker.own_event_types.ensure()
+    before = len(broker.events(event_type))
+    broker.do(command)
+    feeds.tick()
+    feeds.close()
+    return [
+        {name: value for name, value in event.items() if name != "metadata"}
+        for event in broker.events(event_type)[before:]
+        if event.get("event_type", NAME) == NAME
+    ]
+
+
+@pytest.mark.parametrize(("setup", "command", "status", "authz"), EVENT_TYPE_CASES)
+def test_each_change_of_an_event_type_is_reported_once(broker, setup, command, status, authz):
+    assert reported(broker, EVENT_TYPE_LOG, event_type_reports, setup=setup, command=command) == [
+        {
+            "event_type": NAME,
+            "status": status,
+            "category": "business",
+            "authz": authz,
+            "compatibility_mode": "FORWARD",
+        }
+    ]
+
+
+def test_creating_and_deleting_a_subscription_is_reported_and_changing_it_is_not(broker):
+    broker.do(CREATE)
+    subscription, _ = broker.do(CreateSubscription(spec=subscription_spec()))
+    change = ChangeSubscription(subscription_id=subscription.id, spec=subscription_spec(annotations={"a": "b"}))
+    again = subscription_spec(consumer_group="again")
+    for command, expected in (
+        (change, []),
+        (DeleteSubscription(subscription_id=subscription.id), [(subscription.id, "deleted")]),
+        (CreateSubscription(spec=again), [(None, "created")]),
+    ):
+        found = reported(broker, SUBSCRIPTION_LOG, subscription_reports, setup=[], command=command)
+        assert [each["status"] for each in found] == [status for _, status in expected]
+        assert all(wanted in (None, each["subscription_id"]) for each, (wanted, _) in zip(found, expected, strict=True))

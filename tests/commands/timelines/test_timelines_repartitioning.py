@@ -1,0 +1,178 @@
+import contextlib
+
+import pytest
+
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.subscriptions.subscriptions import CreateSubscription
+from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import CreateStorage
+from rioni.commands.timelines.timelines import Repartition, StartSwitch
+from rioni.domain.authorization import Subject
+from rioni.domain.errors import Denied, Disabled, Invalid, Unavailable
+from rioni.domain.event_types.event_type import Statistic
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.system.storages import StorageEntry
+from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.timelines.timeline import Timelines
+from tests.support.builders import event_type_spec, subscription_spec
+
+
+NAME = "order.created"
+
+
+@pytest.fixture(autouse=True)
+def event_type(broker):
+    return broker.do(CreateEventType(spec=event_type_spec()))
+
+
+def repartition(count):
+    return Repartition(event_type=NAME, partition_count=count)
+
+
+def timelines(broker) -> Timelines:
+    broker.registry.refresh()
+    return broker.registry.timelines(NAME)
+
+
+def switch(broker):
+    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
+
+
+def subscribe(broker, **changes):
+    subscription, _ = broker.do(CreateSubscription(spec=subscription_spec(**changes)))
+    broker.registry.refresh()
+    return subscription
+
+
+def cursors(broker, subscription):
+    return {key.partition: offset for key, offset in broker.coordinator.cursors(subscription.id).items()}
+
+
+def test_the_dead_letter_queue_keeps_its_partitions(broker):
+    broker.do(CreateEventType(spec=event_type_spec(name=DEAD_LETTER_QUEUE)))
+    with pytest.raises(Invalid, match=r"^Repartitioning nakadi\.dead\.letter\.queue event type is not supported$"):
+        broker.do(Repartition(event_type=DEAD_LETTER_QUEUE, partition_count=2))
+
+
+def test_all_timelines_get_the_partitions_and_the_statistic_follows(broker):
+    switch(broker)
+    before = broker.log.head().position
+    broker.do(repartition(3))
+    old, new = timelines(broker).timelines
+    assert (old.partitions, old.latest_position, new.partitions) == (3, (-1, -1, -1), 3)
+    assert [len(broker.store.bounds(each.topic)) for each in (old, new)] == [3, 3]
+    statistic = broker.registry.event_type(NAME).default_statistic
+    assert statistic == Statistic(messages_per_minute=1, message_size=1, read_parallelism=3, write_parallelism=3)
+    assert broker.registry.publish_rules(NAME).partitions == 3
+    assert broker.topics(before) == ["timeline.repartitioned", "event-type.changed"]
+
+
+def test_repeating_it_changes_nothing(broker):
+    broker.do(repartition(3))
+    head = broker.log.head()
+    broker.do(repartition(3))
+    assert broker.log.head() == head
+
+
+def test_a_loss_between_the_topics_and_the_log_is_made_good_by_repeating_it(broker):
+    broker.store.extend_topic(timelines(broker).active.topic, 4)
+    broker.do(repartition(3))
+    assert timelines(broker).active.partitions == 3
+    switch(broker)
+    assert timelines(broker).timelines[0].latest_position == (-1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("count", "detail"),
+    [(0, "Number of partitions can not decrease"), (9, "Number of partitions should not be more than 8")],
+)
+def test_the_number_has_its_limits(broker, count, detail):
+    with pytest.raises(Invalid, match=detail):
+        broker.do(repartition(count))
+
+
+def test_it_excludes_a_switch(broker):
+    broker.start_switch(NAME)
+    with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
+        broker.do(repartition(2))
+
+
+def test_it_is_for_administrators_and_only_while_the_feature_is_on(broker):
+    with pytest.raises(Denied, match=f"Access on ADMIN event-type:{NAME} denied"):
+        broker.do(repartition(2), Subject(name="somebody"))
+    broker.do(SwitchFeature(feature="repartitioning", enabled=False))
+    with pytest.raises(Disabled):
+        broker.do(repartition(2))
+
+
+@pytest.mark.parametrize("read_from", ["begin", "end", "cursors"])
+def test_subscriptions_read_new_partitions_from_their_begin_and_the_others_where_they_were(broker, read_from):
+    given = (
+        (NamedPlace(event_type=NAME, partition="0", offset=format_offset(1, 1)),) if read_from == "cursors" else None
+    )
+    broker.store.append(timelines(broker).active.topic, {0: [b"{}", b"{}"]})
+    subscription = subscribe(broker, read_from=read_from, initial_cursors=given)
+    broker.positions.initialise(subscription)
+    before = cursors(broker, subscription)
+    broker.do(repartition(2))
+    broker.store.append(timelines(broker).active.topic, {1: [b"{}", b"{}"]})
+    broker.positions.extend(NAME)
+    assert cursors(broker, subscription) == before | {"1": format_offset(1, -1)}
+
+
+def test_a_stream_adds_what_whoever_repartitioned_could_not(broker):
+    subscription = subscribe(broker)
+    broker.positions.initialise(subscription)
+    switch(broker)
+    broker.do(repartition(2))
+    broker.store.append(timelines(broker).active.topic, {1: [b"{}"]})
+    switch(broker)
+    broker.positions.initialise(subscription)
+    assert cursors(broker, subscription)["1"] == format_offset(2, -1), "the first event is behind it"
+    assert EventTypePartition(NAME, "1") in broker.coordinator.topology(subscription.id).partitions
+
+
+def test_so_does_the_housekeeper_for_running_streams(broker):
+    subscription = subscribe(broker)
+    broker.positions.initialise(subscription)
+    housekeeper = broker.housekeeper()
+    broker.do(repartition(2))
+    broker.clock.advance(61_000)
+    housekeeper.tick()
+    assert set(cursors(broker, subscription)) == {"0", "1"}
+
+
+def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_their_partitions(broker):
+    broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
+    broker.do(CreateEventType(spec=event_type_spec(name="far")))
+    broker.switcher.switch(StartSwitch(event_type="far", storage_id="second"), broker.context())
+    far = subscribe(broker, event_types=("far",))
+    near = [subscribe(broker, consumer_group=group) for group in "ab"]
+    for each in (far, *near):
+        broker.positions.initialise(each)
+    for name in (NAME, "far"):
+        broker.do(Repartition(event_type=name, partition_count=2))
+    broker.registry.refresh()
+    with contextlib.closing(broker.stores_without("second")) as usable:
+        positions = Positions(
+            broker.registry,
+            broker.gate,
+            broker.bus,
+            stores=usable,
+            coordinator=broker.coordinator,
+            reset_timeout_s=1,
+        )
+        with pytest.raises(Unavailable, match=f"^subscription {far.id}: [^;]*$"):
+            positions.extend()
+    assert [len(cursors(broker, each)) for each in (far, *near)] == [1, 2, 2]
+
+
+def test_subscriptions_that_nobody_has_read_are_left_for_their_first_stream(broker):
+    subscription = subscribe(broker)
+    broker.do(repartition(2))
+    broker.registry.refresh()
+    broker.positions.extend(NAME)
+    assert cursors(broker, subscription) == {}

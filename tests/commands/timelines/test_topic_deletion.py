@@ -1,0 +1,213 @@
+"""Topics that nobody needs any more: whatever keeps them from being deleted, they are in the end, with their events."""
+
+import contextlib
+
+import pytest
+
+from rioni.commands.background.orphan_cleanup import RECORDED_AT_ONCE, REFUSALS_MAX
+from rioni.commands.event_types import CreateEventType, DeleteEventType
+from rioni.commands.system.settings import SwitchFeature
+from rioni.commands.system.storages import CreateStorage, DeleteStorage
+from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
+from rioni.domain.errors import Unavailable
+from rioni.domain.system.storages import StorageEntry
+from tests.support.broker import RETENTION_EVERY_S
+from tests.support.builders import LATER_MS, event_type_spec
+
+
+NAME = "order.created"
+OTHER = StorageEntry(id="other", storage_type="embedded", default=False)
+
+
+@pytest.fixture(autouse=True)
+def event_type(broker):
+    broker.do(CreateStorage(storage=OTHER))
+    return broker.do(CreateEventType(spec=event_type_spec()))
+
+
+@pytest.fixture
+def out_of_reach(monkeypatch):
+    """Lets a store refuse some calls, or answer them again."""
+
+    def refuse(*_args):
+        raise Unavailable("out of reach")
+
+    def out_of_reach(store, *calls, until=None):
+        for call in calls:
+            if until is None:
+                monkeypatch.setattr(store, call, refuse)
+            else:
+                monkeypatch.delattr(store, call)
+
+    return out_of_reach
+
+
+@pytest.fixture
+def a_minute_passes(broker):
+    housekeeper = broker.housekeeper()
+
+    def pass_():
+        broker.clock.advance(1_000 * RETENTION_EVERY_S)
+        housekeeper.tick()
+
+    return pass_
+
+
+def timelines(broker):
+    broker.registry.refresh()
+    return broker.registry.timelines(NAME)
+
+
+def switch(broker, storage_id):
+    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
+
+
+def is_there(broker, storage_id, topic):
+    return topic in broker.stores.of(storage_id).topics()
+
+
+def delete(broker):
+    broker.do(DeleteEventType(name=NAME))
+
+
+def clean_up(broker):
+    switch(broker, "other")
+    broker.do(CleanUpTimeline(event_type=NAME, order=1, now_ms=LATER_MS))
+
+
+@pytest.mark.parametrize("let_go", [delete, clean_up])
+def test_what_could_not_be_deleted_at_once_is_deleted_later_with_its_events(
+    broker, out_of_reach, a_minute_passes, let_go
+):
+    topic = timelines(broker).active.topic
+    broker.store.append(topic, {0: [b"{}"]})
+    out_of_reach(broker.store, "delete_topic")
+    let_go(broker)
+    a_minute_passes()
+    assert is_there(broker, "default", topic)
+    out_of_reach(broker.store, "delete_topic", until="now")
+    a_minute_passes()
+    assert not is_there(broker, "default", topic)
+    assert broker.topics()[-1] == "topic.deleted"
+    head = broker.log.head()
+    a_minute_passes()
+    assert broker.log.head() == head
+
+
+def test_a_switch_to_a_storage_that_fails_keeps_nobody_from_anything(broker, out_of_reach, a_minute_passes):
+    other = broker.stores.of("other")
+    make = other.create_topic
+
+    def make_and_fail(*args):
+        make(*args)
+        out_of_reach(other, "delete_topic")
+        raise Unavailable("no answer")
+
+    other.create_topic = make_and_fail
+    with pytest.raises(Unavailable, match="no answer"):
+        switch(broker, "other")
+    (left,) = other.topics()
+    assert timelines(broker).switch is None
+    broker.do(Repartition(event_type=NAME, partition_count=2))
+    switch(broker, "default")
+    broker.store.append(timelines(broker).active.topic, {1: [b"{}"]})
+    out_of_reach(other, "delete_topic", until="now")
+    a_minute_passes()
+    assert not is_there(broker, "other", left)
+
+
+def test_a_switch_of_a_dead_process_is_undone_though_its_storage_is_out_of_reach(broker, out_of_reach):
+    following = broker.start_switch(NAME, "other")
+    other = broker.stores.of("other")
+    other.create_topic(following.topic, 1)
+    out_of_reach(other, "delete_topic", "bounds")
+    broker.switcher.repair(broker.context)  # nobody runs it any more
+    assert timelines(broker).switch is None
+    switch(broker, "default")
+
+
+def test_a_topic_waits_for_its_storage_to_come_back(broker, out_of_reach, a_minute_passes):
+    switch(broker, "other")
+    topic, other = timelines(broker).active.topic, broker.stores.of("other")
+    out_of_reach(other, "delete_topic")
+    delete(broker)
+    broker.do(DeleteStorage(storage_id="other"))
+    a_minute_passes()
+    broker.registry.refresh()
+    assert [each.topic for each in broker.registry.abandoned_topics()] == [topic]
+    out_of_reach(other, "delete_topic", until="now")
+    broker.do(CreateStorage(storage=OTHER))
+    a_minute_passes()
+    assert not is_there(broker, "other", topic)
+    broker.registry.refresh()
+    assert broker.registry.abandoned_topics() == []
+
+
+def test_nothing_is_deleted_while_writing_is_switched_off(broker, out_of_reach, a_minute_passes):
+    topic = timelines(broker).active.topic
+    out_of_reach(broker.store, "delete_topic")
+    delete(broker)
+    out_of_reach(broker.store, "delete_topic", until="now")
+    broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
+    head = broker.log.head()
+    a_minute_passes()
+    assert (is_there(broker, "default", topic), broker.log.head()) == (True, head)
+
+
+def test_what_is_made_after_it_was_deleted_is_deleted_again(broker, a_minute_passes):
+    following = broker.start_switch(NAME, "other")
+    delete(broker)
+    a_minute_passes()
+    broker.stores.of("other").create_topic(following.topic, 1)
+    broker.do(AbortSwitch(event_type=NAME, timeline=following, reason="the event type is gone"))
+    a_minute_passes()
+    assert not is_there(broker, "other", following.topic)
+    broker.registry.refresh()
+    assert broker.registry.abandoned_topics() == []
+
+
+def test_a_storage_that_does_not_answer_takes_no_longer_however_many_topics_wait_for_it(broker, monkeypatch):
+    names = [f"a{number}" for number in range(3 * REFUSALS_MAX)]
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name)))
+    asked, sweeper = [], broker.housekeeper()._sweeper
+
+    def refuse(topic):
+        asked.append(topic)
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(broker.store, "delete_topic", refuse)
+        for name in names:
+            broker.do(DeleteEventType(name=name))
+        asked.clear()
+        for _ in range(3):
+            sweeper.delete_abandoned(broker.context())
+        assert len(asked) == len(set(asked)) == len(names), "each of them has its turn"
+    sweeper.delete_abandoned(broker.context())
+    broker.registry.refresh()
+    assert broker.registry.abandoned_topics() == []
+
+
+def test_however_many_topics_were_deleted_nobody_waits_until_all_of_them_are_recorded(broker, monkeypatch):
+    names, recorded, transaction = (
+        [f"a{number}" for number in range(2 * RECORDED_AT_ONCE + 1)],
+        [],
+        broker.log.transaction,
+    )
+    for name in names:
+        broker.do(CreateEventType(spec=event_type_spec(name=name), is_schema_checked=True))
+        broker.do(DeleteEventType(name=name))
+
+    @contextlib.contextmanager
+    def watched():
+        with transaction() as each:
+            before = each.head.position
+            yield each
+            recorded.append(each.head.position - before)
+
+    monkeypatch.setattr(broker.log, "transaction", watched)
+    broker.housekeeper()._sweeper.delete_abandoned(broker.context())
+    assert recorded == [RECORDED_AT_ONCE, RECORDED_AT_ONCE, 1]
+    broker.registry.refresh()
+    assert broker.registry.abandoned_topics() == []

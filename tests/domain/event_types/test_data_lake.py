@@ -1,0 +1,36 @@
+import pytest
+
+from rioni.domain.errors import InvalidFields
+from rioni.domain.event_types.data_lake import MATERIALIZE, PERIOD, REASON, check_data_lake
+
+
+@pytest.mark.parametrize(
+    "period", ["unlimited", "7 days", "3650 days", "25d", "2w", "521 weeks", "1m", "120 months", "1y", "10 years"]
+)
+def test_a_period_within_its_bounds_passes(period):
+    check_data_lake({MATERIALIZE: "on", PERIOD: period, REASON: "law"}, mandatory=True)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "wrong"),
+    [
+        ({MATERIALIZE: "ON"}, [MATERIALIZE]),
+        ({MATERIALIZE: "on"}, [PERIOD]),
+        ({MATERIALIZE: "on", PERIOD: "7 days"}, [REASON]),
+        ({MATERIALIZE: "off", PERIOD: "7 days", REASON: ""}, [REASON]),
+        *(
+            ({PERIOD: period, REASON: "law"}, [PERIOD])
+            for period in ("", "6 days", "3651d", "522w", "0m", "121 months", "11y", "d", "1 century", "forever")
+        ),
+    ],
+)
+def test_a_wrong_annotation_is_named(annotations, wrong):
+    with pytest.raises(InvalidFields) as caught:
+        check_data_lake(annotations, mandatory=False)
+    assert [path for path, _ in caught.value.violations] == [f"annotations[{key}]" for key in wrong]
+
+
+def test_a_decision_is_needed_only_where_it_is_mandatory():
+    check_data_lake({}, mandatory=False)
+    with pytest.raises(InvalidFields):
+        check_data_lake({}, mandatory=True)

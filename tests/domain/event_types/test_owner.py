@@ -1,0 +1,60 @@
+import pytest
+
+from rioni.domain.authorization import Attribute
+from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.domain.event_types.owner import OwnerFinder
+
+
+EVENT = {
+    "security": {"reader": "acme", "no": None, "id": 7, "share": 0.5, "open": False, "both": ["a", {"b": 1}]},
+    "a.b": {"c": "quoted"},
+    "metadata": {"published_by": "stups_shop"},
+}
+
+
+def finder(value, type_="path", *, enriches=True):
+    return OwnerFinder.of(EventOwnerSelector(type=type_, name="retailer_id", value=value), enriches=enriches)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("security.reader", "acme"),
+        ("security.id", "7"),
+        ("security.share", "0.5"),
+        ("security.open", "false"),
+        ("security.both", '["a",{"b":1}]'),
+        ("'a.b'.c", "quoted"),
+        ("metadata.published_by", "stups_shop"),
+    ],
+)
+def test_a_path_leads_to_the_owner(path, value):
+    assert finder(path).find(EVENT) == Attribute("retailer_id", value)
+
+
+@pytest.mark.parametrize(
+    "path", ["security.no", "security.missing", "security.reader.deeper", "nowhere", "security.both.0"]
+)
+def test_where_a_path_leads_to_nothing_nobody_owns_the_event(path):
+    assert finder(path).find(EVENT) is None
+
+
+def test_a_static_owner_owns_all_events():
+    assert finder("acme", "static").find({}) == Attribute("retailer_id", "acme")
+
+
+@pytest.mark.parametrize(
+    ("path", "enriches", "late"),
+    [
+        ("metadata.published_by", True, True),
+        ("metadata.flow_id", True, True),
+        ("metadata.partition", True, True),
+        ("metadata.published_by", False, False),
+        ("metadata.eid", True, False),
+        ("metadata.version.x", True, False),
+        ("data.version", True, False),
+        ("version", True, False),
+    ],
+)
+def test_only_what_the_broker_writes_has_to_wait_for_enrichment(path, enriches, late):
+    assert finder(path, enriches=enriches).enriched is late

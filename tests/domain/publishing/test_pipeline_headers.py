@@ -1,0 +1,177 @@
+"""What is stored beside events: keys, owners, the subscription they are for, names under which they are stored once."""
+
+import pytest
+
+from rioni.domain.authorization import Attribute
+from rioni.domain.errors import Denied, Invalid
+from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.domain.publishing.headers import Headers
+from tests.support.publishing import EIDS, event, item, publish, refused, rules
+
+
+COMPACTED = {"cleanup_policy": "compact", "partition_strategy": "user_defined", "partitions": 3}
+ACME = Attribute("retailer", "acme")
+SUBSCRIPTION = EIDS[4]
+
+
+def keyed(index, key="k", **metadata):
+    return event(index, metadata={"partition_compaction_key": key, "partition": str(index), **metadata})
+
+
+def owned(value, type_="path"):
+    return rules(event_owner_selector=EventOwnerSelector(type=type_, name="retailer", value=value))
+
+
+def anybody(_owner, _eid):
+    pass
+
+
+def only_acme(owner, eid):
+    if owner != ACME:
+        raise Denied("WRITE", f"event:{eid}")
+
+
+# --- keys ---
+
+
+def test_ordinary_events_have_no_headers():
+    assert publish([event()]).headers is None
+    assert publish([event(brand="acme")], owned("brand")).headers is None, "the feature is off"
+
+
+def test_compacted_events_have_their_key():
+    headers = publish([keyed(0, "a"), keyed(2, "b")], rules(**COMPACTED)).headers
+    assert headers == {0: [Headers(key="a")], 2: [Headers(key="b")]}
+
+
+def test_tagged_events_are_for_one_subscription():
+    headers = publish([event(0), event(1)], subscription_id=SUBSCRIPTION).headers
+    assert headers == {0: [Headers(subscription_id=SUBSCRIPTION)] * 2}
+
+
+# --- owners ---
+
+
+def test_each_event_has_its_owner():
+    events = [event(0, brand="acme"), event(1), event(2, brand=None), event(3, brand=7)]
+    headers = publish(events, owned("brand"), check_owner=anybody).headers
+    assert headers == {0: [Headers(owner=ACME), Headers(), Headers(), Headers(owner=Attribute("retailer", "7"))]}
+
+
+def test_a_static_owner_owns_every_event():
+    headers = publish([event()], owned("acme", "static"), check_owner=only_acme).headers
+    assert headers == {0: [Headers(owner=ACME)]}
+
+
+def test_an_owner_may_stand_in_what_the_broker_writes():
+    def nobody(owner, eid):
+        raise Denied("WRITE", f"event:{eid}")
+
+    by = owned("metadata.published_by")
+    assert publish([event()], by, publisher="acme", check_owner=only_acme).headers == {0: [Headers(owner=ACME)]}
+    assert refused([event(0), event(1)], by, check_owner=nobody) == [
+        item("failed", "enriching", 0, f"Access on WRITE event:{EIDS[0]} denied", partition="0"),
+        item("aborted", "enriching", 1, partition="0"),
+    ]
+
+
+def test_nobody_writes_in_the_name_of_another_owner():
+    events = [event(0, brand="acme"), event(1, brand="other"), event(2, order_id=1)]
+    assert refused(events, owned("brand"), check_owner=only_acme) == [
+        item("aborted", "validating", 0),
+        item("failed", "validating", 1, f"Access on WRITE event:{EIDS[1]} denied"),
+        item("aborted", "none", 2),
+    ]
+
+
+def test_owners_come_before_the_schema():
+    events = [event(0, brand="acme", order_id=1), event(1, brand="acme")]
+    results = refused(events, owned("brand"), check_owner=only_acme)
+    assert [(result["publishing_status"], result["step"]) for result in results] == [
+        ("failed", "validating"),
+        ("aborted", "validating"),
+    ]
+    assert refused([event(0, brand="other", order_id=1)], owned("brand"), check_owner=only_acme)[0]["detail"] == (
+        f"Access on WRITE event:{EIDS[0]} denied"
+    )
+
+
+# --- names ---
+
+
+def test_eids_are_names_where_the_event_type_says_so():
+    by = rules(annotations={"rioni.io/idempotent-publishing": "on"})
+    (ids,) = publish([event(0), event(1, metadata={"eid": EIDS[1].upper()})], by).ids.values()
+    assert ids == [f"{by.scope}:{EIDS[0]}", f"{by.scope}:{EIDS[1]}"]
+    assert publish([event(0)]).ids is None
+    assert publish([event(0)], rules(annotations={"rioni.io/idempotent-publishing": "off"})).ids is None
+
+
+# --- deletions ---
+
+
+def test_a_deletion_is_a_key_without_an_event():
+    deletion = {"metadata": {"partition_compaction_key": "a", "partition": "2"}}
+    prepared = publish([deletion], rules(**COMPACTED), deletes=True)
+    assert (prepared.batches, prepared.headers) == ({2: [b""]}, {2: [Headers(key="a")]})
+
+
+@pytest.mark.parametrize(
+    ("deletion", "detail"),
+    [
+        ({}, "#: required key [metadata] not found"),
+        ({"metadata": 1}, "#/metadata: expected type: JSONObject, found: Integer"),
+        ({"metadata": {}}, "#/metadata: required key [partition_compaction_key] not found"),
+        (
+            {"metadata": {"partition_compaction_key": 1}},
+            "#/metadata/partition_compaction_key: expected type: String, found: Integer",
+        ),
+        (
+            {"metadata": {"partition_compaction_key": ""}},
+            "#/metadata/partition_compaction_key: expected minLength: 1, actual: 0",
+        ),
+    ],
+)
+def test_a_deletion_needs_a_key(deletion, detail):
+    results = refused([keyed(0), deletion, keyed(2)], rules(**COMPACTED), deletes=True)
+    assert [(result["publishing_status"], result["step"], result["detail"]) for result in results] == [
+        ("aborted", "validating", ""),
+        ("failed", "validating", detail),
+        ("aborted", "none", ""),
+    ]
+
+
+def test_a_deletion_must_not_be_too_large():
+    assert refused([{**keyed(0), "pad": "x" * 1_000_000}], rules(**COMPACTED), deletes=True)[0]["detail"].endswith(
+        "max size is 999000 bytes"
+    )
+
+
+def test_a_deletion_needs_what_its_partition_is_chosen_by():
+    by = rules(cleanup_policy="compact", partition_strategy="hash", partition_key_fields=("brand",), partitions=3)
+    results = refused([keyed(0)], by, deletes=True)
+    assert results == [item("failed", "partitioning", 0, "field brand doesn't exist.")]
+
+
+def test_the_events_of_an_event_type_that_is_not_compacted_can_not_be_deleted():
+    detail = "It is not allowed to delete events from non compacted event type"
+    assert refused([event(0), event(1)], rules(), deletes=True) == [
+        item("aborted", "none", index, detail) for index in range(2)
+    ]
+    with pytest.raises(Invalid, match=detail):
+        publish([], rules(), deletes=True)
+
+
+def test_a_deletion_by_chance_is_refused_unless_there_is_only_one_place():
+    (result,) = refused([keyed(0)], rules(cleanup_policy="compact", partitions=2), deletes=True)
+    assert (result["publishing_status"], result["step"]) == ("aborted", "none")
+    assert "partition strategy 'hash' or 'user_defined'" in result["detail"]
+    assert publish([keyed(0)], rules(cleanup_policy="compact"), deletes=True).batches == {0: [b""]}
+
+
+def test_nobody_deletes_in_the_name_of_another_owner():
+    for selector, says in (("brand", {"brand": "other"}), ("metadata.published_by", {})):
+        owner = EventOwnerSelector(type="path", name="retailer", value=selector)
+        by = rules(cleanup_policy="compact", event_owner_selector=owner)
+        (result,) = refused([{**keyed(0), **says}], by, deletes=True, check_owner=only_acme)
+        assert result["detail"] == f"Access on WRITE event:{EIDS[0]} denied"

@@ -1,0 +1,254 @@
+"""What mode compatible refuses is shown to break something, and what it accepts breaks nothing (registry contract 5.3).
+
+The library can tell which values one schema accepts and another refuses. That may take for ever and is nothing for a
+broker; for schemas as small as these it is the judge.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jsonschema_rs.canonical import Satisfiability
+
+from rioni.domain.errors import Invalid
+from rioni.domain.schemas.change import KINDS, Level
+from rioni.domain.schemas.counterexample import SCHEMA_CHARACTERS_MAX, breaking_example
+from rioni.domain.schemas.diff import compare
+from rioni.domain.schemas.evolution import evolve_schema
+from rioni.domain.schemas.schema import EffectiveSchema, effective_schema
+from tests.domain.schemas.test_diff import INTEGER, NUMBER, STRING, array, number, props, string
+from tests.domain.schemas.test_evolution import changed_schemas, values
+from tests.support.campaigns import length
+
+
+ILLUSTRATION = "; for example this event was valid and would be refused: "
+Schema = dict[str, Any]
+
+# One change of its kind that breaks something, or some.
+BREAKING: list[tuple[str, Schema, Schema]] = [
+    ("PROPERTY_REMOVED", props(a=STRING, b=STRING), props(a=STRING)),
+    ("TYPE_CHANGED", props(a=STRING), props(a=INTEGER)),
+    ("TYPE_CHANGED", props(a={"minLength": 1}), props(a={"minLength": 1, "minimum": 1})),
+    ("TYPE_NARROWED", props(a=NUMBER), props(a=INTEGER)),
+    ("TYPE_NARROWED", props(a={}, b={}, c={}), props(a={}, b={}, c={"minItems": 2})),
+    ("TYPE_NARROWED", props(a={}), props(a={"multipleOf": 0.5})),
+    ("REQUIRED_ARRAY_EXTENDED", props(a=STRING, b=STRING), {**props(a=STRING, b=STRING), "required": ["b"]}),
+    (
+        "REQUIRED_ARRAY_CHANGED",
+        {**props(a=STRING, b=STRING), "required": ["a"]},
+        {**props(a=STRING, b=STRING), "required": ["b"]},
+    ),
+    (
+        "ADDITIONAL_PROPERTIES_NARROWED",
+        {"minItems": 0, "dependencies": {}},
+        {"minItems": 0, "dependencies": {}, **props(a=STRING)},
+    ),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=string(maxLength=5)), props(a=string(maxLength=3))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=STRING), props(a=string(minLength=1))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=string(pattern="^a")), props(a=string(pattern="^b"))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=string(format="email")), props(a=string(format="ipv4"))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=number(maximum=9)), props(a=number(maximum=8))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=number(minimum=-9)), props(a=number(minimum=-8))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=number(multipleOf=2)), props(a=number(multipleOf=4))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=array(maxItems=3)), props(a=array(maxItems=2))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=array(minItems=3)), props(a=array(minItems=4))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=array()), props(a=array(uniqueItems=True))),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=STRING, b=STRING), {**props(a=STRING, b=STRING), "maxProperties": 1}),
+    ("ATTRIBUTE_VALUE_CHANGED", props(a=STRING, b=STRING), {**props(a=STRING, b=STRING), "minProperties": 1}),
+    ("CONSTRAINT_ADDED", props(a=STRING), props(a=string(pattern="^a$"))),
+    ("CONSTRAINT_ADDED", props(a=STRING), props(a=string(format="date-time"))),
+    ("CONSTRAINT_ADDED", props(a=number(maximum=1)), props(a=number(maximum=1, exclusiveMaximum=True))),
+    ("CONSTRAINT_ADDED", props(a=STRING, b=STRING), {**props(a=STRING, b=STRING), "dependencies": {"a": ["b"]}}),
+    ("ENUM_ARRAY_CHANGED", props(a={"enum": ["x", "y"]}), props(a={"enum": ["x"]})),
+    ("SUB_SCHEMA_CHANGED", props(a={"type": ["string", "null", "integer"]}), props(a={"type": ["string", "null"]})),
+    ("SUB_SCHEMA_CHANGED", props(a={"anyOf": [STRING, INTEGER]}), props(a={"anyOf": [STRING]})),
+    ("SUB_SCHEMA_CHANGED", props(a={"oneOf": [STRING, NUMBER]}), props(a={"oneOf": [STRING, NUMBER, INTEGER]})),
+    ("COMPOSITION_METHOD_CHANGED", props(a={"anyOf": [STRING, INTEGER]}), props(a={"allOf": [STRING, INTEGER]})),
+    ("COMPOSITION_METHOD_CHANGED", props(a={"anyOf": [NUMBER, INTEGER]}), props(a={"oneOf": [NUMBER, INTEGER]})),
+    ("NUMBER_OF_ITEMS_CHANGED", props(a=array(items=[STRING, STRING])), props(a=array(items=[STRING]))),
+    ("SCHEMA_REMOVED", props(a=array()), props(a=array(items=INTEGER))),
+    (
+        "DEPENDENCY_ARRAY_CHANGED",
+        {**props(a=STRING, b=STRING, c=STRING), "dependencies": {"a": ["b"]}},
+        {**props(a=STRING, b=STRING, c=STRING), "dependencies": {"a": ["c"]}},
+    ),
+    (
+        "DEPENDENCY_SCHEMA_CHANGED",
+        props(a=STRING, b=STRING),
+        {**props(a=STRING, b=STRING), "dependencies": {"a": {**props(a=STRING, b=STRING), "required": ["b"]}}},
+    ),
+    (
+        "DEPENDENCY_SCHEMA_REMOVED",
+        {**props(a=STRING, b=STRING), "dependencies": {"a": props(a=STRING, b=STRING)}},
+        {**props(a=STRING, b=STRING), "dependencies": {"a": ["b"]}},
+    ),
+]
+
+HARMLESS = {
+    "ID_CHANGED": "says nothing about events",
+    "NOT_COMPARABLE": "nobody knows what differs",
+    "ADDITIONAL_PROPERTIES_CHANGED": "the keyword does not exist in mode compatible",
+    "ADDITIONAL_ITEMS_CHANGED": "the keyword does not exist in mode compatible",
+}
+"""Kinds of changes that mode compatible refuses although no event breaks, or none can be told."""
+
+
+def effective(schema: Schema) -> EffectiveSchema:
+    return effective_schema(
+        json.dumps(schema), name="a", category="undefined", compatibility_mode="compatible", cleanup_policy="delete"
+    )
+
+
+def refusal(original: Schema, submitted: Schema) -> str | None:
+    """The detail of the problem that answers a change in mode compatible; None where it is accepted."""
+    texts = {"original": json.dumps(original), "submitted": json.dumps(submitted)}
+    try:
+        evolve_schema(**texts, original_mode="compatible", submitted_mode="compatible", version="1.0.0")
+    except Invalid as ex:
+        return str(ex)
+    return None
+
+
+def breaks(original: Schema, submitted: Schema) -> bool:
+    """Whether some event that the one schema accepts is refused by the other; False also where that can't be told."""
+    if '"#"' in json.dumps((original, submitted)):
+        return False  # The library does not compare what refers to the whole of two documents.
+    old, new = (
+        jsonschema_rs.canonicalize(
+            {
+                "$schema": "http://json-schema.org/draft-04/schema#",
+                "definitions": document.pop("definitions", {}),
+                "allOf": [document, {"type": "object"}],
+            }
+        )
+        for document in (without_unknown_formats(effective(schema).document) for schema in (original, submitted))
+    )
+    return old.subtract(new).satisfiability() is Satisfiability.YES
+
+
+def without_unknown_formats(schema: Mapping[str, Any]) -> Schema:
+    """The same for every event; the library can't subtract what has a format that it does not know."""
+
+    def known(node: Schema) -> Schema:
+        return {keyword: value for keyword, value in node.items() if (keyword, value) != ("format", "unknown")}
+
+    document: Schema = json.loads(json.dumps(schema), object_hook=known)
+    return document
+
+
+def check_illustration(original: Schema, submitted: Schema, detail: str) -> None:
+    event = json.loads(detail.partition(ILLUSTRATION)[2])
+    assert isinstance(event, dict)
+    assert effective(original).compile().is_valid(event)
+    assert not effective(submitted).compile().is_valid(event)
+
+
+@pytest.mark.parametrize(("kind", "original", "submitted"), BREAKING)
+def test_a_refusal_of_every_kind_shows_an_event_that_was_valid_and_would_not_be(
+    kind: str, original: Schema, submitted: Schema
+) -> None:
+    changes = compare(json.dumps(original), json.dumps(submitted))
+    assert kind in {change.kind for change in changes if change.level_compatible is Level.MAJOR}
+    detail = refusal(original, submitted)
+    assert detail is not None
+    check_illustration(original, submitted, detail)
+
+
+def test_every_kind_that_mode_compatible_refuses_is_known_to_break_something_or_not_to() -> None:
+    refused = {kind for kind, (_, compatible, _) in KINDS.items() if compatible is Level.MAJOR}
+    assert {kind for kind, *_ in BREAKING} | HARMLESS.keys() == refused
+    assert not {kind for kind, *_ in BREAKING} & HARMLESS.keys()
+
+
+def test_a_format_that_nobody_checks_breaks_nothing() -> None:
+    original, submitted = {}, props(a={"format": "unknown"})
+    assert refusal(original, submitted) is None
+    assert not breaks(original, submitted)
+
+
+@settings(max_examples=length(100, 3_000), derandomize=True)
+@given(changed_schemas())
+def test_a_refusal_shows_an_event_wherever_one_would_break(schemas: tuple[Schema, Schema]) -> None:
+    """Looking for one has a budget, so that it might be missed: these are always the same schemas."""
+    detail = refusal(*schemas)
+    assume(detail is not None)
+    assert detail is not None
+    if ILLUSTRATION in detail:
+        check_illustration(*schemas, detail)
+    else:
+        assert not breaks(*schemas)
+
+
+@settings(max_examples=length(80, 2_000))
+@given(st.data(), changed_schemas())
+def test_an_event_that_was_valid_remains_valid_where_a_change_is_accepted(
+    data: st.DataObject, schemas: tuple[Schema, Schema]
+) -> None:
+    """`oneOf` is left out: a branch that takes more may match beside another one, which the contract accepts."""
+    assume(refusal(*schemas) is None)
+    texts = map(json.dumps, schemas)
+    assert breaking_example(*texts, original_mode="compatible", submitted_mode="compatible") is None
+    assert not breaks(*schemas)
+    old, new = (effective(schema).compile() for schema in schemas)
+    for _ in range(5):
+        event = data.draw(values(schemas[0], schemas[0]))
+        if isinstance(event, dict) and old.is_valid(event):
+            assert new.is_valid(event), event
+
+
+# --- the examples themselves ---
+
+
+def example(original: Schema, submitted: Schema, mode: str = "forward") -> Schema | None:
+    return breaking_example(json.dumps(original), json.dumps(submitted), original_mode=mode, submitted_mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("original", "submitted", "event"),
+    [
+        (props(a=STRING), props(a=INTEGER), {"a": "text"}),
+        (props(a=NUMBER), props(a=INTEGER), {"a": 0.5}),
+        (props(a=STRING), {**props(a=STRING), "required": ["a"]}, {}),
+        (props(a=string(maxLength=9)), props(a=string(maxLength=5)), {"a": "xxxxxx"}),
+        (props(a=number(minimum=3)), props(a=number(minimum=10)), {"a": 3}),
+        (props(a={"enum": ["x", "y"]}), props(a={"enum": ["x"]}), {"a": "y"}),
+        (props(a=array(items=STRING)), props(a=array(items=INTEGER)), {"a": ["text"]}),
+        (props(a=array(items=STRING)), props(a=array(items=STRING, maxItems=1)), {"a": ["text", "x"]}),
+        (props(a=string(format="date-time")), props(a=INTEGER), {"a": "2024-01-02T03:04:05Z"}),
+        (
+            {
+                **props(a=STRING, b=props(c={"$ref": "#/definitions/d"})),
+                "required": ["a"],
+                "definitions": {"d": STRING},
+            },
+            {
+                **props(a=STRING, b=props(c={"$ref": "#/definitions/d"})),
+                "required": ["a"],
+                "definitions": {"d": INTEGER},
+            },
+            {"a": "text", "b": {"c": "text"}},
+        ),
+    ],
+)
+def test_the_example_is_about_what_differs(original: Any, submitted: Any, event: Schema) -> None:
+    assert example(original, submitted) == event
+
+
+def test_objects_are_closed_as_the_mode_says() -> None:
+    assert example(props(a=STRING, b=STRING), props(a=STRING), "forward") is None
+    assert example(props(a=STRING, b=STRING), props(a=STRING), "compatible") == {"b": "text"}
+
+
+def test_schemas_that_require_themselves_for_ever_have_no_example() -> None:
+    names = [f"p{index}" for index in range(20)]
+    original = {"type": "object", **props(**{name: {"$ref": "#"} for name in names}), "required": names}
+    assert example(original, {**original, "minProperties": 30}) is None
+
+
+def test_large_schemas_have_no_example() -> None:
+    large = {"description": "a" * SCHEMA_CHARACTERS_MAX}
+    assert example({**props(a=STRING), **large}, {**props(a=INTEGER), **large}) is None

@@ -1,0 +1,280 @@
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rioni.domain.errors import Invalid
+from rioni.domain.schemas.change import Level
+from rioni.domain.schemas.counterexample import breaking_example
+from rioni.domain.schemas.diff import compare
+from rioni.domain.schemas.evolution import CHANGES_NAMED_MAX, evolve_schema, next_schema_version
+from rioni.domain.schemas.schema import check_schema
+from rioni.domain.schemas.walker import resolve, walk
+from tests.domain.schemas.test_diff import CHANGES, INTEGER, STRING, TABLE, props, string
+
+
+def evolve(original: dict[str, Any], submitted: dict[str, Any], modes: str, version: str = "1.2.3") -> str | None:
+    before, _, after = modes.partition(" -> ")
+    return evolve_schema(
+        original=json.dumps(original),
+        submitted=json.dumps(submitted),
+        original_mode=before,
+        submitted_mode=after or before,
+        version=version,
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "version"),
+    [
+        (Level.NO_CHANGES, "9.10.11"),
+        (Level.PATCH, "9.10.12"),
+        (Level.MINOR, "9.11.0"),
+        (Level.MAJOR, "10.0.0"),
+    ],
+)
+def test_versions_count_up(level: Level, version: str) -> None:
+    assert next_schema_version("9.10.11", level) == version
+
+
+@pytest.mark.parametrize("mode", ["none", "forward", "compatible"])
+def test_an_identical_text_makes_no_version(mode: str) -> None:
+    assert evolve(props(a=STRING), props(a=STRING), mode) is None
+
+
+@pytest.mark.parametrize("mode", ["none", "forward", "compatible", "forward -> compatible"])
+@pytest.mark.parametrize(
+    "submitted",
+    [
+        props(b=STRING, a=STRING),
+        {**props(a=STRING, b=STRING), "definitions": {"unused": STRING}},
+        {**props(a=STRING, b=STRING), "default": {}},
+        {**props(a=STRING, b=STRING), "title": "A"},
+    ],
+)
+def test_another_text_that_means_the_same_makes_a_patch(submitted: dict[str, Any], mode: str) -> None:
+    assert evolve(props(a=STRING, b=STRING), submitted, mode) == "1.2.4"
+
+
+@pytest.mark.parametrize("mode", ["none", "forward", "compatible", "forward -> compatible"])
+def test_a_new_optional_property_makes_a_minor_version(mode: str) -> None:
+    assert evolve(props(a=STRING), props(a=STRING, b=STRING), mode) == "1.3.0"
+
+
+@pytest.mark.parametrize("mode", ["none", "forward", "forward -> compatible"])
+def test_a_new_required_property_is_forward_compatible_and_makes_a_major_version(mode: str) -> None:
+    assert evolve({"required": ["a"]}, {"required": ["a", "b"]}, mode) == "2.0.0"
+
+
+@pytest.mark.parametrize(("original", "submitted", "changes"), CHANGES)
+def test_each_mode_refuses_what_its_column_calls_major(
+    original: dict[str, Any], submitted: dict[str, Any], changes: str
+) -> None:
+    kinds = [change.split()[0] for change in changes.split(", ") if change]
+    for mode, column in (("forward", 0), ("compatible", 1)):
+        refused = any(TABLE[kind][column] == "MAJOR" for kind in kinds)
+        assert refused == _is_refused(original, submitted, mode)
+    assert not _is_refused(original, submitted, "none")
+    assert not _is_refused(original, submitted, "none -> compatible")
+    upgrade = {
+        "DESCRIPTION_CHANGED",
+        "TITLE_CHANGED",
+        "PROPERTIES_ADDED",
+        "REQUIRED_ARRAY_EXTENDED",
+        "ADDITIONAL_PROPERTIES_CHANGED",
+        "ADDITIONAL_ITEMS_CHANGED",
+    }
+    assert _is_refused(original, submitted, "forward -> compatible") == (not upgrade.issuperset(kinds))
+
+
+def _is_refused(original: dict[str, Any], submitted: dict[str, Any], modes: str) -> bool:
+    try:
+        evolve(original, submitted, modes)
+    except Invalid:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mode", ["forward", "none"])
+@pytest.mark.parametrize(("original", "submitted", "changes"), CHANGES)
+def test_what_compatible_mode_does_not_allow_makes_a_major_version(
+    original: dict[str, Any], submitted: dict[str, Any], changes: str, mode: str
+) -> None:
+    if not _is_refused(original, submitted, mode):
+        is_major = _is_refused(original, submitted, "compatible")
+        assert (evolve(original, submitted, mode) == "2.0.0") == is_major
+
+
+def test_a_relaxed_mode_does_not_relax_the_change_that_comes_with_it() -> None:
+    with pytest.raises(Invalid):
+        evolve(props(a=STRING), props(a=INTEGER), "compatible -> none")
+
+
+def test_a_refusal_names_all_refused_changes_and_no_others() -> None:
+    original = {**props(foo=STRING, bar=STRING), "required": ["foo", "bar"], "title": "a"}
+    submitted = {**props(foo=INTEGER, bar=STRING, baz=STRING), "required": ["foo"], "title": "b"}
+    with pytest.raises(Invalid) as error:
+        evolve(original, submitted, "forward")
+    assert str(error.value).partition(";")[0] == (
+        "Invalid schema: #/properties/foo: schema types must be the same, #/required: required array changed"
+    )
+
+
+def test_a_refusal_shows_an_event_that_would_break() -> None:
+    with pytest.raises(Invalid) as error:
+        evolve(props(foo=STRING), props(foo=INTEGER), "forward")
+    assert str(error.value).endswith('; for example this event was valid and would be refused: {"foo":"text"}')
+
+
+def test_a_refusal_shows_nothing_where_no_event_would_break() -> None:
+    with pytest.raises(Invalid) as error:
+        evolve({"required": ["a"]}, {"required": []}, "forward")
+    assert str(error.value) == "Invalid schema: #/required: required array changed"
+
+
+def test_a_refusal_stays_readable_however_many_changes_there_are() -> None:
+    names = [f"p{index}" for index in range(CHANGES_NAMED_MAX + 7)]
+    with pytest.raises(Invalid) as error:
+        evolve(props(**dict.fromkeys(names, STRING)), props(**dict.fromkeys(names, INTEGER)), "forward")
+    assert ", and 7 more" in str(error.value)
+
+
+# --- any schemas ---
+
+NAMES = st.sampled_from("abc")
+SCALARS = st.sampled_from([None, True, 0, 1, 2.5, -3, "", "a", "ab", "b@example.org"])
+TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+KEYWORDS = {
+    "title": st.text(max_size=2),
+    "type": st.sampled_from([*TYPES, ["string", "null"], ["integer", "object"]]),
+    "enum": st.lists(SCALARS, min_size=1, max_size=3, unique_by=json.dumps),
+    "minLength": st.integers(0, 2),
+    "maxLength": st.integers(0, 2),
+    "pattern": st.sampled_from(["a", "^b", ""]),
+    "format": st.sampled_from(["email", "unknown"]),
+    "minimum": st.integers(-1, 2),
+    "multipleOf": st.sampled_from([1, 2, 0.5]),
+    "minItems": st.integers(0, 2),
+    "uniqueItems": st.booleans(),
+    "maxProperties": st.integers(0, 2),
+    "required": st.lists(NAMES, min_size=1, max_size=2, unique=True),
+    "$ref": st.sampled_from(["#", "#/definitions/d", "#/definitions/e"]),
+}
+
+
+def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    nested = {
+        "properties": st.dictionaries(NAMES, inner, max_size=3),
+        "items": inner | st.lists(inner, min_size=1, max_size=2),
+        "anyOf": st.lists(inner, min_size=1, max_size=2),
+        "allOf": st.lists(inner, min_size=1, max_size=2),
+        "dependencies": st.dictionaries(
+            NAMES, inner | st.lists(NAMES, min_size=1, max_size=2, unique=True), max_size=2
+        ),
+    }
+    return st.lists(st.sampled_from(sorted({**KEYWORDS, **nested})), max_size=3, unique=True).flatmap(
+        lambda chosen: st.fixed_dictionaries({keyword: {**KEYWORDS, **nested}[keyword] for keyword in chosen})
+    )
+
+
+PARTS = st.recursive(
+    st.sampled_from([{}, STRING, INTEGER, {"type": "number"}, {"type": "object"}, string(minLength=1)]),
+    _schemas,
+    max_leaves=6,
+)
+DEFINITIONS = st.fixed_dictionaries({"d": PARTS, "e": PARTS})
+SCHEMAS = st.builds(
+    lambda properties, root, definitions: {**root, **properties, "definitions": definitions},
+    st.builds(lambda members: {"properties": members}, st.dictionaries(NAMES, PARTS, min_size=1)) | st.just({}),
+    _schemas(PARTS).map(
+        lambda root: {key: value for key, value in root.items() if key not in ("type", "enum", "$ref")}
+    ),
+    DEFINITIONS,
+)
+
+
+def _is_valid(schema: dict[str, Any], mode: str = "compatible") -> bool:
+    try:
+        check_schema(json.dumps(schema), name="a", category="undefined", compatibility_mode=mode)
+    except Invalid:
+        return False
+    return True
+
+
+@st.composite
+def changed_schemas(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A schema, and the same with a few changes, of which mode compatible allows many."""
+    original = draw(SCHEMAS.filter(_is_valid))
+    submitted = deepcopy(original)
+    for _ in range(draw(st.integers(1, 3))):
+        nodes = [node for _, node in walk(submitted)]
+        node = nodes[draw(st.integers(0, len(nodes) - 1))]
+        match draw(st.sampled_from(["property", "keyword", "removal", "description"])):
+            case "property":
+                node.setdefault("properties", {}).setdefault(draw(NAMES), deepcopy(draw(PARTS)))
+            case "keyword":
+                keyword = draw(st.sampled_from(sorted(KEYWORDS)))
+                node[keyword] = deepcopy(draw(KEYWORDS[keyword]))
+            case "removal" if removable := sorted(node.keys() - {"definitions"}):
+                del node[draw(st.sampled_from(removable))]
+            case _:
+                node["description"] = "changed"
+        assume(_is_valid(submitted))
+    return original, submitted
+
+
+@st.composite
+def values(draw: st.DrawFn, schema: Any, root: dict[str, Any], depth: int = 5) -> Any:
+    """A value that has the shape of a schema, more or less."""
+    if depth == 0 or draw(st.integers(0, 9)) == 0:
+        return draw(SCALARS | st.just({}) | st.just([]))
+    if "$ref" in schema:
+        schema = resolve(root, schema["$ref"])
+    if (members := schema.get("anyOf", schema.get("allOf"))) and draw(st.booleans()):
+        schema = {**schema, **draw(st.sampled_from(members))}
+    if "enum" in schema:
+        return draw(st.sampled_from(schema["enum"]))
+    types = schema.get("type", TYPES)
+    match draw(st.sampled_from([types] if isinstance(types, str) else types)):
+        case "object":
+            properties = schema.get("properties", {})
+            names = draw(st.sets(NAMES)) & properties.keys() | set(schema.get("required", ()))
+            return {name: draw(values(properties.get(name, {}), root, depth - 1)) for name in sorted(names)}
+        case "array":
+            items = schema.get("items", {})
+            items = items if isinstance(items, list) else [items] * draw(st.integers(0, 2))
+            return [draw(values(item, root, depth - 1)) for item in items]
+        case _:
+            return draw(SCALARS)
+
+
+@given(SCHEMAS.filter(_is_valid))
+def test_a_schema_compared_with_itself_has_no_changes(schema: dict[str, Any]) -> None:
+    assert compare(json.dumps(schema), json.dumps(schema, indent=1, sort_keys=True)) == []
+
+
+@given(SCHEMAS.filter(_is_valid), SCHEMAS.filter(_is_valid), st.sampled_from(["none", "forward", "compatible"]))
+def test_any_two_schemas_are_compared_and_the_decision_is_an_answer(
+    original: dict[str, Any], submitted: dict[str, Any], mode: str
+) -> None:
+    assert all(change.kind in TABLE for change in compare(json.dumps(original), json.dumps(submitted)))
+    if _is_refused(original, submitted, mode):
+        assert mode != "none"
+    else:
+        is_identical = json.dumps(original) == json.dumps(submitted)
+        assert (evolve(original, submitted, mode) is None) == is_identical
+
+
+@given(SCHEMAS.filter(_is_valid), SCHEMAS.filter(_is_valid))
+def test_an_example_of_a_breaking_event_is_one(original: dict[str, Any], submitted: dict[str, Any]) -> None:
+    event = breaking_example(json.dumps(original), json.dumps(submitted))
+    if event is not None:
+        old, new = (
+            check_schema(json.dumps(schema), name="a", category="undefined", compatibility_mode="forward").compile()
+            for schema in (original, submitted)
+        )
+        assert old.is_valid(event)
+        assert not new.is_valid(event)

@@ -1,0 +1,96 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.domain.errors import Invalid
+from rioni.domain.schemas.patterns import PATTERNS_MAX
+from rioni.domain.schemas.schema import EffectiveSchema, check_schema
+from rioni.domain.schemas.validation import EventValidator
+from rioni.domain.schemas.validation_cost import Work
+
+
+HEAVY = "((a{1,100}){1,50})x$"
+STRING = {"type": "string"}
+
+
+def effective(schema: dict) -> EffectiveSchema:
+    return check_schema(json.dumps(schema), name="a", category="undefined", compatibility_mode="forward")
+
+
+def refusal(schema: dict) -> str:
+    with pytest.raises(Invalid) as caught:
+        effective(schema)
+    return str(caught.value)
+
+
+@given(st.lists(st.integers(2, 3_000), max_size=20), st.sampled_from([{}, {"properties": {"a": {"pattern": HEAVY}}}]))
+def test_the_portions_of_a_batch_are_all_of_it_in_order_and_small(sizes: list[int], schema: dict) -> None:
+    work = Work(effective(schema))
+    portions = list(work.portions(sizes))
+    assert [index for portion in portions for index in range(portion.start, portion.stop)] == list(range(len(sizes)))
+    for portion in portions:
+        assert sum(sizes[portion]) <= work.portion_bytes or portion.stop - portion.start == 1
+
+
+def test_ordinary_batches_are_validated_in_one_go() -> None:
+    schema = {"properties": {f"p{number}": STRING for number in range(50)}, "required": ["p0"]}
+    assert Work(effective(schema)).portion_bytes > 500_000
+
+
+TEXT = "a" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "event", "too_much"),
+    [
+        ({"properties": {"a": {"pattern": HEAVY}}}, {"a": TEXT}, True),
+        ({"properties": {"a": {"pattern": HEAVY}}}, {"a": "aax", "b": TEXT}, False),
+        ({"properties": {"a": {"pattern": HEAVY}}}, {"a": ["a" * 500] * 200}, False),
+        ({"properties": {"a": {"items": {"pattern": HEAVY}}}}, {"a": ["a" * 500] * 200}, True),
+        ({"properties": {"a": {"pattern": "^[A-Za-z0-9+/]*$"}}}, {"a": TEXT}, False),
+        ({"patternProperties": {HEAVY: {}}}, {TEXT: 1}, True),
+        ({"patternProperties": {HEAVY: {}}}, {"a": TEXT}, False),
+        ({"properties": {"a": {"format": "date-time"}}}, {"a": TEXT * 9}, False),
+        ({"properties": {"a": {"items": {"allOf": [{}] * 3_000}}}}, {"a": [1] * 100_000}, True),
+        ({"properties": {"a": {"items": {"uniqueItems": True}}}}, {"a": list(range(100_000))}, False),
+    ],
+    ids=[
+        "a long text under a heavy pattern",
+        "another text is long",
+        "the pattern is about strings",
+        "many texts under a heavy pattern",
+        "a long text under a light pattern",
+        "long names under a heavy pattern",
+        "a short name under a heavy pattern",
+        "a format of our own",
+        "many schemas for many values",
+        "few schemas for many values",
+    ],
+)
+def test_events_that_would_take_too_long_are_known_beforehand(schema: dict, event: dict, too_much: bool) -> None:
+    assert Work(effective(schema)).is_too_much(event) == too_much
+
+
+def test_only_large_events_are_looked_into() -> None:
+    validator = EventValidator(effective({"properties": {"a": {"pattern": HEAVY}}}))
+    event = {"a": TEXT}
+    assert not validator.takes_too_long(event, 10)
+    assert validator.takes_too_long(event, 100_010)
+
+
+def test_patterns_share_what_there_is_for_them() -> None:
+    one = {"properties": {"a": {"pattern": r"^\p{L}{1,50}$"}}}
+    assert EventValidator(effective(one)).is_valid({"a": "Ä"})
+    many = {f"p{number}": {"pattern": rf"^\p{{L}}{{1,50}}{number}$"} for number in range(20)}
+    assert "malformed, unsupported or too large" in refusal({"properties": many})
+    small = {f"p{number}": {"pattern": f"^[a-z]{{1,63}}{number}$"} for number in range(PATTERNS_MAX)}
+    effective({"properties": small})
+    assert f"{PATTERNS_MAX + 1} different ones" in refusal({"properties": small | {"a": {"pattern": "^$"}}})
+
+
+def test_enumerated_objects_count_for_what_they_cost() -> None:
+    effective({"properties": {"a": {"enum": [str(number) for number in range(20_000)]}}})
+    objects = [{"k": number} for number in range(15_000)]
+    assert "expand to more than" in refusal({"properties": {"a": {"enum": objects}}})

@@ -1,0 +1,82 @@
+"""Offsets as text: consumption contract 2.1 and 2.2."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rioni.domain.errors import InvalidCursor
+from rioni.domain.subscriptions.cursor import POSITION_MAX, Place, format_offset, parse_offset
+from tests.support.tables import rows
+
+
+PLACES = st.builds(Place, st.integers(1, 0xFFFF), st.integers(-1, POSITION_MAX))
+
+
+def parse(offset):
+    return parse_offset(offset, partition="0", oldest_order=1)
+
+
+@given(PLACES)
+def test_every_place_survives_being_written_and_read(place):
+    assert parse(place.offset) == place
+
+
+@given(PLACES, PLACES)
+def test_offsets_compare_as_their_places_do(left, right):
+    assert (left.offset < right.offset) == (left < right)
+    assert (left.offset == right.offset) == (left == right)
+
+
+@pytest.mark.parametrize(
+    ("order", "position", "offset"),
+    rows(
+        ("2.1 a position", 1, 123, "001-0001-000000000000000123"),
+        ("2.1 before the first event", 1, -1, "001-0001--1"),
+        ("2.1 the order is hexadecimal", 0xAB, 0, "001-00ab-000000000000000000"),
+    ),
+)
+def test_the_form_that_is_written(order, position, offset):
+    assert format_offset(order, position) == offset
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    rows(
+        ("2.1 canonical", "001-0002-000000000000000005", Place(2, 5)),
+        ("2.1 before the first event", "001-0002--1", Place(2, -1)),
+        ("2.1 upper-case order", "001-00AB-000000000000000001", Place(0xAB, 1)),
+        ("2.1 not padded", "001-0001-5", Place(1, 5)),
+        ("2.1 version 000", "000-0001-000000000000000007", Place(1, 7)),
+        ("2.1 plain number: in the oldest timeline", "7", Place(1, 7)),
+        ("2.1 plain -1", "-1", Place(1, -1)),
+        ("2.1 BEGIN", "BEGIN", None),
+        ("2.1 begin in any case", "bEgIn", None),
+    ),
+)
+def test_the_forms_that_are_read(offset, place):
+    assert parse(offset) == place
+
+
+@pytest.mark.parametrize(
+    "offset",
+    rows(
+        ("2.1 END is none", "END"),
+        ("2.3 empty", ""),
+        ("2.3 letters", "abc"),
+        ("2.3 no position", "001-0001"),
+        ("2.3 an empty position", "001-0001-"),
+        ("2.3 before before the first event", "001-0001--2"),
+        ("2.3 another version", "002-0001-1"),
+        ("2.3 a fraction", "1.5"),
+        ("2.3 a digit of another script", "٣"),
+        ("2.3 19 digits", "1" * 19),
+        ("2.3 an order of 5 digits", "001-00001-1"),
+        ("2.3 white space", " 1"),
+        ("2.3 a line feed", "1\n"),
+        ("2.3 a plus", "+1"),
+    ),
+)
+def test_anything_else_is_refused_by_name(offset):
+    with pytest.raises(InvalidCursor) as caught:
+        parse(offset)
+    assert str(caught.value) == f"invalid offset {offset} for partition 0"

@@ -1,0 +1,58 @@
+import pytest
+
+from rioni.domain.errors import Invalid
+from rioni.domain.subscriptions.cursor_spec import NamedPlace, for_each_partition, violations
+
+
+TIME = "2026-11-20T10:00:00Z"
+PLACE = {"event_type": "a", "partition": "0"}
+PARTITIONS = {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("members", "wrong"),
+    [
+        (PLACE | {"offset": "0"}, []),
+        (PLACE | {"offset": "BEGIN", "shift": 1}, []),
+        (PLACE | {"timestamp": TIME}, []),
+        ({"event_type": "a", "offset": "end"}, []),
+        ({"event_type": "a", "timestamp": TIME}, []),
+        ({"offset": "begin"}, []),
+        ({"timestamp": TIME, "shift": -1}, []),
+        ({}, ["partition", "offset", "event_type"]),
+        (PLACE, ["offset"]),
+        (PLACE | {"shift": 1}, ["offset"]),
+        (PLACE | {"offset": ""}, ["offset"]),
+        (PLACE | {"offset": "0", "timestamp": TIME}, ["timestamp"]),
+        (PLACE | {"timestamp": "yesterday"}, ["timestamp"]),
+        (PLACE | {"timestamp": "2026-11-20T10:00:00"}, ["timestamp"]),
+        ({"offset": "0"}, ["partition", "event_type"]),
+        ({"event_type": "a", "offset": "0"}, ["partition"]),
+        ({"event_type": "a", "partition": "", "offset": "END"}, ["partition"]),
+        ({"partition": "0", "offset": "END"}, ["event_type"]),
+        ({"event_type": "", "offset": "END"}, ["event_type"]),
+    ],
+)
+def test_exactly_one_place_is_named_in_partitions_that_are_known(members, wrong):
+    assert [field for field, _ in violations(NamedPlace(**members), "items[0]")] == [
+        f"items[0].{name}" for name in wrong
+    ]
+
+
+def keys(*names):
+    return ["".join(key) for key, _ in for_each_partition(names, PARTITIONS)]
+
+
+def test_a_name_without_partition_is_for_all_of_them():
+    assert keys(NamedPlace(event_type="a", offset="END")) == ["a0", "a1"]
+    assert keys(NamedPlace(offset="END")) == ["a0", "a1", "b0"]
+    assert keys(NamedPlace(offset="END"), NamedPlace(event_type="a", partition="1", offset="0"))[-1] == "a1"
+    assert keys(NamedPlace(event_type="c", partition="7", offset="0")) == ["c7"]
+    ((_, named),) = for_each_partition([NamedPlace(event_type="b", timestamp=TIME, shift=-3)], PARTITIONS)
+    assert named == NamedPlace(event_type="b", partition="0", timestamp=TIME, shift=-3)
+
+
+@pytest.mark.parametrize("event_type", [None, "a"])
+def test_more_than_one_name_for_the_same_partitions_is_refused(event_type):
+    with pytest.raises(Invalid, match="no more than 1 cursor for all partitions"):
+        keys(NamedPlace(event_type=event_type, offset="END"), NamedPlace(event_type=event_type, offset="BEGIN"))

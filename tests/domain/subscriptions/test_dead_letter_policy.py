@@ -1,0 +1,59 @@
+"""What subscriptions want to become of events that nobody commits: consumption contract 8.11."""
+
+import pytest
+
+from rioni.domain.subscriptions.dead_letter_policy import POLICY, SEND_COUNT, Policy, complaint, policy_of
+from tests.support.tables import rows
+
+
+@pytest.mark.parametrize(
+    ("annotations", "policy"),
+    rows(
+        ("8.11 none", {}, None),
+        ("8.11 SKIP_EVENT, the least", {SEND_COUNT: "2", POLICY: "SKIP_EVENT"}, Policy(send_count=2, keeps=False)),
+        (
+            "8.11 DEAD_LETTER_QUEUE, the most",
+            {SEND_COUNT: "10", POLICY: "DEAD_LETTER_QUEUE", "other": "x"},
+            Policy(send_count=10, keeps=True),
+        ),
+    ),
+)
+def test_annotations_ask_for_a_policy(annotations, policy):
+    assert complaint(annotations) is None
+    assert policy_of(annotations) == policy
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    rows(
+        (
+            "8.11 a number alone",
+            {SEND_COUNT: "3"},
+            f"The annotation {SEND_COUNT} needs {POLICY} beside it; give both of them or none",
+        ),
+        (
+            "8.11 a policy alone",
+            {POLICY: "SKIP_EVENT"},
+            f"The annotation {POLICY} needs {SEND_COUNT} beside it; give both of them or none",
+        ),
+        *(
+            (
+                f"8.11 number {count:.9}",
+                {SEND_COUNT: count, POLICY: "SKIP_EVENT"},
+                f"The annotation {SEND_COUNT} must be an integer from 2 to 10",
+            )
+            for count in ("1", "11", "", "-2", "2.5", "two", "٣", "1" * 1000)
+        ),
+        *(
+            (
+                f"8.11 policy {policy}",
+                {SEND_COUNT: "2", POLICY: policy},
+                f"The annotation {POLICY} must be SKIP_EVENT or DEAD_LETTER_QUEUE",
+            )
+            for policy in ("", "skip_event", "DROP")
+        ),
+    ),
+)
+def test_what_is_wrong_is_said_and_asks_for_nothing(annotations, text):
+    assert complaint(annotations) == text
+    assert policy_of(annotations) is None

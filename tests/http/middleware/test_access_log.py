@@ -1,0 +1,18 @@
+import pytest
+
+from rioni.http.middleware.access_log import slo_bucket
+from tests.support.tables import rows
+
+
+@pytest.mark.parametrize(
+    ("size", "bucket"),
+    rows(
+        ("13.2 nothing", 0, "<5K"),
+        ("13.2 small", 4_999, "<5K"),
+        ("13.2 medium", 5_000, "5K-50K"),
+        ("13.2 the largest medium", 50_000, "5K-50K"),
+        ("13.2 large", 50_001, ">50K"),
+    ),
+)
+def test_publish_requests_are_watched_by_their_size(size, bucket):
+    assert slo_bucket(size) == bucket

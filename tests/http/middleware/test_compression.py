@@ -1,0 +1,64 @@
+import gzip
+import zlib
+
+import falcon
+import falcon.testing
+import pytest
+
+from rioni.http.middleware.compression import GzipStream, accepts_gzip, compress_answer
+
+
+def request(accept):
+    headers = {} if accept is None else {"Accept-Encoding": accept}
+    return falcon.Request(falcon.testing.create_environ(headers=headers))
+
+
+@pytest.mark.parametrize("accept", ["gzip", "deflate, GZIP", "gzip;q=0.5", "br, gzip; q=1"])
+def test_gzip_is_understood(accept):
+    assert accepts_gzip(request(accept))
+
+
+@pytest.mark.parametrize("accept", [None, "", "identity", "gzip;q=0", "gzip; q=0.0", "xgzip"])
+def test_nothing_else_is_taken_for_gzip(accept):
+    assert not accepts_gzip(request(accept))
+
+
+def test_large_answers_are_compressed_and_small_ones_left():
+    for length, compressed in ((10, False), (10_000, True)):
+        resp = falcon.Response()
+        resp.data = b"x" * length
+        compress_answer(request("gzip"), resp)
+        assert (resp.get_header("Content-Encoding") == "gzip") is compressed
+        assert (gzip.decompress(resp.data) if compressed else resp.data) == b"x" * length
+
+
+class Pieces:
+    def __init__(self, *pieces):
+        self.pieces = iter(pieces)
+        self.closed = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.pieces)
+
+    def close(self):
+        self.closed = True
+
+
+def test_every_piece_of_a_stream_can_be_read_when_it_comes():
+    stream = GzipStream(Pieces(b"", b"first\n", b"second\n"))
+    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    assert next(stream) == b""
+    assert inflate.decompress(next(stream)) == b"first\n"
+    assert inflate.decompress(next(stream)) == b"second\n"
+    assert inflate.decompress(next(stream)) == b""
+    assert inflate.eof
+    assert next(stream, None) is None
+
+
+def test_closing_reaches_the_stream_below():
+    pieces = Pieces()
+    GzipStream(pieces).close()
+    assert pieces.closed

@@ -1,0 +1,57 @@
+import json
+from random import Random
+from types import SimpleNamespace
+
+import falcon.testing
+import pytest
+
+from rioni.commands.event_types import CreateEventType
+from rioni.commands.publishing.publisher import Publisher
+from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.config.settings import Config
+from rioni.domain.ports.thread_pool import direct
+from rioni.http.body_budget import BodyBudget
+from rioni.http.metrics.collectors import Metrics
+from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.resources.events import EventsResource
+from tests.support.broker import running_broker
+from tests.support.builders import event_type_spec
+from tests.support.memory import LosesItsAnswer, OneStore
+
+
+METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
+
+
+@pytest.fixture
+def client(tmp_path):
+    """A client of publishing whose store never lives to say what it has written."""
+    with running_broker(tmp_path / "data") as broker:
+        broker.do(CreateEventType(spec=event_type_spec()))
+        stores = OneStore(LosesItsAnswer(broker.store))
+        timeline = ActiveTimeline(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
+        publisher = Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
+        metrics = Metrics()
+        app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget())])
+        services = SimpleNamespace(config=Config(), publisher=publisher)
+        app.add_route("/event-types/{name}/events", EventsResource(services, metrics))
+        yield falcon.testing.TestClient(app)
+
+
+def test_what_nobody_knows_is_answered_with_a_result_for_each_event(client):
+    events = [{"order_id": str(number), "metadata": METADATA} for number in range(2)]
+    response = client.simulate_post("/event-types/order.created/events", body=json.dumps(events))
+    assert response.status_code == 207
+    assert response.headers["content-type"] == "application/json"
+    assert (
+        response.json
+        == [
+            {
+                "publishing_status": "failed",
+                "detail": "timed out",
+                "step": "publishing",
+                "eid": METADATA["eid"],
+                "partition": "0",
+            }
+        ]
+        * 2
+    )

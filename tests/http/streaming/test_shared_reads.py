@@ -1,0 +1,158 @@
+import threading
+
+import pytest
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.subscriptions.cursor import Place
+from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, Shared, Tails
+from tests.support.builders import timeline, timelines_of
+from tests.support.clock import ManualClock
+from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
+
+
+BEGIN = Place(1, -1)
+
+
+class CountingStore(MemoryEventStore):
+    reads = 0
+
+    def read(self, *args):
+        self.reads += 1
+        return super().read(*args)
+
+
+@pytest.fixture
+def store(clock: ManualClock, signals: MemorySignals) -> CountingStore:
+    store = CountingStore(clock, signals)
+    store.create_topic("topic", 2)
+    return store
+
+
+@pytest.fixture
+def tails(store: CountingStore, signals: MemorySignals, clock: ManualClock) -> Tails:
+    return Tails(OneStore(store), signals, clock)
+
+
+@pytest.fixture
+def timelines():
+    return timelines_of(timeline(1, "topic", partitions=2))
+
+
+def test_all_get_the_same_answer_until_a_notification(signals, clock):
+    answers = iter(range(10))
+    shared = Shared(lambda: next(answers), "key", signals, clock)
+    assert [shared(), shared()] == [0, 0]
+    signals.notify("other")
+    assert shared() == 0
+    signals.notify("key")
+    assert [shared(), shared()] == [1, 1]
+
+
+def test_an_answer_is_good_for_a_second_at_most(signals, clock):
+    answers = iter(range(10))
+    shared = Shared(lambda: next(answers), "key", signals, clock)
+    assert shared() == 0
+    clock.advance(round(HOLDS_S * 1000))
+    assert shared() == 1
+
+
+def test_who_gets_no_answer_leaves_it_to_the_next_one_to_ask(signals, clock):
+    answers = iter([Unavailable("not now"), "yes"])
+
+    def ask() -> str:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    shared = Shared(ask, "key", signals, clock)
+    with pytest.raises(Unavailable):
+        shared()
+    assert shared() == "yes"
+
+
+def test_what_comes_while_somebody_asks_is_asked_for_once_more(signals, clock):
+    answers = iter(range(10))
+
+    def ask() -> int:
+        answer = next(answers)
+        if not answer:
+            signals.notify("key")
+        return answer
+
+    shared = Shared(ask, "key", signals, clock)
+    assert [shared(), shared(), shared()] == [0, 1, 1]
+
+
+def test_streams_at_the_same_place_read_once(tails, timelines, store):
+    store.append("topic", {0: [b"1"], 1: [b"2"]})
+    tail, same = tails.of(timelines), tails.of(timelines)
+    assert tail is same
+    first = tail.read(0, BEGIN, 1_000)
+    assert same.read(0, BEGIN, 1_000) is first
+    assert [chunk.data for chunk in first[1]] == [b"1"]
+    assert [chunk.data for chunk in tail.read(1, BEGIN, 1_000)[1]] == [b"2"]
+    assert store.reads == 2
+
+
+def test_what_was_appended_since_is_read(tails, timelines, store):
+    tail = tails.of(timelines)
+    assert tail.read(0, BEGIN, 1_000) == (1, ())
+    store.append("topic", {0: [b"1"]})
+    assert tail.newest() == [Place(1, 0), Place(1, -1)]
+    assert [chunk.data for chunk in tail.read(0, BEGIN, 1_000)[1]] == [b"1"]
+    store.append("topic", {0: [b"2"]})
+    assert [chunk.data for chunk in tail.read(0, BEGIN, 1_000)[1]] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("bytes_max", [SHARED_BYTES_MAX, 10])
+def test_neither_is_much_kept_nor_more_given_than_was_asked_for(tails, timelines, store, bytes_max):
+    store.append("topic", {0: [b"1" * SHARED_BYTES_MAX]})
+    store.append("topic", {0: [b"2"]})
+    tail = tails.of(timelines)
+    assert len(tail.read(0, BEGIN, 10**6)[1]) == 2
+    assert len(tail.read(0, BEGIN, bytes_max)[1]) == 1
+    assert store.reads == 2
+
+
+def test_who_wants_what_another_one_is_reading_waits_for_it(tails, timelines, store):
+    store.append("topic", {0: [b"1"]})
+    tail, reading, go_on = tails.of(timelines), threading.Event(), threading.Event()
+    read = store.read
+
+    def slowly(*args):
+        reading.set()
+        assert go_on.wait(10)
+        return read(*args)
+
+    store.read = slowly
+    found = []
+    readers = [threading.Thread(target=lambda: found.append(tail.read(0, BEGIN, 1_000))) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    assert reading.wait(10)
+    go_on.set()
+    for reader in readers:
+        reader.join(10)
+    assert len(found) == 3
+    assert all(each is found[0] for each in found)
+    assert store.reads == 1
+
+
+def test_a_failure_is_no_answer_for_the_others(tails, timelines, store, monkeypatch):
+    store.append("topic", {0: [b"1"]})
+    tail = tails.of(timelines)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "read", lambda *_: (_ for _ in ()).throw(Unavailable("not now")))
+        with pytest.raises(Unavailable):
+            tail.read(0, BEGIN, 1_000)
+    assert tail.read(0, BEGIN, 1_000)[1]
+
+
+def test_a_new_timeline_has_a_tail_of_its_own(tails, timelines, store):
+    store.create_topic("next", 2)
+    store.append("next", {0: [b"1"]})
+    before = tails.of(timelines)
+    closed = timeline(1, "topic", partitions=2, latest_position=(-1, -1))
+    after = tails.of(timelines_of(closed, timeline(2, "next", partitions=2)))
+    assert before is not after
+    assert after.newest()[0] == Place(2, 0)

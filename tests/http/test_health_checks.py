@@ -1,0 +1,61 @@
+import threading
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.health import Health
+from rioni.http.health_checks import HOLDS_S, PATIENCE_S, Examination
+from tests.support.clock import ManualClock
+
+
+FINE = Health(detail="fine")
+
+
+class ImpatientClock(ManualClock):
+    """Whenever it is looked at, nobody has any patience left."""
+
+    def monotonic(self) -> float:
+        self.advance(int(PATIENCE_S * 1_000))
+        return super().monotonic()
+
+
+def test_each_thing_is_shown_and_what_is_out_of_reach_with_the_reason():
+    def away() -> Health:
+        raise Unavailable("Nobody answers.")
+
+    results = Examination({"near": lambda: FINE, "far": away}, ManualClock()).results()
+    assert results == {"near": FINE, "far": Health(reason="Nobody answers.")}
+    assert [health.status for health in results.values()] == ["ok", "failed"]
+
+
+def test_however_many_ask_it_is_looked_at_once_for_a_while():
+    looks, clock = [], ManualClock()
+
+    def look() -> Health:
+        looks.append(1)
+        return FINE
+
+    examination = Examination({"it": look}, clock)
+    for _ in range(3):
+        examination.results()
+    assert len(looks) == 1
+    clock.advance(int(HOLDS_S * 1_000) + 1)
+    examination.results()
+    assert len(looks) == 2
+
+
+def test_what_hangs_has_failed_and_is_not_asked_again_before_it_answers():
+    answers, looks = threading.Event(), []
+
+    def hang() -> Health:
+        looks.append(1)
+        answers.wait()
+        return FINE
+
+    examination = Examination({"it": hang}, ImpatientClock())
+    for _ in range(2):
+        assert "does not answer" in examination.results()["it"].reason
+    assert len(looks) == 1
+    answers.set()
+
+
+def test_what_works_and_should_not_stay_so_is_a_warning():
+    assert Health(warnings=("One copy only.",)).status == "warning"

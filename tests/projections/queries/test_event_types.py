@@ -1,0 +1,78 @@
+"""Which event types are listed."""
+
+import msgspec
+import pytest
+
+from rioni.commands.event_types import CreateEventType
+from rioni.domain.authorization import EVERYBODY, Attribute, EventTypeAuthorization
+from rioni.domain.event_types.event_type import EventType
+from rioni.projections.queries.event_types import EventTypeFilter, listed
+from rioni.storage.sql import engines
+from tests.support.broker import running_broker
+from tests.support.builders import event_type_spec
+
+
+ALICE, BOB = Attribute("user", "alice"), Attribute("user", "bob")
+TEAM = {"team": "orders", "shop.org/tier": "1"}
+
+
+@pytest.fixture(scope="module")
+def find(tmp_path_factory):
+    """The names of the event types that are asked for."""
+    owned = EventTypeAuthorization(admins=(ALICE,), readers=(BOB, EVERYBODY), writers=(ALICE, BOB))
+    with running_broker(tmp_path_factory.mktemp("data") / "rioni") as broker:
+        for spec in (
+            event_type_spec(name="order.created", authorization=owned, labels=TEAM),
+            event_type_spec(name="order.paid", owning_application="pay", labels={"team": "money"}, annotations=TEAM),
+            event_type_spec(name="a", category="undefined", enrichment_strategies=()),
+            event_type_spec(name="order.order.created"),
+        ):
+            broker.do(CreateEventType(spec=spec))
+
+        def find(**wanted):
+            with engines.reading(broker.engine) as connection:
+                bodies = listed(connection, EventTypeFilter(**wanted))
+            return [msgspec.json.decode(body, type=EventType).name for body in bodies]
+
+        yield find
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({}, ["a", "order.created", "order.order.created", "order.paid"]),
+        ({"name": "order.paid"}, ["order.paid"]),
+        ({"name": "order"}, []),
+        ({"name": "order.*"}, ["order.created", "order.order.created", "order.paid"]),
+        ({"name": "*created"}, ["order.created", "order.order.created"]),
+        ({"name": "*"}, ["a", "order.created", "order.order.created", "order.paid"]),
+        ({"name": "*a*"}, ["a", "order.created", "order.order.created", "order.paid"]),
+        ({"name": "order.*order.*"}, ["order.order.created"]),
+        ({"name": "o*.*.c*d"}, ["order.order.created"]),
+        ({"name": "a*a"}, []),
+        ({"name": "order.%"}, []),
+        ({"name": "ORDER.*"}, []),
+        ({"name": "."}, []),
+        ({"owning_application": "pay"}, ["order.paid"]),
+        ({"owning_application": "pay", "name": "a*"}, []),
+        ({"category": "undefined"}, ["a"]),
+        ({"attributes": (("admins", ALICE),)}, ["order.created"]),
+        ({"attributes": (("readers", ALICE),)}, []),
+        ({"attributes": (("readers", BOB), ("writers", BOB))}, ["order.created"]),
+        ({"attributes": (("readers", BOB), ("admins", BOB))}, []),
+        ({"attributes": (("readers", EVERYBODY),)}, ["order.created"]),
+        ({"labels": (("team", None),)}, ["order.created", "order.paid"]),
+        ({"labels": (("team", "money"),)}, ["order.paid"]),
+        ({"labels": (("team", "orders"), ("shop.org/tier", "1"))}, ["order.created"]),
+        ({"labels": (("team", "orders"), ("shop.org/tier", "2"))}, []),
+        ({"annotations": (("team", "orders"),)}, ["order.paid"]),
+        ({"annotations": (("team", ""),)}, []),
+    ],
+    ids=str,
+)
+def test_those_are_listed_for_which_everything_holds(find, wanted, names):
+    assert find(**wanted) == names
+
+
+def test_a_pattern_with_very_many_stars_is_answered_at_once(find):
+    assert find(name="*r" * 5_000 + "x") == []

@@ -1,0 +1,58 @@
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events import idempotency_keys
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
+from rioni.storage.embedded.signals import EmbeddedSignals
+from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all
+from tests.contracts.stored_once import StoredOnceContract
+from tests.support.clock import ManualClock
+
+
+class TestEmbeddedEventStore(EventStoreContract):
+    @pytest.fixture
+    def silent_store(
+        self, directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock
+    ) -> Iterator[EmbeddedEventStore]:
+        answers = threading.Event()
+
+        def offload(function, /, *args, **kwargs):
+            answers.wait()
+            return function(*args, **kwargs)
+
+        store = EmbeddedEventStore(
+            directory.events, clock=clock, signals=signals, offloads=StoreOffloads.all(offload), append_timeout_s=0.01
+        )
+        yield store
+        answers.set()
+        store.close()
+
+
+class TestEmbeddedEventStoreOnce(StoredOnceContract):
+    pass
+
+
+def test_names_of_batches_are_known_to_other_processes_and_after_a_restart(store, other_store, directory, signals):
+    claim = Claim("name", "digest")
+    store.create_topic(TOPIC, 1)
+    assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 0}
+    assert other_store.claimed("name") == "digest"
+    assert other_store.append(TOPIC, {0: events(1)}, claim=claim) == {}
+    with closing(EmbeddedEventStore(directory.events, clock=ManualClock(), signals=signals)) as restarted:
+        assert restarted.append(TOPIC, {0: events(1)}, claim=claim) == {}
+        assert read_all(restarted, TOPIC, 0) == events(1)
+
+
+def test_any_number_of_names_is_forgotten(store):
+    with store._database.writing() as connection:
+        idempotency_keys.add(
+            connection, [Claim(str(number), "digest") for number in range(2 * idempotency_keys.FORGOTTEN + 1)], 0
+        )
+    store.forget_ids(1)
+    assert store._database.fetch("SELECT count(*) FROM claims") == [(0,)]

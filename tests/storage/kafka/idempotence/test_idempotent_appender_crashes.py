@@ -1,0 +1,168 @@
+"""What must be stored once is, wherever a process dies, the database fails, or Kafka gives no answer."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rioni.domain.errors import PartlyStored, TopicClosed, Unavailable
+from rioni.domain.ports.event_store import Claim
+from rioni.storage.clock import SystemClock
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.events import KafkaEventStore
+from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS
+from rioni.storage.kafka.idempotence.idempotency_index import Names
+from rioni.storage.kafka.idempotence.idempotent_appender import WAIT_S
+from rioni.tools.dev_cluster.cluster import LocalCluster
+from tests.contracts.event_store import TOPIC, events, read_all
+from tests.storage.kafka.dying_appender import BATCHES, CLAIM, DIED, STEPS, command, once
+from tests.support.clock import ManualClock
+
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(scope="module")
+def kafka_cluster(other_kafka_cluster: LocalCluster) -> LocalCluster:
+    """One that a test may pause."""
+    return other_kafka_cluster
+
+
+@pytest.fixture
+def connection(connection: Connection) -> Connection:
+    """As it is outside of tests: records that come late are refused."""
+    return Connection(bootstrap_servers=connection.bootstrap_servers, topic_prefix=connection.topic_prefix)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Begins now, so that Kafka takes its times."""
+    clock = ManualClock()
+    clock.advance(SystemClock().now_ms() - clock.now_ms())
+    return clock
+
+
+@pytest.fixture
+def store(open_store: Callable[..., KafkaEventStore]) -> KafkaEventStore:
+    store = open_store()
+    store.create_topic(TOPIC, len(BATCHES))
+    return store
+
+
+@pytest.fixture
+def die(connection: Connection, database: str, tmp_path: Path) -> Callable[[str, str], None]:
+    def die(step: str, kind: str) -> None:
+        (folder := tmp_path / "dying").mkdir()
+        assert (
+            subprocess.run(command(connection, database, folder, step, kind), cwd=ROOT, check=False).returncode == DIED
+        )
+
+    return die
+
+
+def stored(store: KafkaEventStore) -> list[list[bytes]]:
+    return [read_all(store, TOPIC, number) for number in BATCHES]
+
+
+@pytest.mark.parametrize("kind", ["claim", "ids"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step, kind):
+    die(step, kind)
+    clock.advance(int(1_000 * WAIT_S) + 20_000)
+    open_ended = step in {"noted", "one event", "some partitions"}
+    if open_ended:
+        # It might come still: Kafka takes what is so young.
+        with pytest.raises(Unavailable, match="publish again then"):
+            store.append(TOPIC, BATCHES, **once(kind))
+        if kind == "claim":
+            with pytest.raises(Unavailable, match="publish again then"):
+                store.claimed(CLAIM.id)
+        else:
+            with pytest.raises(Unavailable, match="publish again then"):
+                store.known_ids("abcde")
+        clock.advance(SETTLED_MS)
+    appended = store.append(TOPIC, BATCHES, **once(kind))
+    already = {"looked up": 0, "noted": 0, "one event": 1, "some partitions": 3, "acknowledged": 5}[step]
+    assert appended.left_out == already
+    assert stored(store) == list(BATCHES.values())
+    assert store.append(TOPIC, BATCHES, **once(kind)).left_out == 5
+    if kind == "claim":
+        assert store.claimed(CLAIM.id) == CLAIM.digest
+    else:
+        assert set(store.known_ids("abcdef")) == set("abcde")
+    assert stored(store) == list(BATCHES.values())
+
+
+@pytest.mark.parametrize(("step", "digest"), [("noted", None), ("one event", None), ("acknowledged", CLAIM.digest)])
+def test_what_is_left_open_is_settled_now_and_then(store, die, clock, step, digest):
+    die(step, "claim")
+    clock.advance(SETTLED_MS + 60_000)
+    store.forget_ids(0)
+    assert store.claimed(CLAIM.id) == digest
+    assert store._named._names.unsettled(clock.now_ms()) == []
+
+
+def test_what_was_stored_in_part_is_not_completed_by_a_batch_with_other_partitions(store, die, clock):
+    die("one event", "claim")
+    clock.advance(SETTLED_MS + 60_000)
+    with pytest.raises(Unavailable, match="under another key"):
+        store.append(TOPIC, {0: events("a", "b", "c", "d", "e")}, claim=CLAIM)
+    assert store.append(TOPIC, BATCHES, claim=CLAIM).left_out == 1
+
+
+def test_what_comes_too_late_is_refused_by_kafka_itself(store, clock):
+    clock.advance(-70_000)
+    with pytest.raises(PartlyStored):
+        store.append(TOPIC, BATCHES, claim=CLAIM)
+    clock.advance(70_000)
+    with pytest.raises(Unavailable, match="publish again then"):
+        store.append(TOPIC, BATCHES, claim=CLAIM)
+    clock.advance(SETTLED_MS)
+    assert store.append(TOPIC, BATCHES, claim=CLAIM) == {0: 0, 1: 0, 2: 0}
+    assert stored(store) == list(BATCHES.values())
+
+
+def test_what_kafka_has_taken_is_acknowledged_though_the_database_fails(store, clock, monkeypatch):
+    def fail(*_args: object) -> None:
+        raise Unavailable("The database can't be reached.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Names, "settle", fail)
+        assert store.append(TOPIC, BATCHES, claim=CLAIM) == {0: 0, 1: 0, 2: 0}
+    clock.advance(int(1_000 * WAIT_S) + 20_000)
+    assert store.claimed(CLAIM.id) == CLAIM.digest
+    assert store.append(TOPIC, BATCHES, claim=CLAIM).left_out == 5
+
+
+def test_what_a_closed_topic_refuses_leaves_no_name(store):
+    store.close_topic(TOPIC)
+    with pytest.raises(TopicClosed):
+        store.append(TOPIC, BATCHES, claim=CLAIM)
+    assert store.claimed(CLAIM.id) is None
+    store.create_topic("next", len(BATCHES))
+    assert store.append("next", BATCHES, claim=CLAIM) == {0: 0, 1: 0, 2: 0}
+
+
+def test_without_an_answer_of_kafka_a_batch_is_stored_once_all_the_same(store, open_store, kafka_cluster: LocalCluster):
+    hasty = open_store(append_timeout_s=1.0, clock=SystemClock())
+    hasty.append(TOPIC, {0: events("before")}, claim=Claim("before", "digest"))
+    (broker,) = kafka_cluster.kafkas
+    broker.pause()
+    try:
+        with pytest.raises(PartlyStored) as caught:
+            hasty.append(TOPIC, {0: events("a")}, claim=CLAIM)
+    finally:
+        broker.resume()
+    assert caught.value.failed == {0: "timed out"}
+    deadline_s = time.monotonic() + 2 * SETTLED_MS / 1_000
+    while True:
+        try:
+            hasty.append(TOPIC, {0: events("a")}, claim=CLAIM)
+            break
+        except (Unavailable, PartlyStored):
+            assert time.monotonic() < deadline_s
+    assert read_all(store, TOPIC, 0) == events("before", "a")

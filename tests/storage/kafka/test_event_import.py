@@ -1,0 +1,62 @@
+from array import array
+
+import pytest
+
+from rioni.domain.errors import Conflict
+from rioni.domain.ports.event_store import Bounds, Chunk
+from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
+from rioni.storage.kafka.event_import import Adoption
+from tests.contracts.event_store import read_all, read_headers
+
+
+TOPIC = "adopted"
+KEY = Headers(key="k")
+
+
+@pytest.fixture
+def adoption(connection):
+    return Adoption(connection)
+
+
+@pytest.fixture
+def topic(store):
+    store.create_topic(TOPIC, 2)
+    return TOPIC
+
+
+def chunk(first, recorded_at_ms, *events, headers=None):
+    ends = array("I")
+    for event in events:
+        ends.append((ends[-1] + 1 if ends else 0) + len(event))
+    return Chunk(first, recorded_at_ms, b",".join(events), ends, headers)
+
+
+def test_events_keep_their_positions_times_and_headers(adoption, store, topic):
+    chunks = [chunk(0, 1_000, b'{"a":1}', b'{"a":2}'), chunk(2, 2_000, b"", b'{"a":4}', headers=[KEY, NO_HEADERS])]
+    adoption.write(topic, 1, 0, chunks)
+    assert read_all(store, topic, 1) == [b'{"a":1}', b'{"a":2}', b"", b'{"a":4}']
+    assert read_headers(store, topic, 1) == [NO_HEADERS, NO_HEADERS, KEY, NO_HEADERS]
+    assert [store.recorded_at_ms(topic, 1, place) for place in range(4)] == [1_000, 1_000, 2_000, 2_000]
+    assert store.bounds(topic) == [Bounds(0, -1), Bounds(0, 3)]
+
+
+def test_writing_goes_on_within_a_chunk(adoption, store, topic):
+    whole = chunk(0, 1_000, b'{"a":1}', b'{"a":2}', b'{"a":3}')
+    adoption.write(topic, 0, 0, [chunk(0, 1_000, b'{"a":1}')])
+    adoption.write(topic, 0, 1, [whole])
+    assert read_all(store, topic, 0) == [b'{"a":1}', b'{"a":2}', b'{"a":3}']
+
+
+def test_positions_that_are_gone_are_gone_here_too(adoption, store, topic):
+    adoption.write(topic, 0, 0, [chunk(3, 1_000, b'{"a":4}'), chunk(6, 1_000, b'{"a":7}')])
+    adoption.skip(topic, 0, 7, 9, 1_000)
+    adoption.remove_before(topic, 0, 3)
+    assert store.bounds(topic)[0] == Bounds(3, 8)
+    assert read_all(store, topic, 0, first=3) == [b'{"a":4}', b"", b"", b'{"a":7}', b"", b""]
+    assert read_headers(store, topic, 0, oldest=3)[1:3] == [REMOVED, REMOVED]
+
+
+def test_a_partition_that_somebody_else_has_written_to_is_refused(adoption, store, topic):
+    store.append(topic, {0: [b'{"other":1}']})
+    with pytest.raises(Conflict, match="somebody else writes to it"):
+        adoption.write(topic, 0, 0, [chunk(0, 1_000, b'{"a":1}')])

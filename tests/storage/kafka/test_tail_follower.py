@@ -1,0 +1,139 @@
+"""Following the ends of topics, with a consumer and a pool of threads that are as slow as a test needs them."""
+
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TimedOut
+
+import pytest
+
+from rioni.domain.errors import OutcomeUnknown
+from rioni.domain.ports.event_store import Bounds
+from rioni.domain.ports.store_measurements import StoreMeasurements
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.storage.chunk_cache import ChunkCache
+from tests.support.waiting import wait_until
+
+
+pytest.importorskip("confluent_kafka")
+
+from rioni.storage.kafka import tail_follower
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.tail_follower import Tails
+
+
+ENOUGH_S = 20.0
+DEADLINE_S = 0.05
+EVENTS = 5
+
+
+class _Message:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def topic(self) -> str:
+        return "topic"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1
+
+    def error(self) -> None:
+        return None
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
+
+class _Consumer:
+    """Its first poll, which brings nothing, lasts until it is told to end; each of the others brings one event."""
+
+    polled = threading.Event()
+    goes_on = threading.Event()
+
+    def __init__(self, _settings: object) -> None:
+        self._next: int | None = None
+
+    def list_topics(self, _name: str, _timeout_s: float) -> None:
+        pass
+
+    def incremental_assign(self, places) -> None:
+        self._next = places[0].offset
+
+    def incremental_unassign(self, _places) -> None:
+        self._next = None
+
+    def poll(self, timeout_s: float) -> _Message | None:
+        if not self.polled.is_set():
+            self.polled.set()
+            self.goes_on.wait(ENOUGH_S)
+            return None
+        if self._next is None or self._next == EVENTS:
+            threading.Event().wait(timeout_s)
+            return None
+        self._next += 1
+        return _Message(self._next - 1)
+
+    def consume(self, _number: int, _timeout_s: float) -> list[_Message]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class _Topics:
+    def name(self, topic: str) -> str:
+        return topic
+
+    def bounds(self, _topic: str) -> list[Bounds]:
+        return [Bounds(0, -1)]
+
+
+class _Pool:
+    """One thread, and a deadline past which what runs goes on and its result is lost."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread, self.given_up = thread, threading.Event()
+
+    def __call__(self, function, *args):
+        try:
+            return self._thread.submit(function, *args).result(DEADLINE_S)
+        except TimedOut:
+            self.given_up.set()
+            raise OutcomeUnknown("it goes on") from None
+
+    def without_deadline(self, function, *args):
+        return self._thread.submit(function, *args).result(ENOUGH_S)
+
+
+def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
+    monkeypatch.setattr(tail_follower, "Consumer", _Consumer)
+    cache = ChunkCache(2**20)
+    with ThreadPoolExecutor(1) as thread:
+        pool = _Pool(thread)
+        offloads = StoreOffloads()._replace(follow=pool)
+        connection = Connection("127.0.0.1:1")
+        followed = Tails(connection, _Topics(), cache, lambda _: None, offloads, StoreMeasurements())
+        with contextlib.closing(followed):
+            followed.of("topic")
+            assert _Consumer.polled.wait(ENOUGH_S)
+            # Longer than the deadline; where that is one for this pool, readers have begun anew meanwhile.
+            if pool.given_up.wait(10 * DEADLINE_S):
+                wait_until(lambda: followed._topics == {})
+                followed.of("topic")
+            _Consumer.goes_on.set()
+            wait_until(lambda: followed.of("topic")[0].followed == EVENTS)
+            tail = followed.of("topic")[0]
+            found = cache.run(tail.id, 0, EVENTS, 2**20)
+    assert [bytes(event) for chunk in found for event in chunk.data.split(b",")] == [b"%d" % n for n in range(EVENTS)]

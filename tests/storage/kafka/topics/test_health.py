@@ -1,0 +1,22 @@
+import pytest
+from structlog.testing import capture_logs
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.kafka.admin import Admin
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.topics.health import ClusterHealth
+from rioni.tools.dev_cluster.servers import free_ports
+
+
+def test_why_nobody_answers_is_logged_once_and_not_shown_to_everybody():
+    (port,) = free_ports(1)
+    connection = Connection(bootstrap_servers=f"127.0.0.1:{port}")
+    admin, health = Admin(connection), ClusterHealth(connection)
+    with capture_logs() as logged:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"^No broker of Kafka answers") as caught:
+                health.look(admin)
+            assert str(port) not in str(caught.value)
+    (line,) = logged
+    assert line["servers"] == connection.bootstrap_servers
+    assert "Connection refused" in line["error"]

@@ -1,0 +1,69 @@
+"""What becomes of topics whose leader is cut off from the other brokers, answers all the same, and knows no better."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.event_store import Bounds
+from rioni.storage.clock import SystemClock
+from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.events import KafkaEventStore
+from tests.contracts.event_store import events
+from tests.support.faulty_cluster import BROKERS, Brokers
+from tests.support.waiting import wait_until
+
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+ENOUGH_S = 60
+TOPICS = 3
+
+
+@pytest.fixture
+def connection(brokers: Brokers) -> Connection:
+    servers = ",".join(way.address for way in brokers.from_nodes[0])
+    return Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-", request_timeout_s=5.0)
+
+
+@pytest.fixture
+def clock() -> SystemClock:
+    return SystemClock()
+
+
+def test_topics_are_closed_where_they_end_for_the_leader_that_there_is_now(
+    brokers: Brokers, connection: Connection, open_store: Callable[..., KafkaEventStore]
+):
+    def leader(topic: str, broker: int) -> int:
+        """What a broker takes for the leader."""
+        name, settings = connection.topic_prefix + topic, connection.client()
+        admin = AdminClient({**settings, "bootstrap.servers": brokers.from_nodes[0][broker].address})
+        return wait_until(lambda: admin.list_topics(name, ENOUGH_S).topics[name].partitions)[0].leader - 1
+
+    store = open_store()
+    topics: list[str] = []
+    stale = -1
+    while len(topics) < TOPICS:
+        store.create_topic(topic := str(uuid4()), 1)
+        stale = leader(topic, 0) if stale < 0 else stale
+        if leader(topic, 0) == stale:
+            topics.append(topic)
+            store.append(topic, {0: events(1)})
+    brokers.cut_off(stale)
+    others = [number for number in range(BROKERS) if number != stale]
+    wait_until(lambda: all(leader(topic, other) in others for topic in topics for other in others))
+    for topic in topics:
+        assert store.append(topic, {0: events(2)}) == {0: 1}
+        # It begins at any of the brokers, be it the one that is cut off.
+        assert wait_until(partial(closed, open_store(), topic)) == [Bounds(0, 1)]
+
+
+def closed(store: KafkaEventStore, topic: str) -> Sequence[Bounds]:
+    """What the topic holds for good; nothing where the broker that is asked to close it can't tell the others."""
+    with contextlib.suppress(Unavailable):
+        return store.close_topic(topic)
+    return []

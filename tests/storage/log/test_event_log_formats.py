@@ -1,0 +1,144 @@
+"""Nodes of two releases share a log: what is written every live one can read, and none folds what it can't."""
+
+import contextlib
+from functools import partial
+from typing import ClassVar
+
+import pytest
+from sqlalchemy import select
+
+from rioni.domain.errors import Unavailable
+from rioni.domain.events import DomainEvent
+from rioni.domain.log_format import FORMATS, Format, version_in
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.log_tables import HEAD, LOG
+from rioni.storage.log.mapper import NotReadByAll, UnreadableEntry
+from rioni.storage.sql.engines import create_engine
+from tests.contracts.event_log import ORIGIN, TOPICS, Noted
+from tests.storage.conftest import ON_BOTH
+from tests.support.waiting import wait_until
+
+
+class ColourNoted(DomainEvent, frozen=True, kw_only=True):
+    """What the next release writes in the place of `Noted`."""
+
+    TOPIC = "note.noted"
+    KEY = "name"
+    UPCASTERS: ClassVar = {1: lambda fields: fields | {"colour": ""}}
+    DOWNCASTERS: ClassVar = {
+        2: lambda fields: None if fields["colour"] else {name: fields[name] for name in fields if name != "colour"}
+    }
+
+    class_version: int = 2
+    name: str
+    text: str
+    colour: str = ""
+
+
+class Burnt(DomainEvent, frozen=True, kw_only=True):
+    """A topic that the next release adds."""
+
+    TOPIC = "note.burnt"
+    KEY = "name"
+
+    name: str
+
+
+NEXT_TOPICS = TOPICS | {"note.noted": ColourNoted, "note.burnt": Burnt}
+NEXT_FORMATS = {**FORMATS, 2: Format("0.2.0", {"note.noted": 2, "note.burnt": 1})}
+
+
+@pytest.fixture
+def release(engine):
+    """Starts a process of this release, or of the next one; it is told of changes as workers are."""
+    logs = []
+
+    def start(*, is_next):
+        added = {"topics": NEXT_TOPICS, "formats": NEXT_FORMATS} if is_next else {"topics": TOPICS}
+        log = SqlEventLog(create_engine(engine.url.render_as_string(hide_password=False)), **added)
+        logs.append(log)
+        log.follow(lambda: None)
+        if follower := getattr(log._end, "_follower", None):
+            wait_until(lambda: follower.position() is not None)
+        return log
+
+    yield start
+    for log in logs:
+        log.close()
+
+
+def write(log, event):
+    with log.transaction() as transaction:
+        versions = select(LOG.c.version).where(LOG.c.stream == str(event.stream))
+        version = max(transaction.connection.scalars(versions), default=0)
+        transaction.append(event.stream, version, [event], ORIGIN)
+
+
+def stored(engine):
+    with engine.connect() as connection:
+        return connection.scalar(select(HEAD.c.format)), [
+            bytes(data) for data in connection.scalars(select(LOG.c.data))
+        ]
+
+
+def accepted(log: SqlEventLog, event: DomainEvent) -> bool:
+    """Whether it could be written: PostgreSQL notices a moment later that the connection of another node has ended."""
+    with contextlib.suppress(NotReadByAll):
+        write(log, event)
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("topic", "number", "version"),
+    [
+        ("note.noted", 1, 1),
+        ("note.noted", 2, 2),
+        ("note.noted", 3, 2),
+        ("note.burnt", 1, 0),
+        ("note.burnt", 2, 1),
+        ("note.other", 1, 1),
+        ("note.other", 2, 1),
+    ],
+)
+def test_a_format_has_each_topic_in_one_version(topic, number, version):
+    assert version_in(topic, number, NEXT_FORMATS) == version
+
+
+def test_alone_the_next_release_raises_the_format_and_this_one_does_not_go_on(engine, release):
+    this = release(is_next=False)
+    write(this, Noted(name="a", text="x"))
+    assert stored(engine)[0] == 1
+    this.close()
+    wait_until(partial(accepted, release(is_next=True), ColourNoted(name="a", text="y", colour="red")))
+    assert stored(engine) == (
+        2,
+        [
+            b'{"class_version":1,"name":"a","text":"x"}',
+            b'{"class_version":2,"name":"a","text":"y","colour":"red"}',
+        ],
+    )
+    this = release(is_next=False)
+    with pytest.raises(UnreadableEntry, match=r"position 2 .* newer release"):
+        this.entries(0, 10)
+    with pytest.raises(Unavailable, match="written in format 2, and this release of Rioni reads it up to format 1"):
+        write(this, Noted(name="b", text="x"))
+    assert len(stored(engine)[1]) == 2
+
+
+@pytest.mark.parametrize("empty_url", ON_BOTH[1:], indirect=True)
+def test_while_an_older_node_lives_only_what_it_reads_is_written(engine, release):
+    older, newer = release(is_next=False), release(is_next=True)
+    write(newer, ColourNoted(name="a", text="x"))
+    assert [entry.event for entry in older.entries(0, 10)] == [Noted(name="a", text="x")]
+    for refused in (ColourNoted(name="a", text="y", colour="red"), Burnt(name="a")):
+        with pytest.raises(NotReadByAll, match=r"reads the log up to format 1.* Upgrade all nodes"):
+            write(newer, refused)
+    write(older, Noted(name="a", text="y"))
+    assert newer.entries(1, 10)[0].event == ColourNoted(name="a", text="y")
+    older.close()
+
+    wait_until(partial(accepted, newer, ColourNoted(name="a", text="z", colour="red")))
+    write(newer, Burnt(name="a"))
+    assert stored(engine)[0] == 2
+    assert len(stored(engine)[1]) == 4

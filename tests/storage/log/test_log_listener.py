@@ -1,0 +1,165 @@
+"""PostgreSQL tells every process of changes: what is answered to one client is known everywhere, nobody has to ask."""
+
+import contextlib
+import subprocess
+import sys
+import threading
+
+import psycopg
+import pytest
+from sqlalchemy import event, make_url
+
+from rioni.domain.events import stream_id
+from rioni.storage.log.event_log import SqlEventLog
+from rioni.storage.log.log_listener import NAME
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import upgrade
+from tests.contracts.event_log import ORIGIN, TOPICS, Noted, note
+from tests.storage.log_writer import ROOT
+from tests.support.proxy import proxy_to
+from tests.support.waiting import wait_until
+
+
+pytestmark = pytest.mark.postgres
+
+
+class Node:
+    """What one process has of the log; it says what it has asked, and what it was told."""
+
+    def __init__(self, url: str) -> None:
+        engine = create_engine(url, connections_max=3)
+        self.questions: list[str] = []
+        self.news = threading.Event()
+        event.listen(engine, "before_cursor_execute", lambda _c, _k, statement, *_: self.questions.append(statement))
+        self.log = SqlEventLog(engine, TOPICS)
+        self.log.follow(self.news.set)
+        self.follower = self.log._end._follower
+        wait_until(lambda: self.follower.position() is not None)
+
+
+@pytest.fixture
+def url(postgres_url):
+    url = postgres_url()
+    engine = create_engine(url)
+    upgrade(engine)
+    engine.dispose()
+    return url
+
+
+@pytest.fixture
+def node():
+    """Starts nodes, which are closed with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(url: str) -> Node:
+            node = Node(url)
+            stack.callback(node.log.close)
+            return node
+
+        yield start
+
+
+def asked(url: str, question: str):
+    """What the server answers to somebody who has nothing to do with it."""
+    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as stranger:
+        return stranger.execute(question).fetchall()
+
+
+FOLLOWERS = f"FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '{NAME} %'"
+
+
+def test_what_one_node_has_written_all_know_when_the_transaction_ends_and_nobody_asks(url, node):
+    nodes = [node(url) for _ in range(3)]
+    for number in range(30):
+        writer = nodes[number % 3]
+        (entry,) = note(writer.log, f"stream {number}")
+        questions = [len(each.questions) for each in nodes]
+        assert [each.log.position() for each in nodes] == [entry.position] * 3
+        assert [len(each.questions) for each in nodes] == questions
+
+
+def test_a_process_that_follows_nobody_makes_the_others_know_as_well(url, node):
+    follower = node(url)
+    engine = create_engine(url)
+    alone = SqlEventLog(engine, TOPICS)
+    for number in range(10):
+        (entry,) = note(alone, f"stream {number}")
+        assert follower.log.position() == entry.position == alone.position()
+    alone.close()
+
+
+def test_a_new_node_knows_what_was_there(url, node):
+    note(node(url).log, "a", "1", "2", "3")
+    assert node(url).log.position() == 3
+
+
+def test_news_of_others_wake_a_node(url, node):
+    one, other = node(url), node(url)
+    other.news.clear()
+    note(one.log, "a")
+    assert other.news.wait(20)
+
+
+def test_a_transaction_that_appends_nothing_or_fails_tells_nobody(url, node):
+    one, other = node(url), node(url)
+    other.news.clear()
+    with one.log.transaction():
+        pass
+
+    class Stop(Exception):
+        pass
+
+    def fail() -> None:
+        with one.log.transaction() as transaction:
+            transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
+            raise Stop
+
+    with pytest.raises(Stop):
+        fail()
+    note(one.log, "b")
+    assert other.news.wait(20)
+    assert other.log.position() == 1
+
+
+def test_a_node_whose_connection_is_cut_asks_and_is_told_again_later(url, node):
+    one, other = node(url), node(url)
+    assert asked(url, f"SELECT pg_terminate_backend(pid, 10000) {FOLLOWERS}") == [(True,)] * 2
+    wait_until(lambda: other.follower.position() is None)
+    (first,) = note(one.log, "a")
+    assert other.log.position() == first.position
+    wait_until(lambda: other.follower.position() is not None)
+    (second,) = note(one.log, "b")
+    questions = len(other.questions)
+    assert other.log.position() == second.position
+    assert len(other.questions) == questions
+
+
+def test_a_node_that_no_message_reaches_any_more_answers_nothing_from_memory_once_a_change_is_answered(url, node):
+    with proxy_to(url) as proxy:
+        cut_off = node(proxy.url)
+        writer = node(url)
+        proxy.silence()
+        (entry,) = note(writer.log, "a")
+        assert cut_off.follower.position() is None
+        # What need not be up to date goes on.
+        assert cut_off.log.heard() == 0
+        assert writer.log.position() == entry.position
+        # Nobody waits for it a second time.
+        assert not writer.log._end._behind(entry.position)
+        proxy.close()
+
+
+def test_followers_are_named_by_what_they_know_and_leave_nothing_behind(url, node):
+    one = node(url)
+    note(one.log, "a", "1", "2")
+    assert asked(url, f"SELECT application_name {FOLLOWERS}") == [(f"{NAME} 2 format 1",)]
+    one.log.close()
+    wait_until(lambda: not asked(url, f"SELECT 1 {FOLLOWERS}"))
+
+
+@pytest.mark.slow
+def test_under_gevent_the_hub_goes_on_and_few_connections_are_enough(url):
+    command = [sys.executable, "-X", "dev", "-m", "tests.storage.gevent_log_follower", url]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout == "all is well\n", done.stderr
+    assert "ResourceWarning" not in done.stderr

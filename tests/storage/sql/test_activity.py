@@ -1,0 +1,45 @@
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+from sqlalchemy import Engine
+
+from rioni.domain.subscriptions.activity import Seen, Sighting
+from rioni.storage.sql.activity import SqlActivity
+from rioni.storage.sql.engines import create_engine
+from tests.contracts.activity import ActivityContract
+
+
+pytestmark = pytest.mark.postgres
+
+
+class TestSqlActivity(ActivityContract):
+    @pytest.fixture
+    def activity(self, postgres_engine: Engine):
+        return SqlActivity(postgres_engine)
+
+    @pytest.fixture
+    def other(self, postgres_engine: Engine):
+        engine = create_engine(postgres_engine.url.render_as_string(hide_password=False))
+        yield SqlActivity(engine)
+        engine.dispose()
+
+    def test_it_outlives_whoever_wrote_it(self, postgres_engine: Engine, activity: SqlActivity):
+        activity.add({Sighting("publish", "order", "alice"): Seen(1, 2, 3)})
+        postgres_engine.dispose()
+        assert activity.of("publish", "order") == {"alice": Seen(1, 2, 3)}
+
+    def test_nodes_that_see_the_same_clients_at_once_lose_nothing_and_never_block_each_other(self, activity):
+        clients = [f"client {number}" for number in range(50)]
+
+        def see(node: int) -> None:
+            random = Random(node)
+            for _ in range(10):
+                random.shuffle(clients_of[node])
+                activity.add({Sighting("read", "order", client): Seen(1, 9, 1) for client in clients_of[node]})
+                activity.forget(5)
+
+        clients_of = [clients.copy() for _ in range(4)]
+        with ThreadPoolExecutor(4) as executor:
+            list(executor.map(see, range(4)))
+        assert activity.of("read", "order") == {client: Seen(1, 9, 40) for client in sorted(clients)}

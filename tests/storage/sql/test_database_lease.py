@@ -1,0 +1,183 @@
+"""Those who do not coordinate with each other never use one database at the same time."""
+
+import contextlib
+import threading
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.sql import postgres_connections
+from rioni.storage.sql.database_lease import Occupancy, Party
+from rioni.storage.sql.engines import create_engine
+from tests.support.proxy import proxy_to
+from tests.support.waiting import wait_until
+
+
+pytestmark = pytest.mark.postgres
+
+WAIT_S = 20.0
+"""Where somebody has to wait, and will not in vain."""
+
+ONE, OTHER = Party("one", "a broker without zookeeper on here"), Party("other", "a node with zookeeper path / on there")
+
+
+@pytest.fixture
+def url(postgres_url):
+    return postgres_url()
+
+
+@pytest.fixture
+def process():
+    """Makes what one process has; it is let go of with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def make(url: str, party: Party) -> Occupancy:
+            occupancy = Occupancy(create_engine(url), party)
+            stack.callback(occupancy.close)
+            return occupancy
+
+        yield make
+
+
+def end_sessions(url):
+    """What a restart of the server does to connections."""
+    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as stranger:
+        return stranger.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name IN (%s, %s)",
+            (ONE.name, OTHER.name),
+        ).rowcount
+
+
+def test_members_of_a_party_share_a_database(url, process):
+    for _ in range(3):
+        process(url, ONE).take(0)
+        process(url, ONE).take(0).check()
+
+
+def test_others_are_told_who_is_there_and_what_to_do(url, process):
+    process(url, ONE).take(0)
+    with pytest.raises(
+        Unavailable, match=r"in use by a broker without zookeeper on here\..*Stop that one, or name another"
+    ):
+        process(url, OTHER).take(0)
+
+
+def test_who_is_refused_leaves_nothing_behind(url, process):
+    held = process(url, ONE).take(0)
+    with pytest.raises(Unavailable):
+        process(url, OTHER).take(0)
+    process(url, ONE).take(0)
+    held.check()
+
+
+def test_who_comes_next_waits_for_the_last_member_to_go(url, process):
+    first, second = (process(url, ONE).take(0) for _ in range(2))
+    coming = process(url, OTHER)
+    arrival = threading.Thread(target=coming.take, args=(WAIT_S,))
+    arrival.start()
+    first.close()
+    wait_until(lambda: coming.refusal)
+    assert arrival.is_alive()
+    second.close()
+    arrival.join()
+    coming.check()
+
+
+def test_of_many_that_come_at_once_one_party_gets_in(url, process):
+    arrivals = [process(url, Party(str(number), f"number {number}")) for number in range(8)]
+    entered = []
+
+    def arrive(occupancy):
+        with contextlib.suppress(Unavailable):
+            entered.append(occupancy.take(0))
+
+    threads = [threading.Thread(target=arrive, args=(each,)) for each in arrivals]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(entered) == 1
+
+
+def test_databases_of_one_server_have_nothing_to_do_with_each_other(postgres_url, process):
+    process(postgres_url(), ONE).take(0)
+    process(postgres_url(), OTHER).take(0)
+
+
+def test_a_lock_that_was_lost_is_taken_again(url, process):
+    held = process(url, ONE).take(0)
+    assert end_sessions(url) == 1
+    wait_until(lambda: _refused(process(url, OTHER)))
+    wait_until(lambda: _checked(held))
+    assert not held.refusal
+
+
+def test_who_has_lost_the_lock_knows_it_though_the_server_can_not_be_reached(url, process):
+    with proxy_to(url) as proxy:
+        held = process(proxy.url, ONE).take(0)
+        proxy.close()
+        other = process(url, OTHER).take(WAIT_S)
+        with pytest.raises(Unavailable, match="lost with its connection"):
+            wait_until(held.check)
+    held.close()
+    other.close()
+
+
+def test_who_was_overtaken_names_the_other_and_is_back_when_that_one_has_gone(url, process):
+    held = process(url, ONE).take(0)
+    # As if its own thread were late: what it finds is the same.
+    other = process(url, OTHER)
+    while not _entered(other):
+        end_sessions(url)
+    wait_until(lambda: OTHER.name in held.refusal)
+    with pytest.raises(Unavailable, match="in use by a node with zookeeper"):
+        held.check()
+    other.close()
+    wait_until(lambda: not held.refusal)
+    held.check()
+
+
+def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url, monkeypatch):
+    told = []
+    connect = postgres_connections.connect
+
+    def noting(arguments, parameters):
+        told.append(parameters["options"])
+        return connect(arguments, parameters)
+
+    monkeypatch.setattr(postgres_connections, "connect", noting)
+    engine = create_engine(url)
+    with engine.connect():
+        for setting in ("tcp_keepalives_idle=10", "tcp_keepalives_interval=5", "tcp_keepalives_count=3"):
+            assert f"-c {setting}" in told[0]
+    engine.dispose()
+
+
+def test_an_sqlite_file_is_left_to_the_lock_of_its_directory(tmp_path, process):
+    for party in (ONE, OTHER):
+        process(f"sqlite:///{tmp_path / 'registry.db'}", party).take(0).check()
+
+
+def _entered(occupancy):
+    try:
+        occupancy.take(0)
+    except Unavailable:
+        return False
+    return True
+
+
+def _refused(occupancy):
+    if entered := _entered(occupancy):
+        occupancy.close()
+    return not entered
+
+
+def _checked(occupancy):
+    try:
+        occupancy.check()
+    except Unavailable:
+        return False
+    return True

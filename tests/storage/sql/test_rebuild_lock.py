@@ -1,0 +1,51 @@
+"""One rebuild at a time uses a database, whatever process and machine it runs in."""
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from rioni.domain.errors import Conflict, Unavailable
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.rebuild_lock import rebuild_lock
+from tests.storage.conftest import ON_BOTH
+
+
+@pytest.fixture
+def other(empty_url, engine):
+    """As another process has it."""
+    other = create_engine(empty_url)
+    yield other
+    other.dispose()
+
+
+def test_a_second_rebuild_is_refused_until_the_first_has_ended(engine, other):
+    for _ in range(2):
+        with rebuild_lock(engine) as check:
+            check()
+            for _ in range(3):
+                with pytest.raises(Conflict, match="Another rebuild of this database is running"), rebuild_lock(other):
+                    pass
+            check()
+
+
+def test_a_rebuild_that_fails_frees_the_lock(engine, other):
+    with pytest.raises(KeyboardInterrupt), rebuild_lock(engine):
+        raise KeyboardInterrupt
+    with rebuild_lock(other) as check:
+        check()
+
+
+@pytest.mark.parametrize("empty_url", ON_BOTH[1:], indirect=True)
+def test_a_rebuild_learns_that_it_has_lost_the_lock(engine, other, empty_url):
+    url = make_url(empty_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with rebuild_lock(engine) as check:
+        with psycopg.connect(url, autocommit=True) as stranger:
+            # Only in this database: the server is shared with other tests.
+            stranger.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+        with pytest.raises(Unavailable, match="The lock of the rebuild was lost"):
+            check()
+        with rebuild_lock(other):
+            pass

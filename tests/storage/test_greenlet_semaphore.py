@@ -1,0 +1,53 @@
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rioni.storage.greenlet_semaphore import Places
+from tests.storage.log_writer import ROOT
+
+
+def test_there_are_so_many_places_and_no_more():
+    places = Places(2)
+    assert places.take(0)
+    assert places.take(0)
+    assert not places.take(0.01)
+    places.give_back()
+    assert places.take(0)
+
+
+def test_who_waits_gets_the_place_that_becomes_free():
+    lock, waiting = Places(), threading.Event()
+
+    def wait() -> bool:
+        waiting.set()
+        return lock.take(20)
+
+    with ThreadPoolExecutor(1) as executor:
+        with lock:
+            waiter = executor.submit(wait)
+            assert waiting.wait(20)
+            assert not waiter.done()
+        assert waiter.result(20)
+
+
+def test_a_block_that_raises_gives_back():
+    lock = Places()
+    with pytest.raises(ZeroDivisionError), lock:
+        raise ZeroDivisionError
+    assert lock.take(0)
+
+
+@pytest.mark.slow
+def test_under_gevent_native_threads_and_greenlets_that_meet_all_get_their_turn():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.storage.gevent_places"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout == "all is well\n", done.stderr

@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.zookeeper.session.options import Options, read_options
+
+
+def test_without_a_file_there_are_none():
+    assert read_options(None) == Options()
+
+
+def test_a_file_may_say_who_the_broker_is_and_whom_it_trusts(tmp_path: Path):
+    path = tmp_path / "zookeeper.toml"
+    path.write_text('user = "rioni"\npassword = "secret"\nca = "/ca.pem"\ncertificate = "/own.pem"\nkey = "/key.pem"\n')
+    assert read_options(path) == Options("rioni", "secret", "/ca.pem", "/own.pem", "/key.pem")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("user", "is no TOML"),
+        ('user = "rioni"', "sets user, which needs password"),
+        ('password = "secret"', "sets password, which needs user"),
+        ('ca = "/ca.pem"\nkey = "/key.pem"', "sets key, which needs certificate"),
+        ('certificate = "/own.pem"\nkey = "/key.pem"', "sets certificate, which needs ca"),
+        ('token = "secret"', "It may set user, password, ca, certificate, key"),
+        ("user = 5", "says what it can't"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused_and_no_secret_shown(tmp_path: Path, text: str, complaint: str):
+    path = tmp_path / "zookeeper.toml"
+    path.write_text(text)
+    with pytest.raises(Unavailable, match=complaint) as caught:
+        read_options(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_missed(tmp_path: Path):
+    with pytest.raises(Unavailable, match="can't be read: No such file"):
+        read_options(tmp_path / "zookeeper.toml")

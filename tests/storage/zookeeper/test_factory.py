@@ -1,0 +1,89 @@
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.zookeeper.factory import open_shared
+from rioni.storage.zookeeper.paths import WORKERS
+from rioni.storage.zookeeper.session.options import Options
+from rioni.tools.dev_cluster.servers import free_ports
+from tests.contracts.coordination import ALL
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[EmbeddedSignals]:
+    with closing(EmbeddedSignals(tmp_path)) as local:
+        yield local
+
+
+@pytest.mark.zookeeper
+def test_with_a_password_nobody_else_gets_in(hosts: str, local: EmbeddedSignals):
+    options = Options(user="rioni", password="secret")
+    ours = open_shared(hosts, local, options=options)
+    ours.coordinator.initialise("s", ALL)
+    for others in (Options(), Options(user="rioni", password="wrong")):
+        with pytest.raises(Unavailable, match="does not let this broker in"):
+            open_shared(hosts, local, options=others)
+    again = open_shared(hosts, local, options=options)
+    assert again.coordinator.cursors("s") == ALL
+    again.coordinator.close()
+    ours.coordinator.close()
+
+
+@pytest.mark.zookeeper
+def test_closing_leaves_no_worker_behind(hosts: str, local: EmbeddedSignals):
+    one, two = open_shared(hosts, local), open_shared(hosts, local)
+    one.coordinator.close()
+    one.coordinator.close()
+    assert not two.coordinator.lives(one.coordinator.worker)
+    assert two.coordinator.lives(two.coordinator.worker)
+    two.coordinator.close()
+
+
+def test_where_nobody_answers_this_is_said_with_the_hosts(local: EmbeddedSignals):
+    (port,) = free_ports(1)
+    with pytest.raises(Unavailable, match=rf"^ZooKeeper at 127.0.0.1:{port}/rioni can't be used: .* reached"):
+        open_shared(f"127.0.0.1:{port}/rioni", local, session_timeout_s=1)
+
+
+@pytest.mark.parametrize("hosts", ["", "host:port", "/rioni"])
+def test_hosts_that_make_no_sense_are_refused(local: EmbeddedSignals, hosts: str):
+    with pytest.raises(Unavailable, match="setting `zookeeper`"):
+        open_shared(hosts, local)
+
+
+@pytest.mark.zookeeper
+def test_workers_tell_who_they_are_and_how_far_they_have_followed_the_log(hosts: str, local: EmbeddedSignals, this):
+    shared = open_shared(hosts, local)
+    path = f"{WORKERS}/{shared.coordinator.worker}"
+    for position in (7, 8, 8):
+        shared.report(position)
+        ((data, stat),) = this.keeper.ask(lambda client: client.get_async(path))
+        assert json.loads(data) == {"host": socket.gethostname(), "pid": os.getpid(), "position": position}
+    assert stat.version == 2
+    shared.coordinator.close()
+    assert this.keeper.ask(lambda client: client.exists_async(path)) == [None]
+    shared.report(9)
+
+
+@pytest.mark.zookeeper
+def test_a_path_belongs_to_one_installation(hosts: str, local: EmbeddedSignals):
+    """Two clusters on one path would share cursors and locks, and delete each other's."""
+    first = open_shared(hosts, local)
+    with closing(first.coordinator):
+        first.claim("one", None)
+        first.claim("one", None)
+        again = open_shared(hosts, local)
+        with closing(again.coordinator):
+            again.claim("one", None)
+            with pytest.raises(Unavailable, match=r"belongs to another installation, one; .* is that of two"):
+                again.claim("two", None)
+    elsewhere = open_shared(f"{hosts}-elsewhere", local)
+    with closing(elsewhere.coordinator):
+        elsewhere.claim("two", None)

@@ -1,0 +1,70 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from rioni.domain.errors import Unavailable
+from rioni.tools.dev_cluster import jars
+from rioni.tools.dev_cluster.servers import Server
+
+
+TIMEOUT_S = 30
+
+needs_java = pytest.mark.skipif(bool(jars.missing()), reason=jars.missing())
+
+
+@pytest.mark.kafka
+def test_a_broker_answers_and_goes_on_after_it_was_killed(other_kafka_cluster):
+    admin = AdminClient({"bootstrap.servers": other_kafka_cluster.kafka})
+    assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
+    (broker,) = other_kafka_cluster.kafkas
+    broker.kill()
+    assert not broker.alive
+    broker.start()
+    broker.wait()
+    assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
+
+
+@pytest.mark.kafka
+@pytest.mark.postgres
+@needs_java
+def test_the_command_prints_where_the_servers_are_and_ends_them_when_it_is_told_to():
+    command = [sys.executable, "-m", "rioni", "cluster", "up"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said = "".join(iter(process.stderr.readline, "# Ctrl-C stops everything.\n"))
+        assert process.poll() is None, said
+        children = [int(pid) for pid in _children(process.pid)]
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    database, kafka, zookeeper = output.splitlines()
+    assert database.startswith("export RIONI_DATABASE='postgresql+psycopg://")
+    assert kafka.startswith("export RIONI_KAFKA='127.0.0.1:")
+    assert zookeeper.startswith("export RIONI_ZOOKEEPER='127.0.0.1:")
+    assert children
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(database.split("'")[1].replace("+psycopg", ""))
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_a_server_that_ends_at_once_is_reported_with_what_it_said(tmp_path):
+    server = Server("The server", ["sh", "-c", "echo no such disk; exit 1"], tmp_path, ready=lambda: False)
+    server.start()
+    with pytest.raises(Unavailable, match=r"The server did not start:\nno such disk"):
+        server.wait()
+
+
+def test_what_a_machine_lacks_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert jars.missing() == "This needs Java 17 or newer and Maven on the path."
+    with pytest.raises(Unavailable, match="Java 17"):
+        jars.fetch()

@@ -1,0 +1,27 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rioni.domain.errors import Unavailable
+from rioni.tools.dev_cluster import jars
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """A cache without jars, on a machine without Maven."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "mvn" else f"/bin/{name}")
+    return tmp_path / "rioni"
+
+
+def test_maven_is_needed_to_fetch_the_servers(cache):
+    with pytest.raises(Unavailable, match=r"This needs Maven on the path\."):
+        jars.fetch()
+
+
+def test_once_they_are_there_nothing_is_fetched(cache):
+    folder = jars._folder()
+    folder.mkdir(parents=True)
+    assert folder.parent == cache
+    assert jars.fetch() == f"{folder}/*"

@@ -5,7 +5,7 @@ and a deadline are errors, which become 503. A thread that hangs keeps its place
 and `rioni.bootstrap.watchdog` sees to threads that do not come back.
 
 A pool of one's own: add a line to `KINDS` with the reason for its numbers and a field to `Offloads`, and hand
-`offloads.<field>` (an `Offload`, see `rioni.domain.ports`) to whoever blocks. A task may call what is offloaded to
+`offloads.<field>` (a `ThreadPool`, see `rioni.domain.ports`) to whoever blocks. A task may call what is offloaded to
 another pool: it waits for that pool, within that pool's deadline, and a thread of each is taken meanwhile. Order such
 calls one after the other where possible. A task that calls its own pool runs the call in place.
 
@@ -22,7 +22,7 @@ import gevent
 from gevent import monkey
 from gevent.lock import Semaphore
 from gevent.resolver.thread import Resolver
-from gevent.threadpool import ThreadPool
+from gevent.threadpool import ThreadPool as GeventThreadPool
 
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
@@ -155,7 +155,7 @@ class Pool:
         """The native threads that run a task."""
         self._home = Home(gevent.get_hub())
         self._free = Semaphore(limits.threads)
-        self._threads = ThreadPool(limits.threads)
+        self._threads = GeventThreadPool(limits.threads)
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread of the pool; blocks the calling greenlet, or native thread, alone.

@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 
 from benchmarks.over_http import bench, consumed, server, store_alone
-from rioni.tools.load_client import Connection, Loop, Server
+from rioni.tools.load_client import LoadConnection, Loop, Server
 from rioni.tools.load_report import Report
 
 
@@ -45,7 +45,7 @@ class Streams:
 
     def __init__(self, at: Server, loop: Loop, name: str, count: int) -> None:
         self._at, self._loop, self._name = at, loop, name
-        self._connections = [Connection(at, loop) for _ in range(count)]
+        self._connections = [LoadConnection(at, loop) for _ in range(count)]
         self.report = Report("delivered", "")
 
     def open(self) -> None:
@@ -72,14 +72,14 @@ class Publisher:
 
     def __init__(self, at: Server, loop: Loop, name: str, batch: int) -> None:
         self._at, self._loop, self._path, self._batch = at, loop, f"/event-types/{name}/events", batch
-        self._connections: list[Connection] = []
+        self._connections: list[LoadConnection] = []
 
     def publish(self) -> None:
         """Send one batch, whose events say when."""
         body = orjson.dumps([{"sent_s": time.monotonic()}] * self._batch)
         free = next((each for each in self._connections if each.idle), None)
         if free is None:
-            free = Connection(self._at, self._loop)
+            free = LoadConnection(self._at, self._loop)
             self._connections.append(free)
         free.send(self._at.head("POST", self._path, len(body)) + body, _published)
 
@@ -161,7 +161,9 @@ def _latency(url: str, name: str, streams: int, per_s: int, batch: int, seconds:
 class Committer:
     """Commits further and further in one partition, one request after the other."""
 
-    def __init__(self, connection: Connection, head: Callable[[int], bytes], partition: str, report: Report) -> None:
+    def __init__(
+        self, connection: LoadConnection, head: Callable[[int], bytes], partition: str, report: Report
+    ) -> None:
         self._connection, self._head, self._partition, self._report = connection, head, partition, report
         self._position, self._sent_s = 0, 0.0
 
@@ -185,7 +187,7 @@ def _commits(url: str, seconds: float) -> None:
     report = Report("committed", "commits")
     with contextlib.closing(Loop()) as loop:
         at = Server(url)
-        stream = Connection(at, loop)
+        stream = LoadConnection(at, loop)
         stream.send(at.head("GET", f"{path}/events?batch_flush_timeout=600"), _ended, lambda _: None)
         _run(loop, BALANCE_S, lambda: stream.answer.status == 200)
         stream_id = stream.answer.headers[b"x-nakadi-streamid"].decode()
@@ -195,7 +197,7 @@ def _commits(url: str, seconds: float) -> None:
 
         cpu_s = _cpu_s()
         for number in range(COMMITTERS):
-            Committer(Connection(at, loop), head, str(number), report).next()
+            Committer(LoadConnection(at, loop), head, str(number), report).next()
         _run(loop, seconds)
         count, used_s = len(report.latencies_s), _cpu_s() - cpu_s
     print(
@@ -212,7 +214,9 @@ def _balance(url: str) -> None:
     with contextlib.closing(Loop()) as loop:
         at, begin_s = Server(url), time.monotonic()
         for _ in range(CONSUMERS):
-            Connection(at, loop).send(at.head("GET", f"{path}/events?batch_flush_timeout=600"), _ended, lambda _: None)
+            LoadConnection(at, loop).send(
+                at.head("GET", f"{path}/events?batch_flush_timeout=600"), _ended, lambda _: None
+            )
 
         def balanced() -> bool:
             (item,) = _call(url, f"{path}/stats")["items"]

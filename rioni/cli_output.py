@@ -110,9 +110,9 @@ def _how(entry: dict[str, Any]) -> str:
     import msgspec
 
     from rioni.domain.timelines.timeline import Timelines
-    from rioni.domain.timelines.timeline_description import told
+    from rioni.domain.timelines.timeline_description import describe_change
 
     if entry["resource_type"] != "timeline":
         return ""
     states = (entry[name] and msgspec.json.decode(entry[name], type=Timelines) for name in ("before", "after"))
-    return told(str(entry["topic"]), *states)
+    return describe_change(str(entry["topic"]), *states)

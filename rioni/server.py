@@ -26,12 +26,12 @@ from gunicorn.workers.ggevent import GeventWorker
 from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
 from rioni.bootstrap.replacing import Replacements, end_within
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.startup import prepare_startup
 from rioni.bootstrap.worker import Worker, worker
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, check_host, discard_rest
-from rioni.http.connection.timeouts import Deadlines, PacedSocket
+from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
 from rioni.http.connection.tls import Tls
 from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, release_slot
 from rioni.http.middleware.authentication import TOKEN_CHARACTERS_MAX
@@ -85,7 +85,7 @@ def serve(config: Config) -> None:
     if config.tls_certificate is not None and config.tls_key is not None:
         tls = Tls(config.tls_certificate, config.tls_key)
     listener = _listen(config)
-    with prepare(config) as directory:
+    with prepare_startup(config) as directory:
         metrics = directory.scratch / "metrics"
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir()
@@ -127,12 +127,12 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._open: set[PacedSocket] = set()
+        self._open: set[DeadlineSocket] = set()
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
         config = self.app.config
         deadlines = Deadlines(config.header_timeout_s, config.body_timeout_s, config.body_bytes_per_s_min)
-        sock = PacedSocket(client, deadlines, time.monotonic)
+        sock = DeadlineSocket(client, deadlines, time.monotonic)
         self._open.add(sock)
         try:
             if self._secure(sock):
@@ -140,7 +140,7 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         finally:
             self._open.discard(sock)
 
-    def _secure(self, sock: PacedSocket) -> bool:
+    def _secure(self, sock: DeadlineSocket) -> bool:
         """Do the handshake of TLS, if the broker speaks it; say whether the connection can be used."""
         if self.app.tls is None:
             return True

@@ -16,8 +16,8 @@ import typer
 
 from rioni import __version__, cli
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.system.storages import StorageEntry
@@ -182,7 +182,7 @@ def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
 def data(tmp_path: Path) -> str:
     """A data directory as `rioni serve` leaves it: with the default storage, created by the broker itself."""
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         StoreMarks(base).note(everything=True)
     return str(config.data)
 
@@ -219,7 +219,7 @@ def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
     config = Config(data=tmp_path / "data")
     configuration = {"bootstrap_servers": "127.0.0.1:1"}
     storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=False)
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as broker:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as broker:
         broker.bus.dispatch(CreateStorage(storage=storage), broker.own_context())
     code, out, err = run("verify", "--data", str(config.data))
     assert (code, out) == (2, "")

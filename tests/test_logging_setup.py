@@ -6,7 +6,7 @@ import structlog
 
 from rioni import logging_setup
 from rioni.config.settings import Config
-from rioni.storage.sql.pool import FreeConnections
+from rioni.storage.sql.pool import GeventConnectionPool
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_lines_below_the_level_are_left_out(configure, capfd, level, written):
 
 def test_libraries_are_heard_from_warnings_on(configure, capfd):
     configure(log_level="debug")
-    pool = f"{FreeConnections.__module__}.{FreeConnections.__qualname__}"
+    pool = f"{GeventConnectionPool.__module__}.{GeventConnectionPool.__qualname__}"
     for name in ("gunicorn.error", pool, "rioni.zookeeper.driver"):
         logging.getLogger(name).info("Checked out")
         logging.getLogger(name).warning("Dropped")

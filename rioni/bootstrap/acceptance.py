@@ -10,14 +10,14 @@ from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.consistency import Expected, least_ends, mismatches, read_expected, registry_missing
 from rioni.bootstrap.database import accepting, database_engine, occupancy, serving
-from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.kafka_acceptance import accept_kafka
 from rioni.bootstrap.kafka_consistency import compare_kafka
 from rioni.bootstrap.startup import catch_up
 from rioni.commands.system.settings import AcceptLoss
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.storage.embedded.anchoring import COORDINATION
@@ -76,7 +76,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
         with reading(engine) as connection:
             expected = read_expected(connection)
         anchor = Anchor(installation_id(engine), expected.head)
-        base = opened.enter_context(contextlib.closing(lay_foundation(config, directory)))
+        base = opened.enter_context(contextlib.closing(build_infrastructure(config, directory)))
         base.bus.dispatch(AcceptLoss(findings=tuple(found), reason=reason), base.own_context())
         if config.clustered:
             sequence = check_shared(config, directory, anchor.installation, None)
@@ -97,11 +97,13 @@ def _zookeeper_findings(config: Config, directory: DataDirectory, engine: Engine
     return []
 
 
-def _anchor_coordination(path: Path, anchor: Anchor, expected: Expected) -> Mapping[tuple[str, int], list[Place]]:
+def _anchor_coordination(
+    path: Path, anchor: Anchor, expected: Expected
+) -> Mapping[tuple[str, int], list[TimelinePosition]]:
     """Anchor the database of cursors; return the committed places by event type and partition."""
     with contextlib.closing(CoordinationDatabase(path)) as database, database.writing() as connection:
         write_anchor(connection, anchor, int(expected.marks.get(COORDINATION, 0)) + 1)
-        places: dict[tuple[str, int], list[Place]] = {}
+        places: dict[tuple[str, int], list[TimelinePosition]] = {}
         for name, partition, offset in connection.execute("SELECT event_type, partition, offset FROM partitions"):
             if (place := parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)) is not None:
                 places.setdefault((name, int(partition)), []).append(place)
@@ -109,7 +111,10 @@ def _anchor_coordination(path: Path, anchor: Anchor, expected: Expected) -> Mapp
 
 
 def _restore_events(
-    directory: DataDirectory, anchor: Anchor, expected: Expected, cursors: Mapping[tuple[str, int], list[Place]]
+    directory: DataDirectory,
+    anchor: Anchor,
+    expected: Expected,
+    cursors: Mapping[tuple[str, int], list[TimelinePosition]],
 ) -> None:
     others: dict[Path, list[Timeline]] = {path: [] for path in directory.path.glob("events*.db")}
     stores = others | {directory.events_in(name): timelines for name, timelines in expected.timelines.items()}
@@ -123,7 +128,9 @@ def _restore_events(
                 pad(database, timeline.topic, _ends(timeline, expected.marks, cursors))
 
 
-def _ends(timeline: Timeline, marks: dict[str, str], cursors: Mapping[tuple[str, int], list[Place]]) -> list[int]:
+def _ends(
+    timeline: Timeline, marks: dict[str, str], cursors: Mapping[tuple[str, int], list[TimelinePosition]]
+) -> list[int]:
     """For each partition the position behind everything that is known to have been given out."""
     least = least_ends(timeline, marks)
     ends = []

@@ -14,8 +14,8 @@ from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.leadership import Leadership
-from rioni.domain.ports.notifier import Signals
-from rioni.domain.ports.quota import Slots
+from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.quota import ConnectionQuota
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.storage.clock import SystemClock
@@ -25,7 +25,7 @@ from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.event_stores import OpenedEventStores
+from rioni.storage.event_stores import EventStoreRegistry
 from rioni.storage.kafka.factory import opener
 from rioni.storage.zookeeper.factory import Shared, open_shared
 from rioni.storage.zookeeper.session.options import read_options
@@ -44,9 +44,9 @@ class Adapters(NamedTuple):
 
     stores: EventStores
     coordinator: Coordinator
-    slots: Slots
+    slots: ConnectionQuota
     leadership: Leadership
-    signals: Signals
+    signals: Notifier
     report: Callable[[int], None]
     """Tells operators how far this process has followed the log."""
     advance: Callable[[str], int | None]
@@ -120,7 +120,7 @@ def check_shared(config: Config, directory: DataDirectory, installation: str, ma
 def _stores(
     config: Config,
     directory: DataDirectory,
-    signals: Signals,
+    signals: Notifier,
     offloads: Offloads,
     find: FindStorage,
     measurements: StoreMeasurements,
@@ -141,12 +141,12 @@ def _stores(
         **options,
     )
     if config.clustered:
-        return OpenedEventStores(find, {KAFKA: kafka}, offloads.of_storage)
+        return EventStoreRegistry(find, {KAFKA: kafka}, offloads.of_storage)
 
     def embedded(storage: StorageEntry) -> EventStore:
         return EmbeddedEventStore(directory.events_in(storage.id), offloads=offloads.of_storage(storage.id), **options)
 
-    return OpenedEventStores(find, {EMBEDDED: embedded, KAFKA: kafka}, offloads.of_storage)
+    return EventStoreRegistry(find, {EMBEDDED: embedded, KAFKA: kafka}, offloads.of_storage)
 
 
 def _shared(config: Config, local: EmbeddedSignals) -> Shared:

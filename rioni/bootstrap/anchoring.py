@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from rioni.bootstrap.infrastructure import Foundation
-from rioni.commands.background.job_runner import Attempts
+from rioni.bootstrap.infrastructure import Infrastructure
+from rioni.commands.background.job_runner import LoggedJobRunner
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, Anchored, Marked
 from rioni.domain.system.storages import EMBEDDED
@@ -29,13 +29,13 @@ NOTE_EVERY_S = 5.0
 class StoreMarks:
     """Anchors all stores of a process, and keeps their marks in the registry's database."""
 
-    def __init__(self, base: Foundation) -> None:
+    def __init__(self, base: Infrastructure) -> None:
         """Read what is noted; blocks."""
         self._base = base
         self._engine = base.log.engine
         self._installation = base.offload(installation_id, self._engine)
         self._written = base.offload(self._read)
-        self._attempts = Attempts()
+        self._attempts = LoggedJobRunner()
         self._due_at_s = base.clock.monotonic()
         self._complete = False
         self._known = _Topics(-1, (), frozenset())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine
 
 from rioni.domain.ports.event_log import LogHead
-from rioni.domain.subscriptions.cursor import Place, parse_offset
+from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, Anchor
 from rioni.domain.system.storages import EMBEDDED
@@ -98,7 +98,7 @@ def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
         place = parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
         if timeline is None or place is None or int(key.partition) >= len(next_):
             continue
-        newest = Place(timeline.order, next_[int(key.partition)] - 1)
+        newest = TimelinePosition(timeline.order, next_[int(key.partition)] - 1)
         if place > newest:
             yield f"subscription {subscription_id}: {beyond_end(key, offset, newest)}"
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from rioni.config.settings import Config
 from rioni.projections.tables import lock_against_swap
 from rioni.storage.sql import engines
-from rioni.storage.sql.database_lease import Occupancy, Party
+from rioni.storage.sql.database_lease import ClusterIdentity, DatabaseLease
 from rioni.storage.sql.engines import create_engine
 
 
@@ -35,12 +35,12 @@ def reading_models(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def occupancy(config: Config, party: Party) -> Occupancy:
+def occupancy(config: Config, party: ClusterIdentity) -> DatabaseLease:
     """What keeps the database for a party; nothing is taken yet."""
-    return Occupancy(database_engine(config), party)
+    return DatabaseLease(database_engine(config), party)
 
 
-def serving(config: Config, broker: str) -> Party:
+def serving(config: Config, broker: str) -> ClusterIdentity:
     """Those who serve together: the nodes of a cluster, or the processes of one broker.
 
     NOTE: servers of ZooKeeper may have several names, so two of them with the same path are not told apart.
@@ -51,16 +51,16 @@ def serving(config: Config, broker: str) -> Party:
     """
     here = socket.gethostname()
     if config.zookeeper is None:
-        return Party(broker, f"a broker without zookeeper on {here}")
+        return ClusterIdentity(broker, f"a broker without zookeeper on {here}")
     path = "/" + config.zookeeper.partition("/")[2].strip("/")
-    return Party(f"zookeeper {path}", f"a node with zookeeper path {path} on {here}")
+    return ClusterIdentity(f"zookeeper {path}", f"a node with zookeeper path {path} on {here}")
 
 
-def accepting(broker: str) -> Party:
+def accepting(broker: str) -> ClusterIdentity:
     """One run of `rioni accept-loss` for a cluster, alone."""
-    return Party(broker, f"rioni accept-loss on {socket.gethostname()}")
+    return ClusterIdentity(broker, f"rioni accept-loss on {socket.gethostname()}")
 
 
-def migrating(broker: str) -> Party:
+def migrating(broker: str) -> ClusterIdentity:
     """One run of `rioni migrate`, alone."""
-    return Party(broker, f"rioni migrate on {socket.gethostname()}")
+    return ClusterIdentity(broker, f"rioni migrate on {socket.gethostname()}")

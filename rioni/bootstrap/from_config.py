@@ -2,7 +2,7 @@
 
 import functools
 
-from rioni.commands.system.log_consumers import LogFeed
+from rioni.commands.system.log_consumers import LogConsumer
 from rioni.config.settings import ADMIN_DEFAULT, WELL_KNOWN_ADMIN, Config
 from rioni.domain.audit.audit_events import audit_events
 from rioni.domain.audit.registry_kpis import (
@@ -11,7 +11,7 @@ from rioni.domain.audit.registry_kpis import (
     event_type_reports,
     subscription_reports,
 )
-from rioni.domain.authentication import Demands, Mode, realm_named
+from rioni.domain.authentication import Mode, TokenPolicy, normalize_realm
 from rioni.domain.authorization import Attribute
 from rioni.domain.limits import Limits
 from rioni.domain.system import system_event_types as own
@@ -28,12 +28,12 @@ def limits_of(config: Config) -> Limits:
     return Limits(**{name: getattr(config, name) for name in Limits.__struct_fields__})
 
 
-def demands(config: Config) -> Demands:
+def demands(config: Config) -> TokenPolicy:
     """What is asked of tokens."""
-    return Demands(
+    return TokenPolicy(
         mode=Mode(config.auth_mode),
-        realms=frozenset(map(realm_named, _items(config.auth_realms))),
-        service_realms=frozenset(map(realm_named, _items(config.auth_service_realms))),
+        realms=frozenset(map(normalize_realm, _items(config.auth_realms))),
+        service_realms=frozenset(map(normalize_realm, _items(config.auth_service_realms))),
     )
 
 
@@ -48,7 +48,7 @@ def attributes(text: str) -> tuple[Attribute, ...]:
     return tuple(Attribute(data_type, value) for data_type, _, value in pairs)
 
 
-def own_event_types(config: Config, limits: Limits) -> list[own.OwnEventType]:
+def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]:
     """The event types that the broker itself publishes to."""
     admins = default_admin(config)
     named = config.own_events_authorization
@@ -64,12 +64,12 @@ def own_event_types(config: Config, limits: Limits) -> list[own.OwnEventType]:
     ]
 
 
-def log_feeds(config: Config) -> list[LogFeed]:
+def log_feeds(config: Config) -> list[LogConsumer]:
     """What is told of the log."""
     return [
-        LogFeed(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.hasher_salt)),
-        LogFeed(EVENT_TYPE_LOG, own.KPI_FEATURE, event_type_reports),
-        LogFeed(SUBSCRIPTION_LOG, own.KPI_FEATURE, subscription_reports),
+        LogConsumer(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.hasher_salt)),
+        LogConsumer(EVENT_TYPE_LOG, own.KPI_FEATURE, event_type_reports),
+        LogConsumer(SUBSCRIPTION_LOG, own.KPI_FEATURE, subscription_reports),
     ]
 
 

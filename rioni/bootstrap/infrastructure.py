@@ -10,7 +10,7 @@ from rioni.bootstrap.adapters import Adapters, opened_adapters
 from rioni.bootstrap.database import database_engine, reading_models
 from rioni.bootstrap.from_config import default_admin, first_storage, limits_of
 from rioni.bootstrap.pools import NO_POOLS, Offloads
-from rioni.commands.bus import Bus
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import Config
@@ -22,7 +22,7 @@ from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.projector import Projector
@@ -37,7 +37,7 @@ from rioni.storage.log.event_log import SqlEventLog
 T = TypeVar("T")
 
 
-class Foundation(NamedTuple):
+class Infrastructure(NamedTuple):
     """What the services and the jobs of a worker process share."""
 
     config: Config
@@ -48,10 +48,10 @@ class Foundation(NamedTuple):
     log: SqlEventLog
     registry: MemoryRegistry
     adapters: Adapters
-    bus: Bus
+    bus: CommandBus
 
     @property
-    def offload(self) -> Offload:
+    def offload(self) -> ThreadPool:
         """Where the database is waited for."""
         return self.offloads.database
 
@@ -72,12 +72,12 @@ class Foundation(NamedTuple):
         return Context(subject=BROKER, origin=origin)
 
 
-def lay_foundation(
+def build_infrastructure(
     config: Config,
     directory: DataDirectory,
     offloads: Offloads = NO_POOLS,
     measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
-) -> Foundation:
+) -> Infrastructure:
     """Open everything that the settings ask for, and create the first storage where there is none; blocks.
 
     Args:
@@ -97,7 +97,7 @@ def lay_foundation(
         config, directory, offloads, partial(_storage_of, registry, log, offloads.database), measurements
     )
     log.follow(partial(adapters.signals.notify, LOG_KEY))
-    bus = Bus(
+    bus = CommandBus(
         log,
         Projector(),
         stores=adapters.stores,
@@ -107,7 +107,7 @@ def lay_foundation(
         offload=offloads.database,
         compute=offloads.definitions,
     )
-    foundation = Foundation(config, limits, directory, offloads, SystemClock(), log, registry, adapters, bus)
+    foundation = Infrastructure(config, limits, directory, offloads, SystemClock(), log, registry, adapters, bus)
     if not registry.storages():
         # All workers of all nodes may be about to.
         with contextlib.suppress(Conflict):
@@ -122,7 +122,9 @@ def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
         registry.load(all_states(connection), Projector().position(connection))
 
 
-def _storage_of(registry: MemoryRegistry, log: SqlEventLog, offload: Offload, storage_id: str) -> StorageEntry | None:
+def _storage_of(
+    registry: MemoryRegistry, log: SqlEventLog, offload: ThreadPool, storage_id: str
+) -> StorageEntry | None:
     """The storage, also if this process has not heard of it yet; threads ask, in which nobody may refresh."""
 
     def look() -> StorageEntry | None:

@@ -1,15 +1,15 @@
 """Lets a broker go on with Kafka clusters that have lost events; see `rioni.bootstrap.acceptance`."""
 
-from rioni.bootstrap.infrastructure import Foundation
+from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.bootstrap.kafka_consistency import KafkaComparison
-from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict
 from rioni.domain.timelines.timeline import Timeline
 from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_text, write_marks
 
 
-def accept_kafka(base: Foundation, compared: KafkaComparison) -> None:
+def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
     """Replace every active timeline that may have lost events, and take marks anew; blocks on Kafka.
 
     Missing topics are created empty, and everything that was damaged is closed: what follows goes to new timelines,
@@ -33,7 +33,7 @@ def accept_kafka(base: Foundation, compared: KafkaComparison) -> None:
             store.extend_topic(timeline.topic, timeline.partitions)
     base.registry.refresh()
     # Processes that have died may have left switches: no other one can begin before.
-    switcher = Switcher(base.registry, base.bus, base.adapters.signals, base.clock)
+    switcher = TimelineSwitcher(base.registry, base.bus, base.adapters.signals, base.clock)
     switcher.repair(base.own_context)
     marks: dict[str, str] = {}
     for storage in compared.storages:
@@ -44,7 +44,7 @@ def accept_kafka(base: Foundation, compared: KafkaComparison) -> None:
     base.offload(write_marks, base.log.engine, marks)
 
 
-def _close(base: Foundation, switcher: Switcher, timeline: Timeline) -> list[int]:
+def _close(base: Infrastructure, switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:
     """Make sure that a timeline is not written to any more; return for each partition where it ends."""
     base.registry.refresh()
     if base.registry.timelines(timeline.event_type).active.id == timeline.id:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rioni.bootstrap.database import database_engine, database_url, migrating, occupancy
-from rioni.bootstrap.infrastructure import Foundation, lay_foundation
-from rioni.bootstrap.startup import catch_up, prepare
+from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
+from rioni.bootstrap.startup import catch_up, prepare_startup
 from rioni.commands.system.storages import MoveStorage
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
@@ -76,12 +76,12 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
     if not (data / "registry.db").exists():
         raise Unavailable(f"There is no data in {data}. Name the data directory of a broker: --data.")
     with contextlib.ExitStack() as opened:
-        directory = opened.enter_context(prepare(Config(data=data)))
+        directory = opened.enter_context(prepare_startup(Config(data=data)))
         held = occupancy(target, migrating(directory.broker))
         opened.enter_context(contextlib.closing(held.take(target.database_wait_s)))
-        source = opened.enter_context(contextlib.closing(lay_foundation(Config(data=data), directory)))
+        source = opened.enter_context(contextlib.closing(build_infrastructure(Config(data=data), directory)))
         head = _move_log(source, target, progress)
-        there = opened.enter_context(contextlib.closing(lay_foundation(target, directory)))
+        there = opened.enter_context(contextlib.closing(build_infrastructure(target, directory)))
         storages = [each for each in source.registry.storages() if each.storage_type == EMBEDDED]
         _check_unmoved(storages, there)
         with contextlib.closing(_Events(source, target, storages, there)) as events:
@@ -98,7 +98,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         return Report(head, count, subscriptions)
 
 
-def _move_log(source: Foundation, target: Config, progress: Progress) -> LogHead:
+def _move_log(source: Infrastructure, target: Config, progress: Progress) -> LogHead:
     engine = database_engine(target)
     try:
         upgrade(engine)
@@ -109,7 +109,7 @@ def _move_log(source: Foundation, target: Config, progress: Progress) -> LogHead
     return head
 
 
-def _check_unmoved(storages: Sequence[StorageEntry], there: Foundation) -> None:
+def _check_unmoved(storages: Sequence[StorageEntry], there: Infrastructure) -> None:
     for storage in storages:
         found = there.registry.storage(storage.id)
         if found is None or found.storage_type != EMBEDDED:
@@ -122,7 +122,9 @@ def _check_unmoved(storages: Sequence[StorageEntry], there: Foundation) -> None:
 class _Events:
     """The topics of all embedded storages, here and there."""
 
-    def __init__(self, source: Foundation, target: Config, storages: Sequence[StorageEntry], there: Foundation) -> None:
+    def __init__(
+        self, source: Infrastructure, target: Config, storages: Sequence[StorageEntry], there: Infrastructure
+    ) -> None:
         open_store = opener(
             target.kafka,
             target.kafka_options,
@@ -242,7 +244,7 @@ def _beside(chunk: Chunk, position: int) -> Headers:
     return NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
 
 
-def _move_names(source: Foundation, target: Config, progress: Callable[[int, int], None]) -> None:
+def _move_names(source: Infrastructure, target: Config, progress: Callable[[int, int], None]) -> None:
     """Let all storages know what they have stored once."""
     here, storages = source.directory, source.registry.storages()
     with contextlib.ExitStack() as opened:
@@ -259,7 +261,7 @@ def _move_names(source: Foundation, target: Config, progress: Callable[[int, int
             progress(done, len(storages))
 
 
-def _move_cursors(source: Foundation, there: Coordinator, progress: Callable[[int, int], None]) -> int:
+def _move_cursors(source: Infrastructure, there: Coordinator, progress: Callable[[int, int], None]) -> int:
     """Set the committed cursors of all subscriptions; return how many there are."""
     subscriptions = source.registry.subscriptions()
     for done, subscription in enumerate(subscriptions, 1):

@@ -26,8 +26,8 @@ from gevent.threadpool import ThreadPool as GeventThreadPool
 
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports.thread_pool import Offload, StoreOffloads, direct, in_place
-from rioni.storage.hub_thread import Home
+from rioni.domain.ports.thread_pool import StoreOffloads, ThreadPool, direct, in_place
+from rioni.storage.hub_thread import HubThread
 
 
 P = ParamSpec("P")
@@ -153,7 +153,7 @@ class Pool:
         self.running: set[Task] = set()
         self.idents: set[int] = set()
         """The native threads that run a task."""
-        self._home = Home(gevent.get_hub())
+        self._home = HubThread(gevent.get_hub())
         self._free = Semaphore(limits.threads)
         self._threads = GeventThreadPool(limits.threads)
 
@@ -265,14 +265,14 @@ class _Applying:
 class Offloads(NamedTuple):
     """Where each kind of work blocks; by default in place, as commands want it that run alone."""
 
-    database: Offload = direct
-    computing: Offload = direct
-    definitions: Offload = direct
-    coordination: Offload = direct
-    slots: Offload = direct
-    activity: Offload = direct
-    files: Offload = direct
-    tokens: Offload = direct
+    database: ThreadPool = direct
+    computing: ThreadPool = direct
+    definitions: ThreadPool = direct
+    coordination: ThreadPool = direct
+    slots: ThreadPool = direct
+    activity: ThreadPool = direct
+    files: ThreadPool = direct
+    tokens: ThreadPool = direct
     of_storage: Callable[[str], StoreOffloads] = in_place
 
 
@@ -292,7 +292,7 @@ class Pools:
         self._kinds = kinds
         self._shared = {kind: Pool(kind, limits) for kind, limits in kinds.items() if kind not in OF_STORAGES}
         self._storages: dict[str, dict[str, Pool]] = {}
-        self._home = Home(gevent.get_hub())
+        self._home = HubThread(gevent.get_hub())
 
     def __iter__(self) -> Iterator[Pool]:
         """Every pool that there is."""

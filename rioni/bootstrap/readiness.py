@@ -2,7 +2,7 @@
 
 import shutil
 
-from rioni.bootstrap.infrastructure import Foundation
+from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.domain.authentication import Mode
 from rioni.domain.authorization import EVERYBODY
 from rioni.domain.errors import NotFound, RioniError, Unavailable
@@ -11,7 +11,7 @@ from rioni.domain.system.storages import KAFKA
 from rioni.domain.system.system_event_types import AUDIT_LOG
 from rioni.http.health_checks import Look
 from rioni.storage.clock import STEADY
-from rioni.storage.sql.database_lease import Occupancy
+from rioni.storage.sql.database_lease import DatabaseLease
 
 
 DISK_FREE_BYTES_MIN = 2**30
@@ -26,7 +26,7 @@ DISK_FULL_BYTES = 16 * 2**20
 """With less nothing can be counted on: SQLite's write-ahead logs alone may need it."""
 
 
-def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
+def readiness(base: Infrastructure, held: DatabaseLease) -> dict[str, Look]:
     """What requests need; `held` keeps the database from others."""
     looks: dict[str, Look] = {
         "database": lambda: _database(base, held),
@@ -42,20 +42,20 @@ def readiness(base: Foundation, held: Occupancy) -> dict[str, Look]:
     return looks
 
 
-def _database(base: Foundation, held: Occupancy) -> Health:
+def _database(base: Infrastructure, held: DatabaseLease) -> Health:
     base.offloads.database(base.log.head)
     detail = "PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite"
     return Health(reason=held.refusal, detail=detail)
 
 
-def _log(base: Foundation) -> Health:
+def _log(base: Infrastructure) -> Health:
     """How far this process has followed the log, which it does before every request."""
     base.registry.refresh()
     head, applied = base.offloads.database(base.log.head).position, base.registry.position
     return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
 
 
-def _access(base: Foundation) -> Health:
+def _access(base: Infrastructure) -> Health:
     config = base.config
     if not config.unprotected:
         warnings = (OPEN_AUDIT_LOG,) if config.auth_mode != Mode.OFF and _audit_log_is_open(base) else ()
@@ -64,7 +64,7 @@ def _access(base: Foundation) -> Health:
     return Health(detail="auth_mode off", warnings=(warning,))
 
 
-def _audit_log_is_open(base: Foundation) -> bool:
+def _audit_log_is_open(base: Infrastructure) -> bool:
     """Whether everybody reads the audit log though no setting says so: it was once created like that."""
     if base.config.own_events_authorization == "*:*":
         return False
@@ -79,7 +79,7 @@ def _clock() -> Health:
     return Health(warnings=(STEADY.warning,) if STEADY.warning else ())
 
 
-def _disk(base: Foundation) -> Health:
+def _disk(base: Infrastructure) -> Health:
     try:
         free = shutil.disk_usage(base.directory.path).free
     except OSError as ex:
@@ -91,7 +91,7 @@ def _disk(base: Foundation) -> Health:
     return Health(detail=detail, warnings=nearly_full if free < DISK_FREE_BYTES_MIN else ())
 
 
-def _kafka(base: Foundation) -> Health | None:
+def _kafka(base: Infrastructure) -> Health | None:
     """All clusters that storages name; one that new event types do not begin in is not everybody's trouble."""
     storages = [storage for storage in base.registry.storages() if storage.storage_type == KAFKA]
     if not storages and base.config.kafka is None:

@@ -48,7 +48,7 @@ _log = structlog.get_logger("rioni.bootstrap")
 
 
 @contextlib.contextmanager
-def prepare(config: Config) -> Iterator[DataDirectory]:
+def prepare_startup(config: Config) -> Iterator[DataDirectory]:
     """Lock the data directory, and bring the database to the present schema and the read models up to the log.
 
     Raises:

@@ -11,52 +11,52 @@ from typing import Any, NamedTuple
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.database import occupancy, serving
 from rioni.bootstrap.from_config import attributes, default_admin, demands, log_feeds, own_event_types
-from rioni.bootstrap.infrastructure import Foundation, lay_foundation
+from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.pools import Pools
 from rioni.bootstrap.readiness import readiness
 from rioni.bootstrap.watchdog import Watchdog
-from rioni.commands.authorization import Gate
-from rioni.commands.background.background_jobs import Housekeeper
-from rioni.commands.background.orphan_cleanup import Sweeper
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.background.background_jobs import BackgroundJobs
+from rioni.commands.background.orphan_cleanup import OrphanCleaner
 from rioni.commands.background.retention import Retention
-from rioni.commands.background.watchdog import Pulse
+from rioni.commands.background.watchdog import JobWatchdog
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.cursor_commits import Committer
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters
-from rioni.commands.subscriptions.initial_cursors import Positions
-from rioni.commands.system.client_activity import Attendance
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer
+from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.kpi_publisher import KpiFeed
-from rioni.commands.system.log_consumers import LogFeeds
-from rioni.commands.system.system_event_publisher import OwnPublisher
-from rioni.commands.system.system_event_types import OwnEventTypes
-from rioni.commands.system.usage_metrics import Meters
-from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.system.log_consumers import LogConsumers
+from rioni.commands.system.system_event_publisher import SystemEventPublisher
+from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.config.settings import Config
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.timestamps import rfc3339
 from rioni.http.app import create_app
 from rioni.http.body_budget import BodyBudget
-from rioni.http.dependencies import STOPPING_KEY, Services
-from rioni.http.health_checks import Examination
+from rioni.http.dependencies import STOPPING_KEY, Dependencies
+from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.memory import StreamMemory
-from rioni.http.streaming.shared_reads import Shared
+from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.slots import StreamSlots
 from rioni.http.streaming.stream_context import StreamPorts
 from rioni.projections.avro_schemas import CompiledAvroSchemas
-from rioni.projections.checkpointed_log import SqlTrail
+from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.storage.clock import ExpiryClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.sql import engines
 from rioni.storage.sql.activity import opened_activity
-from rioni.storage.sql.database_lease import Occupancy
+from rioni.storage.sql.database_lease import DatabaseLease
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -82,8 +82,8 @@ class Worker(NamedTuple):
 class _Own(NamedTuple):
     """How the broker publishes events of its own."""
 
-    event_types: OwnEventTypes
-    publisher: OwnPublisher
+    event_types: SystemEventTypes
+    publisher: SystemEventPublisher
     spools: Spools
 
 
@@ -100,9 +100,9 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
     """
     metrics = Metrics(config.metrics_event_types_max)
     held = occupancy(config, serving(config, directory.broker)).take(min(OCCUPIED_WAIT_S, config.database_wait_s))
-    base = lay_foundation(config, directory, pools.offloads(), metrics.of_store())
+    base = build_infrastructure(config, directory, pools.offloads(), metrics.of_store())
     own = _own(base)
-    pulse = Pulse(base.clock)
+    pulse = JobWatchdog(base.clock)
     watchdog = Watchdog(pools, metrics)
     services = _services(base, own, metrics, pulse, held, watchdog)
     marks = StoreMarks(base)
@@ -126,11 +126,11 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
     return Worker(create_app(services, metrics), stop, keep_house, close, metrics, watchdog)
 
 
-def _own(base: Foundation) -> _Own:
+def _own(base: Infrastructure) -> _Own:
     event_types = own_event_types(base.config, base.limits)
     return _Own(
-        OwnEventTypes(event_types, base.registry, base.bus, lambda: rfc3339(base.clock.now_ms())),
-        OwnPublisher(base.registry, base.adapters.stores, base.clock, _chance()),
+        SystemEventTypes(event_types, base.registry, base.bus, lambda: rfc3339(base.clock.now_ms())),
+        SystemEventPublisher(base.registry, base.adapters.stores, base.clock, _chance()),
         Spools(FileSpool(base.directory.spools, "requests"), FileSpool(base.directory.spools, "streams")),
     )
 
@@ -141,14 +141,14 @@ def _chance() -> random.Random:
 
 
 def _services(
-    base: Foundation, own: _Own, metrics: Metrics, pulse: Pulse, held: Occupancy, watchdog: Watchdog
-) -> Services:
+    base: Infrastructure, own: _Own, metrics: Metrics, pulse: JobWatchdog, held: DatabaseLease, watchdog: Watchdog
+) -> Dependencies:
     config, limits, clock, offloads = base.config, base.limits, base.clock, base.offloads
     registry, bus, adapters = base.registry, base.bus, base.adapters
     stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
     administrator = default_admin(config)
-    gate = Gate(registry, administrator, attributes(config.all_data_access))
-    timeline = ActiveTimeline(registry, stores, signals, clock, wait_max_s=config.timeline_wait_s)
+    gate = AccessPolicy(registry, administrator, attributes(config.all_data_access))
+    timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_wait_s)
     asked = demands(config)
     tokens = sources_of_tokens(
         config,
@@ -157,7 +157,7 @@ def _services(
         offloads.tokens,
         only_remote=lambda: "remote_tokeninfo" in registry.settings.features,
     )
-    return Services(
+    return Dependencies(
         config=config,
         limits=limits,
         default_admin=administrator,
@@ -166,7 +166,7 @@ def _services(
         offload=offloads.database,
         compute=offloads.definitions,
         bus=bus,
-        positions=Positions(
+        positions=CursorInitializer(
             registry,
             gate,
             bus,
@@ -174,8 +174,8 @@ def _services(
             coordinator=coordinator,
             reset_timeout_s=config.commit_timeout_max_s + 1,
         ),
-        attendance=Attendance(opened_activity(base.log.engine, base.directory.activity), clock, _activity(base)),
-        switcher=Switcher(registry, bus, signals, clock, timeline.found_closed),
+        attendance=ActivityTracker(opened_activity(base.log.engine, base.directory.activity), clock, _activity(base)),
+        switcher=TimelineSwitcher(registry, bus, signals, clock, timeline.found_closed),
         gate=gate,
         avro_publisher=AvroPublisher(
             registry,
@@ -189,7 +189,7 @@ def _services(
         ),
         publisher=Publisher(registry, gate, timeline, clock, _chance(), limits, offloads.computing),
         own_event_types=own.event_types,
-        meters=Meters(registry, own.spools, metrics.dropped_measurements.inc),
+        meters=UsageRecorder(registry, own.spools, metrics.dropped_measurements.inc),
         committer=Committer(registry, gate, coordinator),
         dead_letters=DeadLetters(registry, gate, bus, stores=stores, timeline=timeline),
         dead_letter_queue=DeadLetterQueue(own.event_types, own.publisher, clock),
@@ -210,24 +210,24 @@ def _services(
             coordinator=coordinator,
             memory=StreamMemory(config.streams_memory_bytes_max),
         ),
-        refresh_streams=Shared(registry.hear, LOG_KEY, signals, clock),
+        refresh_streams=CachedUntilNotified(registry.hear, LOG_KEY, signals, clock),
         signals=signals,
         read=base.read,
-        live=Examination({"housekeeping": pulse.health, "threads": watchdog.health}, clock),
-        ready=Examination(readiness(base, held), clock),
+        live=HealthChecker({"housekeeping": pulse.health, "threads": watchdog.health}, clock),
+        ready=HealthChecker(readiness(base, held), clock),
         stopping=threading.Event(),
     )
 
 
-def _activity(base: Foundation) -> Offload:
+def _activity(base: Infrastructure) -> ThreadPool:
     """Where what clients do is written: in a file of its own, or in the database."""
     return base.offloads.activity if base.log.engine.dialect.name == "sqlite" else base.offloads.database
 
 
-def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> Callable[[], None]:
+def _jobs(base: Infrastructure, services: Dependencies, own: _Own, metrics: Metrics) -> Callable[[], None]:
     """What is to be done now and then, one thing after the other."""
     config, adapters, clock, offloads = base.config, base.adapters, base.clock, base.offloads
-    housekeeper = Housekeeper(
+    housekeeper = BackgroundJobs(
         base.registry,
         adapters.coordinator,
         clock,
@@ -242,13 +242,13 @@ def _jobs(base: Foundation, services: Services, own: _Own, metrics: Metrics) -> 
         ),
         positions=services.positions,
         switcher=services.switcher,
-        sweeper=Sweeper(base.registry, adapters.stores, adapters.coordinator, base.bus),
+        sweeper=OrphanCleaner(base.registry, adapters.stores, adapters.coordinator, base.bus),
         context=base.own_context,
     )
     engine = base.log.engine
-    feeds = LogFeeds(
+    feeds = LogConsumers(
         log_feeds(config),
-        SqlTrail(base.log, partial(engines.reading, engine), partial(engines.writing, engine)),
+        SqlCheckpointedLogReader(base.log, partial(engines.reading, engine), partial(engines.writing, engine)),
         adapters.leadership,
         own.event_types,
         own.publisher,

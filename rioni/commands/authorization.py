@@ -14,7 +14,7 @@ from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import Subscription
 
 
-class Gate:
+class AccessPolicy:
     """Lets a subject pass or refuses; blocks on nothing."""
 
     def __init__(self, registry: Registry, default_admin: Attribute, all_data_access: Sequence[Attribute] = ()) -> None:

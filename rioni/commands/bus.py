@@ -12,29 +12,29 @@ from rioni.commands.outside import Outside
 from rioni.commands.subscriptions import subscriptions
 from rioni.commands.system import settings, storages
 from rioni.commands.timelines import timelines, topic_creation, topic_deletion
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.authorization import Attribute
-from rioni.domain.errors import CommitUnknown, NothingWritten, ReadOnly, RioniError, Unavailable
+from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import EventLog, LogTransaction
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.read_models import ReadModels
-from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 
 
-def _nothing(_command: Any, _repository: Repository) -> None:
+def _nothing(_command: Any, _repository: UnitOfWork) -> None:
     """No check."""
 
 
 class Route(NamedTuple):
     """What the bus knows of a command."""
 
-    handler: Callable[[Any, Repository], Any]
-    permission: Callable[[Any, Repository], None]
+    handler: Callable[[Any, UnitOfWork], Any]
+    permission: Callable[[Any, UnitOfWork], None]
     when_read_only: bool = False
     """Whether it runs while the feature `disable_db_write_operations` is on."""
-    first: Callable[[Any, Repository], None] = _nothing
+    first: Callable[[Any, UnitOfWork], None] = _nothing
     """What is refused before anything else is asked: rights, and whether what the command is about exists."""
 
 
@@ -75,7 +75,7 @@ ROUTES: dict[type, Route] = {
     timelines.CompleteSwitch: Route(timelines.complete_switch, command_permissions.broker_writer, when_read_only=True),
     timelines.AbortSwitch: Route(timelines.abort_switch, command_permissions.broker_writer, when_read_only=True),
     timelines.CleanUpTimeline: Route(timelines.clean_up_timeline, command_permissions.broker_writer),
-    timelines.FindForsakenTopics: Route(
+    timelines.FindOrphanedTopics: Route(
         timelines.find_forsaken_topics, command_permissions.broker_writer, when_read_only=True
     ),
     timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
@@ -100,7 +100,7 @@ is for what others change meanwhile."""
 _log = structlog.get_logger("rioni.bus")
 
 
-class Bus:
+class CommandBus:
     """Runs commands.
 
     A command is one transaction: lock the head of the log, load what the command is about, decide, append the events,
@@ -121,8 +121,8 @@ class Bus:
         coordinator: Coordinator,
         limits: Limits,
         default_admin: Attribute,
-        offload: Offload = direct,
-        compute: Offload = direct,
+        offload: ThreadPool = direct,
+        compute: ThreadPool = direct,
     ) -> None:
         """Take what commands work with: `offload` is where transactions run, `compute` where long checks do."""
         self._log = log
@@ -183,7 +183,7 @@ class Bus:
 
     def _attempts(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
         for _ in range(ATTEMPTS_MAX - 1):
-            with contextlib.suppress(NothingWritten):
+            with contextlib.suppress(TransactionConflict):
                 return self._attempt(command, context)
         return self._attempt(command, context)
 
@@ -194,13 +194,13 @@ class Bus:
                 before = transaction.head.position
                 repository = self._repository(transaction, context)
                 result = _run(command, repository)
-        except CommitUnknown:
+        except CommitOutcomeUnknown:
             if before is None or not self._log.recorded(context.origin.command_id, before):
-                raise NothingWritten from None
+                raise TransactionConflict from None
         return result, repository.after_commit
 
-    def _repository(self, transaction: LogTransaction, context: Context) -> Repository:
-        return Repository(
+    def _repository(self, transaction: LogTransaction, context: Context) -> UnitOfWork:
+        return UnitOfWork(
             transaction,
             self._models,
             context,
@@ -212,7 +212,7 @@ class Bus:
         )
 
 
-def _run(command: Any, repository: Repository) -> Any:
+def _run(command: Any, repository: UnitOfWork) -> Any:
     route = ROUTES[type(command)]
     route.first(command, repository)
     if not route.when_read_only and "disable_db_write_operations" in repository.settings().features:

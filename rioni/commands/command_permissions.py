@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.authorization import check, permits
-from rioni.domain.errors import AdminOnly, Denied
+from rioni.domain.errors import AccessDenied, AdminOnly
 from rioni.domain.system.system_event_types import NAMES as OWN_EVENT_TYPES
 
 
-def anyone(_command: Any, _repository: Repository) -> None:
+def anyone(_command: Any, _repository: UnitOfWork) -> None:
     """Every authenticated client."""
 
 
-def event_type_creator(command: Any, repository: Repository) -> None:
+def event_type_creator(command: Any, repository: UnitOfWork) -> None:
     """Every authenticated client; what the broker will publish to itself only its administrators create."""
     name = command.spec.name
     if name in OWN_EVENT_TYPES and not repository.is_admin("WRITE"):
-        raise Denied("ADMIN", f"event-type:{name}", "the broker itself publishes to it")
+        raise AccessDenied("ADMIN", f"event-type:{name}", "the broker itself publishes to it")
 
 
-def event_type_admin(command: Any, repository: Repository) -> None:
+def event_type_admin(command: Any, repository: UnitOfWork) -> None:
     """Whoever administers the event type that the command names, and the broker's administrators."""
     event_type = repository.event_type(command.name)
     section = event_type.authorization
@@ -32,7 +32,7 @@ def event_type_admin(command: Any, repository: Repository) -> None:
     )
 
 
-def subscription_admin(command: Any, repository: Repository) -> None:
+def subscription_admin(command: Any, repository: UnitOfWork) -> None:
     """Whoever administers the subscription that the command names, and the broker's administrators."""
     subscription = repository.subscription(command.subscription_id)
     section = subscription.authorization
@@ -45,22 +45,22 @@ def subscription_admin(command: Any, repository: Repository) -> None:
     )
 
 
-def broker_writer(_command: Any, repository: Repository) -> None:
+def broker_writer(_command: Any, repository: UnitOfWork) -> None:
     """The broker's administrators who may write."""
     _broker_admin(repository, "WRITE")
 
 
-def event_type_operator(command: Any, repository: Repository) -> None:
+def event_type_operator(command: Any, repository: UnitOfWork) -> None:
     """The broker's administrators who may write: not even those of the event type decide where its events lie."""
     if not repository.is_admin("WRITE"):
-        raise Denied("ADMIN", f"event-type:{command.event_type}")
+        raise AccessDenied("ADMIN", f"event-type:{command.event_type}")
 
 
-def broker_admin(_command: Any, repository: Repository) -> None:
+def broker_admin(_command: Any, repository: UnitOfWork) -> None:
     """The broker's administrators who may name administrators."""
     _broker_admin(repository, "ADMIN")
 
 
-def _broker_admin(repository: Repository, operation: str) -> None:
+def _broker_admin(repository: UnitOfWork, operation: str) -> None:
     if not permits(repository.admins(operation), repository.subject):
         raise AdminOnly("Admin privileges are required to perform this operation")

@@ -9,9 +9,9 @@ from rioni.commands.schemas import EvolvedSchema, check_submitted_schema
 from rioni.commands.timelines.timelines import topics_to_delete
 from rioni.commands.timelines.topic_creation import end_topic_creation, start_topic_creation
 from rioni.commands.timelines.topic_deletion import abandon
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.authorization import BROKER, permits
-from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, Invalid, Outdated
+from rioni.domain.errors import AccessDenied, AdminOnly, Conflict, FeatureDisabled, Invalid, PreconditionFailed
 from rioni.domain.event_types import rules
 from rioni.domain.event_types.data_lake import check_data_lake
 from rioni.domain.event_types.event_type import (
@@ -61,7 +61,7 @@ DELETABLE_SUBSCRIPTION = ("nakadi_archiver", "nakadi_to_s3")
 """Owning application and consumer group of the subscriptions that never keep an event type from being deleted."""
 
 
-def check_creation(command: CreateEventType, repository: Repository) -> None:
+def check_creation(command: CreateEventType, repository: UnitOfWork) -> None:
     """What is checked first (registry contract 3.2).
 
     Raises:
@@ -69,11 +69,11 @@ def check_creation(command: CreateEventType, repository: Repository) -> None:
         InvalidFields: a field breaks its constraint.
     """
     if "disable_event_type_creation" in repository.settings().features and repository.subject != BROKER:
-        raise Disabled("Event Type creation is disabled")
+        raise FeatureDisabled("Event Type creation is disabled")
     rules.check_fields(command.spec)
 
 
-def create_event_type(command: CreateEventType, repository: Repository) -> EventType | Outside:
+def create_event_type(command: CreateEventType, repository: UnitOfWork) -> EventType | Outside:
     """Create an event type, after its schema was checked and its topic created.
 
     Raises:
@@ -112,12 +112,12 @@ def create_event_type(command: CreateEventType, repository: Repository) -> Event
     return event_type
 
 
-def _schema_checked(command: CreateEventType, event_type: EventType, repository: Repository) -> CreateEventType:
+def _schema_checked(command: CreateEventType, event_type: EventType, repository: UnitOfWork) -> CreateEventType:
     repository.compute(check_submitted_schema, event_type)
     return replace(command, is_schema_checked=True)
 
 
-def check_change(command: ChangeEventType, _repository: Repository) -> None:
+def check_change(command: ChangeEventType, _repository: UnitOfWork) -> None:
     """What is checked first (registry contract 3.5).
 
     Raises:
@@ -126,7 +126,7 @@ def check_change(command: ChangeEventType, _repository: Repository) -> None:
     rules.check_fields(command.spec)
 
 
-def change_event_type(command: ChangeEventType, repository: Repository) -> EventType | Outside:
+def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> EventType | Outside:
     """Change an event type; submitting what it is already changes nothing.
 
     Raises:
@@ -136,7 +136,9 @@ def change_event_type(command: ChangeEventType, repository: Repository) -> Event
     spec, now = command.spec, repository.context.now
     current = repository.event_type(command.name)
     if command.expected_tags is not None and current.entity_tag not in command.expected_tags:
-        raise Outdated(f"EventType {current.name} has changed since it was read. Read it again, and change that.")
+        raise PreconditionFailed(
+            f"EventType {current.name} has changed since it was read. Read it again, and change that."
+        )
     by_admin = repository.is_admin("WRITE")
     if not by_admin:
         rules.check_retention(spec.options, repository.limits)
@@ -161,13 +163,13 @@ def change_event_type(command: ChangeEventType, repository: Repository) -> Event
 
 
 def _with_schema(
-    command: ChangeEventType, current: EventType, submitted: SubmittedSchema, wanted: EventType, repository: Repository
+    command: ChangeEventType, current: EventType, submitted: SubmittedSchema, wanted: EventType, repository: UnitOfWork
 ) -> ChangeEventType:
     evolved = repository.compute(EvolvedSchema.of, current, submitted, wanted, now=repository.context.now)
     return replace(command, evolved=evolved)
 
 
-def check_deletion(_command: DeleteEventType, repository: Repository) -> None:
+def check_deletion(_command: DeleteEventType, repository: UnitOfWork) -> None:
     """What is checked first (registry contract 3.8).
 
     Raises:
@@ -177,7 +179,7 @@ def check_deletion(_command: DeleteEventType, repository: Repository) -> None:
         raise AdminOnly("Event Type deletion is disabled")
 
 
-def delete_event_type(command: DeleteEventType, repository: Repository) -> None:
+def delete_event_type(command: DeleteEventType, repository: UnitOfWork) -> None:
     """Delete an event type and the subscriptions that may go with it.
 
     Raises:
@@ -187,7 +189,7 @@ def delete_event_type(command: DeleteEventType, repository: Repository) -> None:
     features = repository.settings().features
     event_type = repository.event_type(command.name)
     if "force_event_type_authz" in features and event_type.authorization is None:
-        raise Denied("ADMIN", event_type.resource, "You cannot delete event-type without authorization.")
+        raise AccessDenied("ADMIN", event_type.resource, "You cannot delete event-type without authorization.")
     subscriptions = repository.subscriptions_of(event_type.name)
     if "delete_event_type_with_subscriptions" not in features and not all(map(_is_deletable, subscriptions)):
         raise Conflict(f"Can't remove event type {event_type.name}, as it has subscriptions")
@@ -199,7 +201,7 @@ def delete_event_type(command: DeleteEventType, repository: Repository) -> None:
         abandon(timeline, repository)
 
 
-def forget_subscription(subscription: Subscription, repository: Repository) -> None:
+def forget_subscription(subscription: Subscription, repository: UnitOfWork) -> None:
     """Record that a subscription is gone, and let go of its sessions and cursors."""
     repository.record(
         SubscriptionDeleted(id=subscription.id),
@@ -212,16 +214,16 @@ def _is_deletable(subscription: Subscription) -> bool:
     return (subscription.owning_application, subscription.consumer_group) == DELETABLE_SUBSCRIPTION
 
 
-def _check_annotations(spec: EventTypeSpec, repository: Repository) -> None:
+def _check_annotations(spec: EventTypeSpec, repository: UnitOfWork) -> None:
     check_data_lake(spec.annotations or {}, mandatory="force_data_lake_annotations" in repository.settings().features)
 
 
-def _check_owning_application(event_type: EventType, repository: Repository) -> None:
+def _check_owning_application(event_type: EventType, repository: UnitOfWork) -> None:
     if "validate_event_type_owning_application" in repository.settings().features:
         rules.check_owning_application(event_type.owning_application, repository.limits)
 
 
-def _check_authorization(event_type: EventType, repository: Repository) -> None:
+def _check_authorization(event_type: EventType, repository: UnitOfWork) -> None:
     if event_type.authorization is None and "force_event_type_authz" in repository.settings().features:
         raise Invalid("Authorization section is mandatory")
     rules.check_authorization(event_type)

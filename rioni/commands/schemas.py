@@ -7,13 +7,13 @@ from typing import NamedTuple, Self
 import msgspec
 
 from rioni.commands.outside import Outside
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.avro.evolution import evolve_avro_schema
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
 from rioni.domain.event_types.field_path import DeclaredPaths
-from rioni.domain.event_types.owner import OwnerFinder
+from rioni.domain.event_types.owner import OwnerSelector
 from rioni.domain.event_types.rules import schema_violations
 from rioni.domain.schemas.change import Level
 from rioni.domain.schemas.evolution import evolve_schema, next_schema_version
@@ -50,7 +50,7 @@ class EvolvedSchema(NamedTuple):
         return self.current == current and self.wanted == wanted
 
 
-def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool] | Outside:
+def add_schema(command: AddSchema, repository: UnitOfWork) -> tuple[Schema, bool] | Outside:
     """Add a version, unless the schema is the one that the event type has.
 
     Returns:
@@ -73,7 +73,7 @@ def add_schema(command: AddSchema, repository: Repository) -> tuple[Schema, bool
     return evolved.added, True
 
 
-def _evolved(command: AddSchema, current: EventType, repository: Repository) -> AddSchema:
+def _evolved(command: AddSchema, current: EventType, repository: UnitOfWork) -> AddSchema:
     evolve = partial(EvolvedSchema.of, current, command.schema, current, now=repository.context.now)
     return replace(command, evolved=repository.compute(evolve))
 
@@ -110,7 +110,7 @@ def check_submitted_schema(event_type: EventType) -> None:
 
 def _finds_owner_by_itself(selector: EventOwnerSelector, event_type: EventType) -> bool:
     """Whether an owner selector needs nothing of the schema: the owner is always the same, or the broker writes it."""
-    finder = OwnerFinder.of(selector, enriches=bool(event_type.enrichment_strategies))
+    finder = OwnerSelector.of(selector, enriches=bool(event_type.enrichment_strategies))
     return finder.path is None or finder.enriched
 
 

@@ -13,14 +13,14 @@ from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import LogTransaction
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.read_models import ReadModels
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.settings import SETTINGS, Settings
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import Timelines
 
 
-class Repository:
+class UnitOfWork:
     """The view of one command, inside its transaction: what is recorded is at once visible to its later reads."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Repository:
         *,
         stores: EventStores,
         coordinator: Coordinator,
-        compute: Offload,
+        compute: ThreadPool,
         limits: Limits,
         default_admin: Attribute,
     ) -> None:

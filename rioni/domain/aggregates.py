@@ -67,7 +67,7 @@ AGGREGATES: dict[str, Aggregate] = {
         ),
     ),
     "subscription-key": Aggregate(
-        subscription.Claim,
+        subscription.SubscriptionKey,
         subscription.evolve_claim,
         (subscription.SubscriptionKeyClaimed, subscription.SubscriptionKeyReleased),
     ),

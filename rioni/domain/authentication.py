@@ -52,7 +52,7 @@ class Tokens(Protocol):
         """
 
 
-class Demands(msgspec.Struct, frozen=True, kw_only=True):
+class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What the settings demand of tokens."""
 
     mode: Mode = Mode.OFF
@@ -75,21 +75,21 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
         needed = scope if self.mode is Mode.FULL else UID_SCOPE
         if needed not in info.scopes:
             raise InsufficientScope(needed)
-        if self.mode is Mode.REALM and realm_named(info.realm) not in self.realms:
+        if self.mode is Mode.REALM and normalize_realm(info.realm) not in self.realms:
             raise InsufficientRealm
 
     def subject(self, info: TokenInfo) -> Subject:
         """Whoever a token stands for."""
         attributes = frozenset({self.attribute(info)})
-        return Subject(name=info.uid, realm=realm_named(info.realm), attributes=attributes)
+        return Subject(name=info.uid, realm=normalize_realm(info.realm), attributes=attributes)
 
     def attribute(self, info: TokenInfo) -> Attribute:
         """The one attribute of a token's subject: `service:<uid>` or `user:<uid>`, by the realm."""
-        data_type = "service" if realm_named(info.realm) in self.service_realms else "user"
+        data_type = "service" if normalize_realm(info.realm) in self.service_realms else "user"
         return Attribute(data_type, info.uid)
 
 
-def realm_named(name: str) -> str:
+def normalize_realm(name: str) -> str:
     """A realm by the name that it is compared with."""
     return name.removeprefix("/")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rioni.domain.errors import Denied, Invalid
+from rioni.domain.errors import AccessDenied, Invalid
 
 
 class Attribute(msgspec.Struct, frozen=True, order=True):
@@ -86,7 +86,7 @@ def check(
         Denied: neither the list nor the administrators include the subject.
     """
     if not permits(attributes, subject) and not (admins and permits(admins, subject)):
-        raise Denied(operation, resource)
+        raise AccessDenied(operation, resource)
 
 
 def check_duplicates(lists: Iterable[tuple[str, Sequence[Attribute]]]) -> None:

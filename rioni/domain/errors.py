@@ -58,7 +58,7 @@ class Malformed(RioniError):
     """The request can't be read."""
 
 
-class MissingMembers(Malformed):
+class MissingFields(Malformed):
     """Members of a body that is no event type and no subscription are missing (registry contract 1.2).
 
     Args:
@@ -86,7 +86,7 @@ class InvalidFields(Invalid):
         super().__init__("".join(f'Field "{path}" {message}\n' for path, message in violations))
 
 
-class KeyReused(Invalid):
+class IdempotencyKeyReused(Invalid):
     """Another batch was stored under the name that a client gives to this one."""
 
     def __init__(self) -> None:
@@ -133,11 +133,11 @@ class Unauthenticated(RioniError):
         super().__init__("Full authentication is required to access this resource")
 
 
-class Insufficient(RioniError):
+class InsufficientScope(RioniError):
     """The token is good, but not for this."""
 
 
-class InsufficientScope(Insufficient):
+class InsufficientScope(InsufficientScope):
     """The token lacks a scope.
 
     Args:
@@ -149,7 +149,7 @@ class InsufficientScope(Insufficient):
         super().__init__("Insufficient scope for this resource")
 
 
-class InsufficientRealm(Insufficient):
+class InsufficientRealm(InsufficientScope):
     """The token's realm is not let in."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class ForeignHost(RioniError):
         )
 
 
-class Denied(RioniError):
+class AccessDenied(RioniError):
     """The subject lacks the right; the detail names operation and resource.
 
     Args:
@@ -227,15 +227,15 @@ class SubscriptionNotFound(NotFound):
         super().__init__(f'Subscription with id "{subscription_id}" does not exist')
 
 
-class UnusableStart(RioniError):
+class InvalidStartCursor(RioniError):
     """A low-level stream can't begin where the client wants it to; the cause, if there is one, says more."""
 
 
-class StillUsed(RioniError):
+class InUse(RioniError):
     """Something else needs the resource, so that it can't be deleted."""
 
 
-class Outdated(RioniError):
+class PreconditionFailed(RioniError):
     """The resource is no longer what the client takes it for."""
 
 
@@ -243,7 +243,7 @@ class NotAcceptable(RioniError):
     """The request asks for, or comes in, a form that does not exist here."""
 
 
-class UnknownMediaType(RioniError):
+class UnsupportedMediaType(RioniError):
     """The request's body is of a type that is not understood here."""
 
 
@@ -255,7 +255,7 @@ class ConcurrentChange(Conflict):
     """The stream has grown since it was loaded: the command may be tried again."""
 
 
-class Disabled(RioniError):
+class FeatureDisabled(RioniError):
     """A feature is switched off."""
 
 
@@ -263,7 +263,7 @@ class TooLarge(RioniError):
     """A limit on the size of the request is exceeded; the detail names the limit."""
 
 
-class TooSlow(RioniError):
+class RequestTimeout(RioniError):
     """The request takes too long to come; the detail says what may be done."""
 
 
@@ -277,7 +277,7 @@ class FilterTooSlow(Invalid):
         )
 
 
-class TooMany(RioniError):
+class TooManyStreams(RioniError):
     """A limit on simultaneous use is exceeded; the detail names the limit."""
 
 
@@ -319,7 +319,7 @@ class OutcomeUnknown(Unavailable):
     """What was to be written may have been written or not: no answer came in time."""
 
 
-class CommitUnknown(OutcomeUnknown):
+class CommitOutcomeUnknown(OutcomeUnknown):
     """The database failed in COMMIT, and it is not known yet whether it has committed."""
 
     def __init__(self) -> None:
@@ -329,7 +329,7 @@ class CommitUnknown(OutcomeUnknown):
         )
 
 
-class NothingWritten(Unavailable):
+class TransactionConflict(Unavailable):
     """The database has undone what was written, for the sake of others; it may be tried again at once."""
 
     retry_after_s = 1
@@ -338,7 +338,7 @@ class NothingWritten(Unavailable):
         super().__init__("Too many changes at once got in each other's way; nothing was written. Try again later.")
 
 
-class PartlyStored(Unavailable):
+class PartiallyStored(Unavailable):
     """Not all partitions of a batch were written for certain.
 
     Args:

@@ -7,7 +7,7 @@ import falcon
 from rioni.domain.errors import RioniError
 from rioni.domain.event_types.rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.access_log import AccessMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
@@ -37,7 +37,7 @@ from rioni.http.resources.subscriptions.subscriptions import SubscriptionResourc
 from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
 
 
-def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
+def routes(services: Dependencies, metrics: Metrics) -> list[tuple[str, Any]]:
     """Every path with its resource."""
     return [
         ("/avro-schemas/{name}/versions", AvroSchemasResource()),
@@ -85,7 +85,7 @@ def routes(services: Services, metrics: Metrics) -> list[tuple[str, Any]]:
     ]
 
 
-def create_app(services: Services, metrics: Metrics) -> falcon.App[Any, Any]:
+def create_app(services: Dependencies, metrics: Metrics) -> falcon.App[Any, Any]:
     """Put the application together for one process."""
     # In this order requests come by them; responses come the other way round.
     middleware: list[Any] = [

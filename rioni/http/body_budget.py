@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import falcon
 
-from rioni.domain.errors import Overloaded, TooMany
+from rioni.domain.errors import Overloaded, TooManyStreams
 from rioni.http.body_inflation import Inflater
 from rioni.http.middleware.authentication import caller_of
 
@@ -68,7 +68,7 @@ class BodyBudget:
         return self._total
 
 
-class TooManyBytes(TooMany):
+class TooManyBytes(TooManyStreams):
     """The worker holds too many bytes of a client."""
 
     retry_after_s = RETRY_AFTER_S

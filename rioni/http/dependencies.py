@@ -5,30 +5,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rioni.commands.authorization import Gate
-from rioni.commands.bus import Bus
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.bus import CommandBus
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.subscriptions.cursor_commits import Committer
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters
-from rioni.commands.subscriptions.initial_cursors import Positions
-from rioni.commands.system.client_activity import Attendance
-from rioni.commands.system.system_event_types import OwnEventTypes
-from rioni.commands.system.usage_metrics import Meters
-from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer
+from rioni.commands.system.client_activity import ActivityTracker
+from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.config.settings import Config
 from rioni.domain.authorization import Attribute
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.registry import Registry
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.body_budget import BodyBudget
-from rioni.http.health_checks import Examination
+from rioni.http.health_checks import HealthChecker
 from rioni.http.middleware.authentication import Authentication
-from rioni.http.streaming.shared_reads import Shared
+from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.slots import StreamSlots
 from rioni.http.streaming.stream_context import StreamPorts
 
@@ -41,7 +41,7 @@ STOPPING_KEY = "stopping"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Dependencies:
     """The collaborators of one worker process."""
 
     config: Config
@@ -49,22 +49,22 @@ class Services:
     default_admin: Attribute
     authentication: Authentication
     clock: Clock
-    offload: Offload
+    offload: ThreadPool
     """Where the database is waited for."""
-    compute: Offload
+    compute: ThreadPool
     """Where something is computed that takes long."""
-    bus: Bus
-    gate: Gate
+    bus: CommandBus
+    gate: AccessPolicy
     publisher: Publisher
     avro_publisher: AvroPublisher
-    own_event_types: OwnEventTypes
-    meters: Meters
+    own_event_types: SystemEventTypes
+    meters: UsageRecorder
     committer: Committer
     dead_letters: DeadLetters
     dead_letter_queue: DeadLetterQueue
-    positions: Positions
-    attendance: Attendance
-    switcher: Switcher
+    positions: CursorInitializer
+    attendance: ActivityTracker
+    switcher: TimelineSwitcher
     registry: Registry
     stores: EventStores
     coordinator: Coordinator
@@ -72,14 +72,14 @@ class Services:
     stream_slots: StreamSlots
     streams: StreamPorts
     """What all streams work with."""
-    refresh_streams: Shared[None]
+    refresh_streams: CachedUntilNotified[None]
     """Brings the registry up to date, once for all streams that a notification wakes."""
-    signals: Signals
+    signals: Notifier
     read: Callable[..., Any]
     """`read(query, ...)` calls `query(connection, ...)` with a connection to the read models."""
-    live: Examination
+    live: HealthChecker
     """Of what is inside this process."""
-    ready: Examination
+    ready: HealthChecker
     """Of what requests need."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process is asked to end: streams say goodbye then."""

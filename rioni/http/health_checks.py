@@ -18,7 +18,7 @@ Look = Callable[[], Health | None]
 """Finds out how well a thing works; None where there is no such thing at present."""
 
 
-class Examination:
+class HealthChecker:
     """Looks at everything at once, and does not wait for what hangs."""
 
     def __init__(self, looks: Mapping[str, Look], clock: Clock) -> None:
@@ -30,7 +30,7 @@ class Examination:
         """
         self._looks, self._clock = looks, clock
         self._lock = threading.Lock()
-        self._found: dict[str, _Finding] = {}
+        self._found: dict[str, _CheckResult] = {}
 
     def results(self) -> dict[str, Health]:
         """How well each thing works; blocks for `PATIENCE_S` at most, unless the clock stands."""
@@ -39,15 +39,15 @@ class Examination:
         found = {name: each.wait(max(0.0, deadline_s - self._clock.monotonic())) for name, each in findings.items()}
         return {name: health for name, health in found.items() if health is not None}
 
-    def _begun(self, name: str, look: Look) -> "_Finding":
+    def _begun(self, name: str, look: Look) -> "_CheckResult":
         with self._lock:
             finding = self._found.get(name)
             if finding is None or self._clock.monotonic() > finding.holds_until_s:
-                finding = self._found[name] = _Finding(look, self._clock)
+                finding = self._found[name] = _CheckResult(look, self._clock)
             return finding
 
 
-class _Finding:
+class _CheckResult:
     """One look at one thing, in a thread of its own."""
 
     def __init__(self, look: Look, clock: Clock) -> None:

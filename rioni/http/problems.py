@@ -24,25 +24,25 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.Malformed: HTTPStatus.BAD_REQUEST,
-    errors.StillUsed: HTTPStatus.BAD_REQUEST,
+    errors.InUse: HTTPStatus.BAD_REQUEST,
     errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
-    errors.Insufficient: HTTPStatus.FORBIDDEN,
+    errors.InsufficientScope: HTTPStatus.FORBIDDEN,
     errors.CrossSite: HTTPStatus.FORBIDDEN,
-    errors.Denied: HTTPStatus.FORBIDDEN,
+    errors.AccessDenied: HTTPStatus.FORBIDDEN,
     errors.AdminOnly: HTTPStatus.FORBIDDEN,
     errors.Blocked: HTTPStatus.FORBIDDEN,
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.NotAcceptable: HTTPStatus.NOT_ACCEPTABLE,
-    errors.TooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    errors.RequestTimeout: HTTPStatus.REQUEST_TIMEOUT,
     errors.Conflict: HTTPStatus.CONFLICT,
-    errors.UnusableStart: HTTPStatus.PRECONDITION_FAILED,
-    errors.Outdated: HTTPStatus.PRECONDITION_FAILED,
-    errors.UnknownMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.InvalidStartCursor: HTTPStatus.PRECONDITION_FAILED,
+    errors.PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    errors.UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     errors.ForeignHost: HTTPStatus.MISDIRECTED_REQUEST,
     errors.TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.TooMany: HTTPStatus.TOO_MANY_REQUESTS,
-    errors.Disabled: HTTPStatus.NOT_IMPLEMENTED,
+    errors.TooManyStreams: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.FeatureDisabled: HTTPStatus.NOT_IMPLEMENTED,
     errors.Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """Subclasses answer like their nearest base that stands here."""
@@ -65,7 +65,7 @@ def problem(status: HTTPStatus, detail: str = "", type_: str = "", more: Mapping
     return orjson.dumps(body)
 
 
-def _constraint_violation(error: errors.MissingMembers) -> bytes:
+def _constraint_violation(error: errors.MissingFields) -> bytes:
     violations = [{"field": field, "message": message} for field, message in error.violations]
     status = HTTPStatus.BAD_REQUEST
     return orjson.dumps(
@@ -75,7 +75,7 @@ def _constraint_violation(error: errors.MissingMembers) -> bytes:
 
 def _available(error: errors.RioniError) -> Mapping[str, str]:
     """What can be read where a cursor can't be: so that programs need not read the detail."""
-    cause = error.__cause__ if isinstance(error, errors.UnusableStart) else error
+    cause = error.__cause__ if isinstance(error, errors.InvalidStartCursor) else error
     return cause.available if isinstance(cause, errors.UnavailableCursor) else NOTHING
 
 
@@ -83,7 +83,7 @@ def _type(error: errors.RioniError, status: HTTPStatus) -> str:
     match error:
         case errors.InvalidFields():
             return FIELDS
-        case errors.Unauthenticated() | errors.Insufficient() | errors.TokensUnavailable():
+        case errors.Unauthenticated() | errors.InsufficientScope() | errors.TokensUnavailable():
             return AUTHENTICATION.format(status.value)
         case _:
             return ""
@@ -96,7 +96,7 @@ def _challenge(error: errors.RioniError) -> str | None:
             return 'Bearer realm="rioni"' + (', error="invalid_token"' if refused else "")
         case errors.InsufficientScope(scope=scope):
             return f'Bearer realm="rioni", error="insufficient_scope", scope="{scope}"'
-        case errors.Insufficient():
+        case errors.InsufficientScope():
             return 'Bearer realm="rioni", error="insufficient_scope"'
         case _:
             return None
@@ -120,7 +120,7 @@ def answer(req: falcon.Request, resp: falcon.Response, status: HTTPStatus, body:
 def on_rioni_error(req: falcon.Request, resp: falcon.Response, ex: errors.RioniError, _params: Any) -> None:
     """Answer an error of the domain."""
     status = status_of(ex)
-    if isinstance(ex, errors.MissingMembers):
+    if isinstance(ex, errors.MissingFields):
         body = _constraint_violation(ex)
     else:
         body = problem(status, str(ex), _type(ex, status), _available(ex))

@@ -12,11 +12,11 @@ import msgspec
 import orjson
 
 from rioni.commands.subscriptions.dead_letters import RedriveDeadLetters
-from rioni.domain.errors import Invalid, InvalidFields, Malformed, MissingMembers, TooLarge
+from rioni.domain.errors import Invalid, InvalidFields, Malformed, MissingFields, TooLarge
 from rioni.domain.event_types import rules
 from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
 from rioni.domain.subscriptions.cursor import parse_offset
-from rioni.domain.subscriptions.cursor_spec import NamedPlace, timestamp_violations, violations
+from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations, violations
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
 from rioni.domain.system.settings import Admins
@@ -93,7 +93,7 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
     return list(items)
 
 
-def reset_cursors(body: bytes) -> list[NamedPlace]:
+def reset_cursors(body: bytes) -> list[CursorSpec]:
     """Read the places of a reset.
 
     Raises:
@@ -105,11 +105,11 @@ def reset_cursors(body: bytes) -> list[NamedPlace]:
     return names
 
 
-def named_place(item: Mapping[str, Any]) -> NamedPlace:
+def named_place(item: Mapping[str, Any]) -> CursorSpec:
     """The place that an item of the right JSON types names."""
     # JSON has no integers: 1.0 is one, too.
     shift = int(item.get("shift") or 0)
-    return NamedPlace(**{name: item.get(name) for name in (*body_schemas.CURSOR_MEMBERS, "timestamp")}, shift=shift)
+    return CursorSpec(**{name: item.get(name) for name in (*body_schemas.CURSOR_MEMBERS, "timestamp")}, shift=shift)
 
 
 def cursors(body: bytes) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ def feature(body: bytes) -> tuple[str, bool]:
     """
     members = _read(body, body_schemas.FEATURE)
     if members.get("feature") is None:
-        raise MissingMembers([("feature", "must not be null")])
+        raise MissingFields([("feature", "must not be null")])
     return members["feature"], bool(members.get("enabled"))
 
 

@@ -12,13 +12,13 @@ from gunicorn.http.errors import ParseException
 
 from rioni.commands.context import Context
 from rioni.domain.authorization import Attribute, Subject
-from rioni.domain.errors import Malformed, TooLarge, TooSlow
+from rioni.domain.errors import Malformed, RequestTimeout, TooLarge
 from rioni.domain.events import Origin
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.timestamps import rfc3339
 from rioni.http.body_budget import hold
 from rioni.http.connection.framing import pieces
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.authentication import caller_of
 
 
@@ -35,7 +35,7 @@ def subject_of(req: falcon.Request) -> Subject:
     return caller_of(req).subject
 
 
-def context_of(req: falcon.Request, services: Services) -> Context:
+def context_of(req: falcon.Request, services: Dependencies) -> Context:
     """In whose name, and when, a command of this request runs."""
     subject = subject_of(req)
     origin = Origin(
@@ -48,7 +48,7 @@ def context_of(req: falcon.Request, services: Services) -> Context:
     return Context(subject=subject, origin=origin)
 
 
-def dispatch(command: Any, req: falcon.Request, services: Services) -> Any:
+def dispatch(command: Any, req: falcon.Request, services: Dependencies) -> Any:
     """Run a command in the name of the request, and tell every process that the log has grown."""
     result = services.bus.dispatch(command, context_of(req, services))
     services.signals.notify(LOG_KEY)
@@ -97,7 +97,7 @@ def _pieces(req: falcon.Request, bytes_max: int) -> Iterator[bytes]:
                 raise _too_large(bytes_max)
             yield piece
     except TimeoutError as ex:
-        raise TooSlow("The body takes too long to come; send less at a time, or send it compressed") from ex
+        raise RequestTimeout("The body takes too long to come; send less at a time, or send it compressed") from ex
     except (OSError, ParseException) as ex:
         raise Malformed(f"The body can't be read to its end: {ex}") from ex
 

@@ -7,7 +7,7 @@ from typing import Any
 from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.projections.queries import schemas
 
 
@@ -20,7 +20,7 @@ class CompiledAvroSchemas:
     A version never changes while its event type lives; the time of its creation tells one life from the next.
     """
 
-    def __init__(self, read: Callable[..., Any], offload: Offload, bytes_max: int) -> None:
+    def __init__(self, read: Callable[..., Any], offload: ThreadPool, bytes_max: int) -> None:
         """Begin with none.
 
         Args:

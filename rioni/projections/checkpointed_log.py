@@ -15,7 +15,7 @@ _TRACKING = table("tracking", column("name"), column("position"))
 Begin = Callable[[], AbstractContextManager[Connection]]
 
 
-class SqlTrail:
+class SqlCheckpointedLogReader:
     """Implements the port `Trail`.
 
     Args:

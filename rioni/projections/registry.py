@@ -9,7 +9,7 @@ from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound, Unavail
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import Limits
 from rioni.domain.ports.event_log import EventLog, LogEntry
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.publishing.rules import PublishRules
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.settings import SETTINGS, Settings
@@ -32,7 +32,7 @@ class MemoryRegistry:
     answered to any client before is visible here, without a cache that could be stale.
     """
 
-    def __init__(self, log: EventLog, limits: Limits, offload: Offload, compute: Offload) -> None:
+    def __init__(self, log: EventLog, limits: Limits, offload: ThreadPool, compute: ThreadPool) -> None:
         """Begin before the first entry of the log.
 
         Args:

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 
 from rioni.domain.ports.event_store import Chunk
-from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 CHUNK_OVERHEAD_BYTES = 600
@@ -21,7 +21,7 @@ class ChunkCache:
         self._bytes = 0
         self._chunks: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
         self._firsts: dict[int, list[int]] = {}
-        self._lock = Places()
+        self._lock = ThreadSafeSemaphore()
 
     def add(self, partition_id: int, chunk: Chunk) -> None:
         """Keep a chunk, and forget others where there is no room."""

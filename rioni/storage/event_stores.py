@@ -8,7 +8,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.system.storages import StorageEntry
-from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 Opener = Callable[[StorageEntry], EventStore]
@@ -17,7 +17,7 @@ OPENING_WAIT_S = 15.0
 """How long a request waits for another one to open the store."""
 
 
-class OpenedEventStores:
+class EventStoreRegistry:
     """The stores of one process; a forked process must make its own."""
 
     def __init__(
@@ -34,7 +34,7 @@ class OpenedEventStores:
             offloads: of a storage: where opening it blocks. One that hangs keeps nobody from the others.
         """
         self._find, self._openers, self._offloads = find, openers, offloads
-        self._locks: defaultdict[tuple[str, str], Places] = defaultdict(Places)
+        self._locks: defaultdict[tuple[str, str], ThreadSafeSemaphore] = defaultdict(ThreadSafeSemaphore)
         self._stores: dict[tuple[str, str], EventStore] = {}
 
     def of(self, storage_id: str) -> EventStore:

@@ -21,7 +21,7 @@ WAIT_S = 60.0
 """How long `with` waits. What is done under such a lock has deadlines of its own, and they are shorter."""
 
 
-class Places:
+class ThreadSafeSemaphore:
     """A number of places to take and to give back; one place is a lock, which `with` takes."""
 
     def __init__(self, number: int = 1) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports.thread_pool import Offload, without_deadline
+from rioni.domain.ports.thread_pool import ThreadPool, without_deadline
 
 
 GROUP_BYTES_MAX = 8 * 2**20
@@ -46,7 +46,7 @@ class GroupCommit(Generic[J]):
     to the others if a caller is killed while it waits; it ends when nothing is pending.
     """
 
-    def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], offload: Offload) -> None:
+    def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], offload: ThreadPool) -> None:
         """Hand in what it needs.
 
         Args:

@@ -17,7 +17,7 @@ DEADLINE_S = 150.0
 """What is called on the hub has deadlines of its own, which are all shorter; this one holds where they fail."""
 
 
-class Home:
+class HubThread:
     """The thread whose hub some greenlets belong to; in a process that is not patched, every thread is at home.
 
     Code that runs in a pool of native threads must not touch what greenlets wait for: locks, events and sockets of
@@ -73,13 +73,13 @@ class Home:
 
 class _HasHome(Protocol):
     @property
-    def home(self) -> Home: ...
+    def home(self) -> HubThread: ...
 
 
 S = TypeVar("S", bound=_HasHome)
 
 
-def at_home(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+def run_on_hub(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """Let a method run on the hub that its object's connection belongs to, whoever calls it."""
 
     @functools.wraps(method)

@@ -11,7 +11,7 @@ import orjson
 
 from rioni.domain.errors import Invalid, Malformed
 from rioni.tools.api_client import call
-from rioni.tools.load_client import LOST, Connection, Loop, Server
+from rioni.tools.load_client import LOST, LoadConnection, Loop, Server
 from rioni.tools.load_report import OK_STATUSES, Report
 
 
@@ -122,7 +122,7 @@ class _Publisher:
     """Keeps one connection busy: the answer to a request brings on the next."""
 
     def __init__(self, server: Server, loop: Loop, plan: Publish, bodies: Bodies, report: Report) -> None:
-        self._connection = Connection(server, loop)
+        self._connection = LoadConnection(server, loop)
         self._plan, self._bodies, self._report = plan, bodies, report
         self._head = server.head("POST", f"/event-types/{plan.event_type}/events", bodies.size)
         self._stop_s = report.started_s + plan.seconds
@@ -255,7 +255,7 @@ class _Stream:
         self._server, self._path, self._received, self._report = server, path, received, report
         query = f"batch_limit={plan.batch}&max_uncommitted_events={plan.window}&batch_flush_timeout=1"
         self._request = server.head("GET", f"{path}/events?{query}")
-        self._events, self._commits = Connection(server, loop), Connection(server, loop)
+        self._events, self._commits = LoadConnection(server, loop), LoadConnection(server, loop)
         self._rest = b""
         self._cursors: dict[str, bytes] = {}
         self._sent_s = 0.0

@@ -59,7 +59,7 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     admin_operations.check_spark()
     tables = [rows(dataset, flights if dataset is FLIGHTS else None) for dataset in DATASETS]
     with _broker(config) as (server, served):
-        client = Client(served)
+        client = DemoClient(served)
         _create(client)
         console.print(f"Event types: {', '.join(dataset.event_type for dataset in DATASETS)}")
         _publish(console, served, tables)
@@ -71,7 +71,7 @@ def run(config: Config, *, exit_after: bool = False, flights: int | None = None)
     console.print("The broker has ended.")
 
 
-class Client:
+class DemoClient:
     """One connection to the broker; any status that the demo does not expect is an error."""
 
     def __init__(self, config: Config) -> None:
@@ -151,7 +151,7 @@ def _relay(server: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) 
     ports.put(None)
 
 
-def _create(client: Client) -> None:
+def _create(client: DemoClient) -> None:
     """Create the event types, anew if an earlier demo has left some."""
     listing = client.call("GET", f"/subscriptions?owning_application={OWNER}&limit=1000")
     for subscription in listing["items"]:
@@ -169,7 +169,7 @@ def _publish(console: Console, config: Config, tables: list[list[dict[str, Any]]
         task = progress.add_task("Publishing", total=total)
 
         def publish(publisher: int) -> None:
-            client = Client(config)
+            client = DemoClient(config)
             for dataset, records in zip(DATASETS, tables, strict=True):
                 # One publisher has all events of a key, so that their order is the order of the table.
                 mine = [record for record in records if hash(record[dataset.key]) % PUBLISHERS == publisher]
@@ -236,7 +236,7 @@ class Received:
                 self.partitions[partition] += 1
 
 
-def _consume(console: Console, config: Config, client: Client, flights: list[dict[str, Any]]) -> None:
+def _consume(console: Console, config: Config, client: DemoClient, flights: list[dict[str, Any]]) -> None:
     wanted = {"owning_application": OWNER, "event_types": [FLIGHTS.event_type], "read_from": "begin"}
     path = f"/subscriptions/{client.call('POST', '/subscriptions', wanted)['id']}"
     received, lags = Received(flights), [len(flights)]
@@ -248,7 +248,7 @@ def _consume(console: Console, config: Config, client: Client, flights: list[dic
             if number < CONSUMERS:
                 _read(config, path, received)
                 return
-            watch = Client(config)
+            watch = DemoClient(config)
             while received.missing or lags[-1]:
                 time.sleep(0.2)
                 lags.append(_lag(watch, path))
@@ -270,11 +270,11 @@ def _consume(console: Console, config: Config, client: Client, flights: list[dic
 
 def _read(config: Config, path: str, received: Received) -> None:
     """Consume and commit until every flight has come."""
-    committer = Client(config)
+    committer = DemoClient(config)
     query = f"batch_limit={EVENTS_PER_BATCH}&max_uncommitted_events={UNCOMMITTED_MAX}&batch_flush_timeout=1"
     last = time.monotonic()
     while received.missing:
-        connection = Client(config)
+        connection = DemoClient(config)
         response = connection.stream(f"{path}/events?{query}&stream_timeout=600")
         stream_id = response.headers["X-Nakadi-StreamId"]
         while received.missing and (line := response.readline()):
@@ -289,7 +289,7 @@ def _read(config: Config, path: str, received: Received) -> None:
         connection.close()
 
 
-def _lag(client: Client, path: str) -> int:
+def _lag(client: DemoClient, path: str) -> int:
     stats = client.call("GET", f"{path}/stats")
     return sum(partition.get("unconsumed_events", 0) for item in stats["items"] for partition in item["partitions"])
 
@@ -327,7 +327,7 @@ def _rebuild(console: Console, config: Config) -> None:
     )
 
 
-def _leave_serving(console: Console, config: Config, client: Client, server: subprocess.Popen[str]) -> None:
+def _leave_serving(console: Console, config: Config, client: DemoClient, server: subprocess.Popen[str]) -> None:
     base = f"http://{config.host}:{config.port}"
     listing = client.call("GET", f"/subscriptions?owning_application={OWNER}")
     client.close()

@@ -206,7 +206,7 @@ class Answer:
         return not self._missing
 
 
-class Connection:
+class LoadConnection:
     """One connection to the server, with one request at a time; opened when it is first needed."""
 
     def __init__(self, server: Server, loop: "Loop") -> None:
@@ -314,11 +314,11 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def add(self, opened: socket.socket, connection: Connection) -> None:
+    def add(self, opened: socket.socket, connection: LoadConnection) -> None:
         """Begin to watch a connection's socket."""
         self._selector.register(opened, selectors.EVENT_READ, connection)
 
-    def watch(self, opened: socket.socket, connection: Connection, *, write: bool) -> None:
+    def watch(self, opened: socket.socket, connection: LoadConnection, *, write: bool) -> None:
         """Say whether the connection has something to send."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if write else 0)
         if self._selector.get_key(opened).events != events:

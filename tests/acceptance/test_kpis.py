@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.system.pseudonyms import hashed
+from rioni.domain.system.pseudonyms import pseudonymize
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server
@@ -134,7 +134,7 @@ def test_a_batch_that_was_stored_is_reported(client):
     (report,) = reports(client, "nakadi.batch.published", lambda each: each["batch_size"] == len(body))
     assert report.keys() == FIELDS["nakadi.batch.published"] | {"metadata"}
     assert (report["event_type"], report["number_of_events"]) == (NAME, 3)
-    assert (report["app"], report["app_hashed"]) == ("unauthenticated", hashed("salt", "unauthenticated"))
+    assert (report["app"], report["app_hashed"]) == ("unauthenticated", pseudonymize("salt", "unauthenticated"))
     assert report["metadata"]["event_type"] == "nakadi.batch.published"
     assert report["metadata"]["version"] == "1.0.0"
 

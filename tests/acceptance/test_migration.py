@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.migration import migrate
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
 from rioni.config.settings import Config
 from rioni.domain.errors import Conflict, Unavailable
@@ -88,7 +88,10 @@ def history(data):
 
 def interrupt_changes(data):
     """Leave behind what a process does that dies amid a switch of `c`, and amid a repartitioning of `d`."""
-    with prepare(Config(data=data)) as directory, closing(lay_foundation(Config(data=data), directory)) as base:
+    with (
+        prepare_startup(Config(data=data)) as directory,
+        closing(build_infrastructure(Config(data=data), directory)) as base,
+    ):
         store = base.adapters.stores.of("default")
         base.bus.transact(StartSwitch(event_type="c", storage_id="default", can_be_used=True), base.own_context())
         base.registry.refresh()
@@ -141,7 +144,7 @@ def while_no_node_starts(cluster, folder):
 
     def progress(name, _done, _total):
         if name == "subscriptions":
-            with pytest.raises(Unavailable, match="in use by rioni migrate"), prepare(early):
+            with pytest.raises(Unavailable, match="in use by rioni migrate"), prepare_startup(early):
                 pass
 
     return progress
@@ -189,7 +192,7 @@ def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node, t
     target, early = Config(**cluster), Config(data=tmp_path / "early", **cluster)
     with pytest.raises(Interrupted):
         migrate(data, target, interrupting("subscriptions"))
-    with pytest.raises(Unavailable, match="run it again if it was interrupted"), prepare(early):
+    with pytest.raises(Unavailable, match="run it again if it was interrupted"), prepare_startup(early):
         pass
     with running_server(data, "--workers", "1") as server, server.client() as client:
         publish_orders(client, "a", "meanwhile")
@@ -213,7 +216,7 @@ def test_what_names_no_cluster_or_no_data_is_refused(cluster, data):
 
 
 def test_a_kafka_that_is_away_is_named_before_anything_is_sent_there(cluster, data):
-    with prepare(Config(data=data)) as directory:
-        lay_foundation(Config(data=data), directory).close()
+    with prepare_startup(Config(data=data)) as directory:
+        build_infrastructure(Config(data=data), directory).close()
     with pytest.raises(Unavailable, match="No broker of Kafka answers"):
         migrate(data, Config(**cluster | {"kafka": "127.0.0.1:1"}), no_progress)

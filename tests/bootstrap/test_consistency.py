@@ -11,8 +11,8 @@ import pytest
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
@@ -32,7 +32,7 @@ FILES = ("registry.db", "events.db", "coordination.db")
 def running(data: Path, *, marked: bool = True):
     """A broker without HTTP, which notes its marks when it stops, unless it is killed."""
     config = Config(data=data)
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         yield base
         if marked:
             StoreMarks(base).note(everything=True)

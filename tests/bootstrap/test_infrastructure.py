@@ -1,5 +1,5 @@
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.system.storages import StorageEntry
 
@@ -9,8 +9,8 @@ EMBEDDED = StorageEntry(id="default", storage_type="embedded", default=True)
 
 def test_the_first_process_creates_the_first_storage_and_the_next_one_finds_it(tmp_path):
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory:
-        first, second = (lay_foundation(config, directory) for _ in range(2))
+    with prepare_startup(config) as directory:
+        first, second = (build_infrastructure(config, directory) for _ in range(2))
         assert first.registry.storages() == second.registry.storages() == [EMBEDDED]
         assert first.log.head() == second.log.head()
         assert first.log.head().position == 1

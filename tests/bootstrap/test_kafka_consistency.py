@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 from rioni.bootstrap import admin_operations, kafka_consistency
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.system.storages import StorageEntry
@@ -44,7 +44,10 @@ class Installation:
     @contextlib.contextmanager
     def running(self, *, marked: bool = True):
         """One that notes its marks when it stops, unless it is killed."""
-        with prepare(self.config) as directory, contextlib.closing(lay_foundation(self.config, directory)) as base:
+        with (
+            prepare_startup(self.config) as directory,
+            contextlib.closing(build_infrastructure(self.config, directory)) as base,
+        ):
             yield base
             if marked:
                 StoreMarks(base).note(everything=True)
@@ -76,7 +79,7 @@ def publish(base, name: str = "a") -> int:
     return base.adapters.stores.of(timeline.storage_id).append(timeline.topic, {0: EVENTS})[0]
 
 
-def read(base, after: Place, name: str = "a") -> list[tuple[int, int, bytes]]:
+def read(base, after: TimelinePosition, name: str = "a") -> list[tuple[int, int, bytes]]:
     """Everything behind a place: order, position and JSON."""
     base.registry.refresh()
     timelines, found = base.registry.timelines(name), []
@@ -87,7 +90,7 @@ def read(base, after: Place, name: str = "a") -> list[tuple[int, int, bytes]]:
         for chunk in chunks:
             first = max(chunk.first, after.position + 1 if order == after.order else 0)
             found += [(order, place, bytes(chunk.cut(place, place + 1))) for place in range(first, chunk.next)]
-        after = Place(order, chunks[-1].next - 1)
+        after = TimelinePosition(order, chunks[-1].next - 1)
 
 
 @pytest.fixture(autouse=True)
@@ -218,9 +221,9 @@ def test_what_follows_an_accepted_loss_goes_to_a_new_timeline(broker, admin, rec
         first = publish(base)
         expected = [(2, first + number, event) for number, event in enumerate(EVENTS)]
         # A cursor from before stands where it stood, before everything that follows.
-        assert read(base, Place(1, 9)) == expected
-        assert read(base, Place(1, 4)) == expected
-        assert [event for _, _, event in read(base, Place(1, -1), "whole")] == EVENTS
+        assert read(base, TimelinePosition(1, 9)) == expected
+        assert read(base, TimelinePosition(1, 4)) == expected
+        assert [event for _, _, event in read(base, TimelinePosition(1, -1), "whole")] == EVENTS
     with broker.running():
         pass
     assert list(admin_operations.verify(broker.config)) == []
@@ -235,8 +238,8 @@ def test_a_closed_timeline_that_lost_its_topic_is_passed_over(broker, admin):
     assert "lacks the topics of 1 event type: a" in broker.refusal()
     assert accept_loss(broker.config, "x")
     with broker.running() as base:
-        assert [order for order, _, _ in read(base, Place(1, -1))] == [2] * 10
-        assert read(base, Place(1, -1))[0][1] == first
+        assert [order for order, _, _ in read(base, TimelinePosition(1, -1))] == [2] * 10
+        assert read(base, TimelinePosition(1, -1))[0][1] == first
         assert len(base.registry.timelines("a").timelines) == 2
 
 
@@ -245,4 +248,4 @@ def test_another_cluster_can_be_accepted(broker, other_kafka_cluster):
     assert "is another cluster" in accept_loss(broker.config, "moved")[0]
     with broker.running() as base:
         first = publish(base)
-        assert read(base, Place(1, 9)) == [(2, first + number, event) for number, event in enumerate(EVENTS)]
+        assert read(base, TimelinePosition(1, 9)) == [(2, first + number, event) for number, event in enumerate(EVENTS)]

@@ -7,9 +7,9 @@ import pytest
 
 from rioni.bootstrap.database import migrating, occupancy, serving
 from rioni.bootstrap.from_config import limits_of
-from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.readiness import readiness
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage, SetDefaultStorage
 from rioni.config.settings import Config
@@ -29,8 +29,8 @@ class Usage(NamedTuple):
 def base(tmp_path):
     """The foundation of a single node that knows a Kafka which is not there."""
     config = Config(data=tmp_path / "data", kafka="127.0.0.1:1")
-    with prepare(config) as directory:
-        foundation = lay_foundation(config, directory)
+    with prepare_startup(config) as directory:
+        foundation = build_infrastructure(config, directory)
         yield foundation
         foundation.close()
 
@@ -51,7 +51,7 @@ def test_a_single_node_needs_its_database_and_its_disk(base, held):
 
 def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         look = readiness(base, occupancy(config, serving(config, directory.broker)).take(0))["kafka"]
         assert look() is None
         configuration = {"bootstrap_servers": "127.0.0.1:1"}

@@ -3,7 +3,7 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 
@@ -12,7 +12,7 @@ from rioni.domain.errors import Unavailable
 def test_brokers_that_no_table_of_options_names_are_warned_of(tmp_path, kafka, lines):
     path = tmp_path / "kafka.toml"
     path.write_text('["a:1,b:2"]\nsecurity.protocol = "SSL"')
-    with capture_logs() as logged, prepare(Config(data=tmp_path / "data", kafka=kafka, kafka_options=path)):
+    with capture_logs() as logged, prepare_startup(Config(data=tmp_path / "data", kafka=kafka, kafka_options=path)):
         pass
     assert [line["kafka"] for line in logged] == [kafka] * lines
 
@@ -27,9 +27,9 @@ def test_two_clusters_on_one_path_of_zookeeper_are_refused(tmp_path, postgres_ur
 
     first, second = postgres_url(), postgres_url()
     for name in ("one", "another"):
-        with prepare(node(name, first)):
+        with prepare_startup(node(name, first)):
             pass
-    with pytest.raises(Unavailable, match="belongs to another installation"), prepare(node("stranger", second)):
+    with pytest.raises(Unavailable, match="belongs to another installation"), prepare_startup(node("stranger", second)):
         pass
-    with prepare(node("one", first)):
+    with prepare_startup(node("one", first)):
         pass

@@ -13,8 +13,8 @@ from rioni.bootstrap import kafka_consistency
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.database import occupancy, serving
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
@@ -34,7 +34,7 @@ PARTITION = EventTypePartition("a", "0")
 @contextlib.contextmanager
 def running(config: Config):
     """A node without HTTP, which notes its marks when it stops."""
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         yield base
         StoreMarks(base).note(everything=True)
 

@@ -7,7 +7,7 @@ from sqlalchemy import insert, inspect, select, text, update
 
 from rioni.bootstrap import startup
 from rioni.bootstrap.database import reading_models
-from rioni.bootstrap.startup import catch_up, prepare
+from rioni.bootstrap.startup import catch_up, prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.projections.fold import FOLD_VERSION
@@ -75,7 +75,7 @@ def test_a_long_log_is_left_to_a_rebuild(broker, monkeypatch):
 
 def test_the_tables_of_a_dead_rebuild_are_removed_and_those_of_a_running_one_are_not(tmp_path):
     config = Config(data=tmp_path / "data")
-    with prepare(config):
+    with prepare_startup(config):
         pass
     engine = create_engine(f"sqlite:///{tmp_path}/data/registry.db")
     left = {f"{name}{SHADOW_SUFFIX}" for name in ("states", "event_types")}
@@ -83,9 +83,9 @@ def test_the_tables_of_a_dead_rebuild_are_removed_and_those_of_a_running_one_are
         for name in left:
             connection.execute(text(f"CREATE TABLE {name} (a)"))
         connection.execute(insert(TRACKING).values(name=f"read-models{SHADOW_SUFFIX}", position=7))
-    with rebuild_lock(engine), prepare(config):
+    with rebuild_lock(engine), prepare_startup(config):
         assert left <= set(inspect(engine).get_table_names())
-    with prepare(config):
+    with prepare_startup(config):
         assert not left & set(inspect(engine).get_table_names())
     with engine.connect() as connection:
         assert connection.scalars(select(TRACKING.c.name)).all() == []

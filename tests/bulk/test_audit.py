@@ -10,7 +10,7 @@ from sqlalchemy import delete, select, update
 
 from rioni.domain.errors import Conflict
 from rioni.projections.bulk.audit import HEAD_FILE, export
-from rioni.projections.bulk.source import DamagedLog
+from rioni.projections.bulk.source import CorruptLog
 from rioni.projections.queries.audit_log import AuditFilter
 from rioni.projections.queries.audit_log import entries as audit_entries
 from rioni.projections.tables import AUDIT_LOG
@@ -97,7 +97,7 @@ def test_a_target_that_is_not_empty_is_refused_and_kept(url, engine, history, sp
 def test_a_damaged_log_is_not_exported(url, engine, history, spark, tmp_path):
     with engine.begin() as connection:
         connection.execute(update(LOG).where(LOG.c.position == 77).values(data=b"{}"))
-    with pytest.raises(DamagedLog, match="position 77"):
+    with pytest.raises(CorruptLog, match="position 77"):
         run(url, tmp_path)
     assert not (tmp_path / "export").exists()
     assert [path.name for path in tmp_path.glob(".export-*")] == []

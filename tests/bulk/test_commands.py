@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.config.settings import Config
 from tests.support.commands import run_command
 
@@ -25,8 +25,8 @@ def run(monkeypatch, capsys):
 def data(tmp_path: Path) -> str:
     """A data directory with one entry in its log: the default storage."""
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory:
-        lay_foundation(config, directory).close()
+    with prepare_startup(config) as directory:
+        build_infrastructure(config, directory).close()
     return str(config.data)
 
 

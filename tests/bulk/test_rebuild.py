@@ -13,7 +13,7 @@ from sqlalchemy import delete, inspect, select, update
 from rioni.domain.errors import Conflict
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.rebuild import RebuildReport, rebuild
-from rioni.projections.bulk.source import DamagedLog
+from rioni.projections.bulk.source import CorruptLog
 from rioni.projections.fold import EMPTY, fold
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
@@ -163,7 +163,7 @@ def test_a_damaged_log_stops_the_rebuild_and_is_named(damage, finding, url, engi
     before = contents(engine)
     with engine.begin() as connection:
         damage(connection)
-    with pytest.raises(DamagedLog, match=finding):
+    with pytest.raises(CorruptLog, match=finding):
         run(url, tmp_path)
     assert before == contents(engine)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.commands.bus import Bus
+from rioni.commands.bus import CommandBus
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.errors import NotFound, Unavailable
@@ -36,7 +36,7 @@ def test_a_transaction_that_fails_in_the_middle_leaves_nothing(broker):
                     topics.append(entry.event.timeline.topic)
                     raise Unavailable("the wire was cut")
 
-    failing = Bus(
+    failing = CommandBus(
         broker.log,
         FailingModels(),
         stores=broker.stores,

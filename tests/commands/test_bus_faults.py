@@ -10,11 +10,11 @@ from threading import Event
 import pytest
 from sqlalchemy import text
 
-from rioni.commands.bus import ATTEMPTS_MAX, Bus
+from rioni.commands.bus import ATTEMPTS_MAX, CommandBus
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.errors import CommitUnknown, Conflict, NothingWritten
+from rioni.domain.errors import CommitOutcomeUnknown, Conflict, TransactionConflict
 from rioni.projections.projector import Projector
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql import engines
@@ -25,7 +25,7 @@ from tests.support.proxy import Cut, proxy_to
 
 pytestmark = pytest.mark.postgres
 
-REFUSED = pytest.raises(NothingWritten, match="Try again later")
+REFUSED = pytest.raises(TransactionConflict, match="Try again later")
 CREATE = CreateEventType(spec=event_type_spec())
 
 
@@ -97,7 +97,7 @@ def test_the_same_command_id_of_an_earlier_change_is_not_taken_for_this_one(brok
 def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_nothing(broker, proxy):
     head = broker.log.head()
     proxy.cut, proxy.always = Cut.BEFORE, True
-    with pytest.raises(NothingWritten):
+    with pytest.raises(TransactionConflict):
         broker.bus.dispatch(CREATE, context())
     assert proxy.cuts == ATTEMPTS_MAX
     assert broker.log.head() == head
@@ -106,7 +106,7 @@ def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_not
 def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stands(broker, proxy):
     log = SqlEventLog(engines.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
     proxy.cut = Cut.FOR_GOOD
-    with contextlib.closing(log), pytest.raises(CommitUnknown, match="outcome is unknown"):
+    with contextlib.closing(log), pytest.raises(CommitOutcomeUnknown, match="outcome is unknown"):
         broker.bus_on(log).dispatch(CREATE, context())
 
 
@@ -146,7 +146,7 @@ class Deadlocks(Projector):
 def test_a_command_that_meets_others_in_a_deadlock_is_tried_again_some_times(broker, proxy, times, outcome):
     # Whoever looks first finds the deadlock, and gives in.
     log = SqlEventLog(engines.create_engine(f"{proxy.url}&options=-c deadlock_timeout=10ms"), TOPICS)
-    bus = Bus(
+    bus = CommandBus(
         log,
         Deadlocks(broker.engine, times),
         stores=broker.stores,

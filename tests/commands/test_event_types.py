@@ -4,7 +4,16 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.authorization import Attribute, EventTypeAuthorization, Subject
-from rioni.domain.errors import AdminOnly, Conflict, Denied, Disabled, EventTypeNotFound, Invalid, NotFound, ReadOnly
+from rioni.domain.errors import (
+    AccessDenied,
+    AdminOnly,
+    Conflict,
+    EventTypeNotFound,
+    FeatureDisabled,
+    Invalid,
+    NotFound,
+    ReadOnly,
+)
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
 from rioni.domain.ports.event_store import Bounds
 from tests.support.broker import DEFAULT_ADMIN
@@ -110,7 +119,7 @@ def test_only_administrators_change_and_delete(broker):
     broker.do(CreateEventType(spec=event_type_spec(authorization=ALICES)), BOB)
     spec = event_type_spec(authorization=ALICES, owning_application="other")
     for command in (ChangeEventType(name=NAME, spec=spec), DeleteEventType(name=NAME)):
-        with pytest.raises(Denied, match=f"Access on ADMIN event-type:{NAME} denied"):
+        with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
             broker.do(command, BOB)
     broker.do(ChangeEventType(name=NAME, spec=spec), ALICE)
     broker.do(DeleteEventType(name=NAME), ADMIN)
@@ -124,10 +133,10 @@ def test_without_an_authorization_section_everybody_may(broker):
 def test_features_close_creation_and_deletion(broker):
     broker.do(CREATE)
     for feature, command, error in (
-        ("disable_event_type_creation", CreateEventType(spec=event_type_spec(name="other")), Disabled),
+        ("disable_event_type_creation", CreateEventType(spec=event_type_spec(name="other")), FeatureDisabled),
         ("disable_event_type_deletion", DeleteEventType(name=NAME), AdminOnly),
         ("force_event_type_authz", CreateEventType(spec=event_type_spec(name="other")), Invalid),
-        ("force_event_type_authz", DeleteEventType(name=NAME), Denied),
+        ("force_event_type_authz", DeleteEventType(name=NAME), AccessDenied),
         ("disable_db_write_operations", DeleteEventType(name=NAME), ReadOnly),
     ):
         broker.do(SwitchFeature(feature=feature, enabled=True))

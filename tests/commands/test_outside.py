@@ -16,7 +16,7 @@ from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.system.storages import StorageEntry
 from tests.support.builders import LATER_MS, SCHEMA, event_type_spec, subscription_spec
 
@@ -80,7 +80,7 @@ def bus(broker, log, monkeypatch):
 def test_no_command_asks_anybody_while_the_head_of_the_log_is_locked(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="other", storage_type="embedded", default=False)))
     created = broker.do(CreateEventType(spec=event_type_spec()))
-    begin = (NamedPlace(event_type=NAME, partition="0", offset="BEGIN"),)
+    begin = (CursorSpec(event_type=NAME, partition="0", offset="BEGIN"),)
     spec = subscription_spec(read_from="cursors", initial_cursors=begin, filter="event.order_id == '1'")
     subscription, _ = broker.do(CreateSubscription(spec=spec))
     given = tuple(each.named for each in subscription.initial_cursors)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.subscriptions.activity import Activity, Seen, Sighting
+from rioni.domain.subscriptions.activity import Activity, LastActivity, Sighting
 
 
 ALICE = Sighting("publish", "order", "alice")
@@ -18,25 +18,28 @@ class ActivityContract:
         assert activity.of("publish", "order") == {}
 
     def test_amounts_add_up_and_times_widen_whoever_adds(self, activity: Activity, other: Activity):
-        activity.add({ALICE: Seen(20, 30, 5)})
-        other.add({ALICE: Seen(10, 25, 2)})
-        activity.add({ALICE: Seen(40, 40, 0)})
-        assert other.of("publish", "order") == {"alice": Seen(10, 40, 7)}
+        activity.add({ALICE: LastActivity(20, 30, 5)})
+        other.add({ALICE: LastActivity(10, 25, 2)})
+        activity.add({ALICE: LastActivity(40, 40, 0)})
+        assert other.of("publish", "order") == {"alice": LastActivity(10, 40, 7)}
 
     def test_clients_deeds_and_resources_are_kept_apart(self, activity: Activity):
         sightings = [ALICE, ALICE._replace(client="bob"), ALICE._replace(deed="read"), ALICE._replace(resource="o")]
-        activity.add({sighting: Seen(1, 1, number) for number, sighting in enumerate(sightings, 1)})
-        assert list(activity.of("publish", "order").items()) == [("alice", Seen(1, 1, 1)), ("bob", Seen(1, 1, 2))]
-        assert activity.of("read", "order") == {"alice": Seen(1, 1, 3)}
-        assert activity.of("publish", "o") == {"alice": Seen(1, 1, 4)}
+        activity.add({sighting: LastActivity(1, 1, number) for number, sighting in enumerate(sightings, 1)})
+        assert list(activity.of("publish", "order").items()) == [
+            ("alice", LastActivity(1, 1, 1)),
+            ("bob", LastActivity(1, 1, 2)),
+        ]
+        assert activity.of("read", "order") == {"alice": LastActivity(1, 1, 3)}
+        assert activity.of("publish", "o") == {"alice": LastActivity(1, 1, 4)}
 
     def test_any_text_is_a_name(self, activity: Activity):
         hostile = Sighting("publish", "order", "'; DROP TABLE sightings; --\x00 é🛫")
-        activity.add({hostile: Seen(1, 1, 1)})
+        activity.add({hostile: LastActivity(1, 1, 1)})
         assert list(activity.of("publish", "order")) == [hostile.client]
 
     def test_who_was_not_seen_since_is_forgotten(self, activity: Activity, other: Activity):
         bob = ALICE._replace(client="bob")
-        activity.add({ALICE: Seen(1, 99, 1), bob: Seen(1, 100, 1)})
+        activity.add({ALICE: LastActivity(1, 99, 1), bob: LastActivity(1, 100, 1)})
         other.forget(100)
         assert list(activity.of("publish", "order")) == ["bob"]

@@ -7,7 +7,7 @@ import pytest
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, Coordinator, EventTypePartition
-from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.notifier import Notifier
 from tests.contracts.commits import CommitContract
 from tests.contracts.coordination import A0, A1, A2, ALL, BEFORE, ENOUGH_S, name, offset
 from tests.contracts.failures import FailureContract
@@ -164,7 +164,7 @@ class CoordinatorContract(CommitContract, FailureContract):
 
     # --- waking up ---
 
-    def test_every_change_wakes_whom_it_concerns(self, other, signals: Signals, subscription):
+    def test_every_change_wakes_whom_it_concerns(self, other, signals: Notifier, subscription):
         stream, second = name(), name()
         watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
         for change in (
@@ -179,7 +179,7 @@ class CoordinatorContract(CommitContract, FailureContract):
             assert watch.wait(ENOUGH_S)
         watch.close()
 
-    def test_what_concerns_all_wakes_all(self, other, signals: Signals, subscription):
+    def test_what_concerns_all_wakes_all(self, other, signals: Notifier, subscription):
         stream = name()
         other.join(subscription, stream)
         watch = signals.watch([f"subscription:{subscription}"])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from rioni.domain.authorization import Attribute
-from rioni.domain.errors import NotFound, PartlyStored
+from rioni.domain.errors import NotFound, PartiallyStored
 from rioni.domain.ports.event_store import Chunk, EventStore
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from tests.support.clock import ManualClock
@@ -140,7 +140,7 @@ class EventStoreContract:
         assert [bounds.newest for bounds in store.bounds(TOPIC)] == [-1] * PARTITIONS
 
     def test_an_append_without_an_answer_names_every_partition_that_may_be_written(self, silent_store: EventStore):
-        with pytest.raises(PartlyStored) as caught:
+        with pytest.raises(PartiallyStored) as caught:
             silent_store.append(TOPIC, {0: events(1), 2: events(2, 3)})
         assert caught.value.failed == {0: "timed out", 2: "timed out"}
 

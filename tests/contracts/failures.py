@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.ports.coordinator import Trouble
+from rioni.domain.ports.coordinator import DeliveryFailure
 from tests.contracts.coordination import A0, A1, A2, ENOUGH_S, CoordinationSuite, name, offset
 
 
@@ -20,8 +20,8 @@ class FailureContract(CoordinationSuite):
             coordinator.attempt(subscription, stream, A1, offset(times))
             coordinator.leave(subscription, stream)
             assert other.troubles(subscription) == {
-                A0: Trouble(times, offset(4), ""),
-                A1: Trouble(times, offset(times), ""),
+                A0: DeliveryFailure(times, offset(4), ""),
+                A1: DeliveryFailure(times, offset(times), ""),
             }
 
     def test_a_session_that_has_sent_nothing_since_has_not_failed(self, coordinator, subscription):
@@ -31,14 +31,14 @@ class FailureContract(CoordinationSuite):
             if sends:
                 coordinator.attempt(subscription, stream, A0, offset(4))
             coordinator.leave(subscription, stream)
-        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
 
     @pytest.mark.parametrize(("position", "times"), [(3, 1), (4, 0), (5, 0)])
     def test_only_who_has_not_committed_all_has_failed(self, coordinator, subscription, stream, position, times):
         coordinator.attempt(subscription, stream, A0, offset(4))
         coordinator.commit(subscription, stream, [(A0, offset(position))])
         coordinator.leave(subscription, stream)
-        expected = {A0: Trouble(times, offset(4), "")} if times else {}
+        expected = {A0: DeliveryFailure(times, offset(4), "")} if times else {}
         assert coordinator.troubles(subscription) == expected
 
     @pytest.mark.parametrize(("position", "times"), [(-1, 1), (2, 1), (3, 0)])
@@ -59,9 +59,9 @@ class FailureContract(CoordinationSuite):
         other.join(subscription, second, [A0, A1])
         for key in (A0, A1, A2):
             coordinator.release(subscription, stream, key)
-        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
         coordinator.leave(subscription, stream)
-        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
 
     @pytest.mark.usefixtures("stream")
     def test_who_does_not_own_a_partition_cannot_note_anything(self, coordinator, subscription):
@@ -78,10 +78,10 @@ class FailureContract(CoordinationSuite):
             coordinator.join(subscription, stream)
             coordinator.attempt(subscription, stream, A0, offset(4), until)
             coordinator.leave(subscription, stream)
-        assert other.troubles(subscription) == {A0: Trouble(1, offset(4), offset(5))}
+        assert other.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), offset(5))}
         other.join(subscription, stream)
         other.attempt(subscription, stream, A0, offset(4))
-        for position, troubles in ((4, {A0: Trouble(0, offset(4), offset(5))}), (5, {})):
+        for position, troubles in ((4, {A0: DeliveryFailure(0, offset(4), offset(5))}), (5, {})):
             other.commit(subscription, stream, [(A0, offset(position))])
             assert coordinator.troubles(subscription) == troubles
 
@@ -90,7 +90,7 @@ class FailureContract(CoordinationSuite):
             coordinator.attempt(subscription, stream, key, offset(4), offset(9))
         coordinator.leave(subscription, stream)
         coordinator.reset(subscription, {A0: offset(2)}, ENOUGH_S)
-        assert coordinator.troubles(subscription) == {A1: Trouble(1, offset(4), offset(9))}
+        assert coordinator.troubles(subscription) == {A1: DeliveryFailure(1, offset(4), offset(9))}
 
     def test_a_process_that_ends_has_failed_where_events_were_uncommitted(self, coordinator, other, subscription):
         stream = name()
@@ -99,4 +99,4 @@ class FailureContract(CoordinationSuite):
         other.attempt(subscription, stream, A1, offset(4))
         other.commit(subscription, stream, [(A1, offset(4))])
         other.close()
-        assert coordinator.troubles(subscription) == {A0: Trouble(1, offset(4), "")}
+        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}

@@ -1,10 +1,10 @@
-"""What every adapter of the port `Signals` promises: subclasses provide the fixture `signals`."""
+"""What every adapter of the port `Notifier` promises: subclasses provide the fixture `signals`."""
 
 import threading
 
 import pytest
 
-from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.notifier import Notifier
 
 
 ENOUGH_S = 20
@@ -13,18 +13,18 @@ ENOUGH_S = 20
 
 class SignalsContract:
     @pytest.fixture
-    def other(self, signals: Signals) -> Signals:
+    def other(self, signals: Notifier) -> Notifier:
         """The signals of another process, or what is like them."""
         return signals
 
-    def test_a_watch_wakes_up_for_its_keys(self, signals: Signals, other: Signals):
+    def test_a_watch_wakes_up_for_its_keys(self, signals: Notifier, other: Notifier):
         watch = signals.watch(["a", "b"])
         for key in ("a", "b"):
             other.notify(key)
             assert watch.wait(ENOUGH_S)
         watch.close()
 
-    def test_whoever_is_woken_finds_another_generation(self, signals: Signals, other: Signals):
+    def test_whoever_is_woken_finds_another_generation(self, signals: Notifier, other: Notifier):
         watch = signals.watch(["a", "b"])
         before = {key: signals.generation(key) for key in ("a", "b")}
         other.notify("a")
@@ -33,7 +33,7 @@ class SignalsContract:
         assert signals.generation("b") == before["b"]
         watch.close()
 
-    def test_a_generation_never_comes_back_while_its_key_is_watched(self, signals: Signals):
+    def test_a_generation_never_comes_back_while_its_key_is_watched(self, signals: Notifier):
         watch = signals.watch(["a"])
         seen = {signals.generation("a")}
         for key in ("a", "b") * 10:
@@ -42,7 +42,7 @@ class SignalsContract:
         assert len(seen) == 11
         watch.close()
 
-    def test_other_keys_wake_nobody(self, signals: Signals, other: Signals):
+    def test_other_keys_wake_nobody(self, signals: Notifier, other: Notifier):
         watch, witness = signals.watch(["a"]), signals.watch(["b"])
         other.notify("b")
         assert witness.wait(ENOUGH_S)
@@ -50,7 +50,7 @@ class SignalsContract:
         watch.close()
         witness.close()
 
-    def test_a_notification_before_the_wait_is_not_missed(self, signals: Signals, other: Signals):
+    def test_a_notification_before_the_wait_is_not_missed(self, signals: Notifier, other: Notifier):
         watch, witness = signals.watch(["a"]), signals.watch(["a"])
         other.notify("a")
         assert witness.wait(ENOUGH_S)
@@ -58,7 +58,7 @@ class SignalsContract:
         watch.close()
         witness.close()
 
-    def test_many_notifications_are_one(self, signals: Signals):
+    def test_many_notifications_are_one(self, signals: Notifier):
         watch = signals.watch(["a"])
         for _ in range(1000):
             signals.notify("a")
@@ -66,12 +66,12 @@ class SignalsContract:
         assert not watch.wait(0)
         watch.close()
 
-    def test_a_wait_ends_with_its_time(self, signals: Signals):
+    def test_a_wait_ends_with_its_time(self, signals: Notifier):
         watch = signals.watch(["a"])
         assert not watch.wait(0.001)
         watch.close()
 
-    def test_a_closed_watch_is_not_woken(self, signals: Signals):
+    def test_a_closed_watch_is_not_woken(self, signals: Notifier):
         watch, witness = signals.watch(["a"]), signals.watch(["a"])
         watch.close()
         watch.close()
@@ -80,7 +80,7 @@ class SignalsContract:
         assert not watch.wait(0)
         witness.close()
 
-    def test_every_waiter_is_woken(self, signals: Signals, other: Signals):
+    def test_every_waiter_is_woken(self, signals: Notifier, other: Notifier):
         watches = [signals.watch(["a"]) for _ in range(10)]
         woken: list[bool] = []
         threads = [threading.Thread(target=lambda watch=watch: woken.append(watch.wait(ENOUGH_S))) for watch in watches]
@@ -93,5 +93,5 @@ class SignalsContract:
         for watch in watches:
             watch.close()
 
-    def test_notifying_keys_that_nobody_watches_is_nothing(self, signals: Signals):
+    def test_notifying_keys_that_nobody_watches_is_nothing(self, signals: Notifier):
         signals.notify("nobody")

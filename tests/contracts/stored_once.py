@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from rioni.domain.errors import KeyReused, NotFound
-from rioni.domain.ports.event_store import Claim, EventStore
+from rioni.domain.errors import IdempotencyKeyReused, NotFound
+from rioni.domain.ports.event_store import EventStore, IdempotencyClaim
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, read_headers, run_all
 from tests.support.clock import ManualClock
@@ -22,27 +22,27 @@ class StoredOnceContract:
         batches, ids = {0: events(1, 2), 1: events(3)}, {0: ["a", "b"], 1: ["a"]}
         assert store.append(TOPIC, batches, ids=ids).left_out == 1
         assert store.append(TOPIC, batches, ids=ids).left_out == 3
-        claim = Claim("name", "digest")
+        claim = IdempotencyClaim("name", "digest")
         assert store.append(TOPIC, {0: events(4)}, claim=claim).left_out == 0
         assert store.append(TOPIC, {0: events(4)}, claim=claim).left_out == 1
 
     def test_under_one_name_a_batch_is_stored_once(self, store: EventStore):
-        claim = Claim("name", "digest")
+        claim = IdempotencyClaim("name", "digest")
         assert store.claimed("name") is None
         assert store.append(TOPIC, {0: events(1), 1: events(2)}, claim=claim) == {0: 0, 1: 0}
         assert store.append(TOPIC, {1: events(2), 2: events(1)}, claim=claim) == {}
         assert store.claimed("name") == "digest"
-        assert store.append(TOPIC, {0: events(3)}, claim=Claim("other", "digest")) == {0: 1}
+        assert store.append(TOPIC, {0: events(3)}, claim=IdempotencyClaim("other", "digest")) == {0: 1}
         assert [bounds.newest for bounds in store.bounds(TOPIC)] == [1, 0, -1]
 
     def test_under_one_name_no_other_batch_is_stored(self, store: EventStore):
-        store.append(TOPIC, {0: events(1)}, claim=Claim("name", "digest"))
-        with pytest.raises(KeyReused):
-            store.append(TOPIC, {0: events(2)}, claim=Claim("name", "another"))
+        store.append(TOPIC, {0: events(1)}, claim=IdempotencyClaim("name", "digest"))
+        with pytest.raises(IdempotencyKeyReused):
+            store.append(TOPIC, {0: events(2)}, claim=IdempotencyClaim("name", "another"))
         assert read_all(store, TOPIC, 0) == events(1)
 
     def test_a_batch_that_could_not_be_stored_has_not_used_its_name(self, store: EventStore):
-        claim = Claim("name", "digest")
+        claim = IdempotencyClaim("name", "digest")
         with pytest.raises(NotFound):
             store.append(TOPIC, {PARTITIONS: events(1)}, claim=claim)
         assert store.claimed("name") is None
@@ -53,8 +53,8 @@ class StoredOnceContract:
 
         def publish(digest: str) -> None:
             try:
-                outcomes.append(len(store.append(TOPIC, {0: events(digest)}, claim=Claim("name", digest))))
-            except KeyReused:
+                outcomes.append(len(store.append(TOPIC, {0: events(digest)}, claim=IdempotencyClaim("name", digest))))
+            except IdempotencyKeyReused:
                 outcomes.append("reused")
 
         run_all([threading.Thread(target=publish, args=(digest,)) for digest in "ab" * 8])
@@ -62,7 +62,7 @@ class StoredOnceContract:
         assert read_all(store, TOPIC, 0) == events(store.claimed("name"))
 
     def test_names_are_forgotten_with_time(self, store: EventStore, clock: ManualClock):
-        claim = Claim("name", "digest")
+        claim = IdempotencyClaim("name", "digest")
         store.append(TOPIC, {0: events(1)}, claim=claim)
         stored_ms = clock.now_ms()
         clock.advance(1)
@@ -116,10 +116,12 @@ class StoredOnceContract:
         assert read_all(store, TOPIC, 0) == events(1, 2)
 
     def test_a_batch_with_a_claim_and_ids_is_stored_once_by_either(self, store: EventStore):
-        claim = Claim("name", "digest")
+        claim = IdempotencyClaim("name", "digest")
         assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}, claim=claim) == {0: 0}
         assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["c", "d"]}, claim=claim) == {}
-        assert store.append(TOPIC, {0: events(2, 3)}, ids={0: ["b", "c"]}, claim=Claim("other", "digest")) == {0: 2}
+        assert store.append(
+            TOPIC, {0: events(2, 3)}, ids={0: ["b", "c"]}, claim=IdempotencyClaim("other", "digest")
+        ) == {0: 2}
         assert read_all(store, TOPIC, 0) == events(1, 2, 3)
 
     def test_ids_of_a_batch_longer_than_any_chunk_are_all_known(self, store: EventStore):

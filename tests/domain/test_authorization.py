@@ -12,7 +12,7 @@ from rioni.domain.authorization import (
     permits,
 )
 from rioni.domain.definition_limits import ATTRIBUTES_MAX
-from rioni.domain.errors import Denied, Invalid, InvalidFields
+from rioni.domain.errors import AccessDenied, Invalid, InvalidFields
 from rioni.domain.event_types.rules import check_fields as check_event_type
 from rioni.domain.subscriptions.subscription import check_fields as check_subscription
 from tests.support.builders import event_type_spec, subscription_spec
@@ -36,7 +36,7 @@ def test_nobody_is_asked_while_authentication_is_off():
 
 
 def test_the_refusal_names_operation_and_resource():
-    with pytest.raises(Denied) as caught:
+    with pytest.raises(AccessDenied) as caught:
         check((BOB,), SUBJECT, "READ", "event-type:a")
     assert str(caught.value) == "Access on READ event-type:a denied"
 

@@ -10,7 +10,7 @@ from rioni.domain.definition_limits import (
 from rioni.domain.errors import InvalidFields
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.event_types.rules import check_fields as check_event_type
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.subscriptions.subscription import check_fields as check_subscription
 from tests.support.builders import event_type_spec, subscription_spec
 
@@ -20,7 +20,7 @@ def labels(count):
 
 
 def cursors(count):
-    return tuple(NamedPlace(event_type="a", partition=str(number), offset="BEGIN") for number in range(count))
+    return tuple(CursorSpec(event_type="a", partition=str(number), offset="BEGIN") for number in range(count))
 
 
 def selector(count):

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from rioni.domain.authorization import Subject
-from rioni.domain.errors import Overloaded, TooMany
+from rioni.domain.errors import Overloaded, TooManyStreams
 from rioni.http.body_budget import LARGE_BYTES, BodyBudget, hold, let_go
 from rioni.http.middleware.authentication import Caller
 
@@ -21,7 +21,7 @@ def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():
     requests = [request(budget) for _ in range(4)]
     for each in requests:
         hold(each, MEGABYTE)
-    with pytest.raises(TooMany, match="already holds 4000000 bytes of request bodies of this client") as caught:
+    with pytest.raises(TooManyStreams, match="already holds 4000000 bytes of request bodies of this client") as caught:
         hold(request(budget), 1)
     assert caught.value.retry_after_s
     hold(request(budget, address="192.0.2.2"), MEGABYTE)
@@ -42,7 +42,7 @@ def test_a_client_with_a_token_is_the_same_from_every_address():
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     hold(request(budget, subject="shop", address="192.0.2.1"), 4 * MEGABYTE)
     hold(request(budget, subject="other", address="192.0.2.1"), 4 * MEGABYTE)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyStreams):
         hold(request(budget, subject="shop", address="192.0.2.2"), 1)
 
 

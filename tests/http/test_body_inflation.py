@@ -3,7 +3,7 @@ import gzip
 import pytest
 import zstandard
 
-from rioni.domain.errors import Malformed, TooLarge, TooMany
+from rioni.domain.errors import Malformed, TooLarge, TooManyStreams
 from rioni.http.body_inflation import (
     GZIP_BYTES,
     GZIP_MEMBERS_MAX,
@@ -57,10 +57,10 @@ def test_the_memory_of_the_libraries_is_reserved():
 
 def test_nothing_is_inflated_where_there_is_no_memory_for_it():
     def refuse(_size):
-        raise TooMany
+        raise TooManyStreams
 
     for coding, body in (("gzip", gzip.compress(b"x")), ("zstd", zstandard.compress(b"x" * 100))):
-        with pytest.raises(TooMany):
+        with pytest.raises(TooManyStreams):
             list(Inflater().inflated(iter([body]), coding, refuse))
 
 

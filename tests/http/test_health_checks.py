@@ -2,7 +2,7 @@ import threading
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.health import Health
-from rioni.http.health_checks import HOLDS_S, PATIENCE_S, Examination
+from rioni.http.health_checks import HOLDS_S, PATIENCE_S, HealthChecker
 from tests.support.clock import ManualClock
 
 
@@ -21,7 +21,7 @@ def test_each_thing_is_shown_and_what_is_out_of_reach_with_the_reason():
     def away() -> Health:
         raise Unavailable("Nobody answers.")
 
-    results = Examination({"near": lambda: FINE, "far": away}, ManualClock()).results()
+    results = HealthChecker({"near": lambda: FINE, "far": away}, ManualClock()).results()
     assert results == {"near": FINE, "far": Health(reason="Nobody answers.")}
     assert [health.status for health in results.values()] == ["ok", "failed"]
 
@@ -33,7 +33,7 @@ def test_however_many_ask_it_is_looked_at_once_for_a_while():
         looks.append(1)
         return FINE
 
-    examination = Examination({"it": look}, clock)
+    examination = HealthChecker({"it": look}, clock)
     for _ in range(3):
         examination.results()
     assert len(looks) == 1
@@ -50,7 +50,7 @@ def test_what_hangs_has_failed_and_is_not_asked_again_before_it_answers():
         answers.wait()
         return FINE
 
-    examination = Examination({"it": hang}, ImpatientClock())
+    examination = HealthChecker({"it": hang}, ImpatientClock())
     for _ in range(2):
         assert "does not answer" in examination.results()["it"].reason
     assert len(looks) == 1

@@ -26,7 +26,7 @@ def test_every_error_of_the_domain_has_a_status(error):
         (errors.InvalidFields([]), 422),
         (errors.EventTypeNotFound("a"), 404),
         (errors.ReadOnly(), 503),
-        (errors.Disabled("x"), 501),
+        (errors.FeatureDisabled("x"), 501),
     ],
 )
 def test_a_subclass_answers_like_its_base(error, status):

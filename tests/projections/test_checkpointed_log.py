@@ -6,7 +6,7 @@ import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType
 from rioni.domain.event_types.event_type import EventType
-from rioni.projections.checkpointed_log import SqlTrail
+from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.projections.fold import decode_state
 from rioni.storage.sql import engines
 from tests.support.broker import running_broker
@@ -21,7 +21,9 @@ def broker(tmp_path):
 
 @pytest.fixture
 def trail(broker):
-    return SqlTrail(broker.log, partial(engines.reading, broker.engine), partial(engines.writing, broker.engine))
+    return SqlCheckpointedLogReader(
+        broker.log, partial(engines.reading, broker.engine), partial(engines.writing, broker.engine)
+    )
 
 
 def test_entries_come_with_the_state_before_and_after(broker, trail):

@@ -25,7 +25,7 @@ from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.cursor import format_offset, parse_offset
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.http.streaming.stream_context import StreamPorts
-from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
+from rioni.http.streaming.subscription_stream import DeadLetterSink, SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.campaigns import length
@@ -170,7 +170,7 @@ class Streaming(RuleBasedStateMachine):
                 gone=lambda: reader.gone,
                 visibility=lambda: Visibility(subscription_id=self.subscription),
             ),
-            DeadLetters(policy=self.policy, bury=self.bury) if self.policy else None,
+            DeadLetterSink(policy=self.policy, bury=self.bury) if self.policy else None,
         )
         release = reader.pump._release
         reader.pump._release = lambda keys: ([self.check_release(reader, key) for key in keys], release(keys))

@@ -15,10 +15,10 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import begin, distance, newest
 from rioni.domain.system.storages import StorageEntry
-from rioni.projections.queries.timeline_reader import extents_of, newest_of, read_after
+from rioni.projections.queries.timeline_reader import newest_of, offset_ranges_of, read_after
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
@@ -39,7 +39,7 @@ class Worker(Process):
         coordinator = EmbeddedCoordinator(directory.coordination, clock=broker.clock, signals=broker.signals)
         super().__init__(broker, coordinator)
         self.step, self.lives_left = self.live, -1
-        self.places = defaultdict(lambda: Place(1, BEFORE_FIRST))
+        self.places = defaultdict(lambda: TimelinePosition(1, BEFORE_FIRST))
         """Where the consumer is in each partition."""
         self.consumed = Counter()
         """How many events of each partition it has read, or missed because they had been removed."""
@@ -118,7 +118,7 @@ class Switching(RuleBasedStateMachine):
         first = max(worker.consumed[number], partition.removed)
         assert found == partition.events[first : first + len(found)], "an event was missed, doubled or out of order"
         if chunks:
-            worker.places[number] = Place(order, chunks[-1].next - 1)
+            worker.places[number] = TimelinePosition(order, chunks[-1].next - 1)
             worker.consumed[number] = first + len(found)
         elif fresh:
             assert first == len(partition.events), "the end came too early"
@@ -196,16 +196,16 @@ class Switching(RuleBasedStateMachine):
     @invariant()
     def everything_that_was_acknowledged_is_there_once_and_in_order(self):
         timelines = self.timelines
-        extents = extents_of(timelines, self.broker.stores)
+        extents = offset_ranges_of(timelines, self.broker.stores)
         for number, partition in enumerate(self.partitions):
-            place, found = Place(1, BEFORE_FIRST), []
+            place, found = TimelinePosition(1, BEFORE_FIRST), []
             while True:
                 order, chunks = read_after(timelines, self.broker.stores, number, place, 100)
                 if not chunks:
                     break
                 for chunk in chunks:
                     found += chunk.data.split(b",")
-                place = Place(order, chunks[-1].next - 1)
+                place = TimelinePosition(order, chunks[-1].next - 1)
             assert found == partition.events[partition.removed :]
             assert distance(begin(extents[number]), newest(extents[number]), extents[number]) == len(found)
             assert newest_of(timelines, self.broker.stores)[number] == newest(extents[number])

@@ -13,15 +13,15 @@ from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.thread_pool import in_place
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.system.storages import EMBEDDED, StorageEntry
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.event_stores import OpenedEventStores
+from rioni.storage.event_stores import EventStoreRegistry
 from rioni.storage.kafka.factory import opener
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
 from tests.support.broker import Broker, running_broker
 from tests.support.builders import event_type_spec
@@ -43,8 +43,8 @@ class Node:
         folder.mkdir()
         names = f"sqlite:///{folder.parent / 'names.db'}"
         kafkas = opener(kafka, database=names, refuses_late=False, clock=broker.clock, signals=broker.signals)
-        self._stores = OpenedEventStores(broker._storage, {EMBEDDED: broker._open, "kafka": kafkas}, in_place)
-        keeper = Keeper(hosts, clock=SystemClock(), session_timeout_s=10.0)
+        self._stores = EventStoreRegistry(broker._storage, {EMBEDDED: broker._open, "kafka": kafkas}, in_place)
+        keeper = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=10.0)
         self._signals = ZooKeeperSignals(keeper, EmbeddedSignals(folder))
         self._coordinator = ZooKeeperCoordinator(
             keeper, self._signals.known, clock=SystemClock(), watch=self._signals.watch
@@ -126,13 +126,13 @@ class Story:
         self._staying.switcher.repair(self._broker.context)
 
     def check(self) -> None:
-        place, found = Place(1, BEFORE_FIRST), []
+        place, found = TimelinePosition(1, BEFORE_FIRST), []
         while True:
             order, chunks = read_after(self.timelines, self._staying.stores, 0, place, 100)
             if not chunks:
                 break
             found += [event for chunk in chunks for event in chunk.data.split(b",")]
-            place = Place(order, chunks[-1].next - 1)
+            place = TimelinePosition(order, chunks[-1].next - 1)
         assert found == self.acknowledged
 
     def there(self, timeline) -> bool:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid, UnavailableCursor
 from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import (
-    Extents,
+    OffsetRanges,
     begin,
     distance,
     end,
@@ -30,23 +30,27 @@ class History:
 
     def __init__(self, lengths: list[int], expired: int, cleaned_up: int) -> None:
         self.lengths = lengths
-        self.events = [Place(order, position) for order, length in enumerate(lengths, 1) for position in range(length)]
+        self.events = [
+            TimelinePosition(order, position) for order, length in enumerate(lengths, 1) for position in range(length)
+        ]
         # What is cleaned up has expired before, as a whole.
         self.cleaned_up = min(cleaned_up, len(lengths) - 1)
         self.expired = max(min(expired, len(self.events)), sum(lengths[: self.cleaned_up]))
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[TimelinePosition]:
         """Every place that there is, also those that are the same."""
         return [
-            Place(order, position) for order, length in enumerate(self.lengths, 1) for position in range(-1, length)
+            TimelinePosition(order, position)
+            for order, length in enumerate(self.lengths, 1)
+            for position in range(-1, length)
         ]
 
     @property
-    def known(self) -> list[Place]:
+    def known(self) -> list[TimelinePosition]:
         return [place for place in self.places if place.order > self.cleaned_up]
 
-    def consumed(self, place: Place) -> int:
+    def consumed(self, place: TimelinePosition) -> int:
         """How many events whoever is at a place has read."""
         return sum(event <= place for event in self.events)
 
@@ -65,7 +69,7 @@ class History:
         )
 
     @property
-    def extents(self) -> Extents:
+    def extents(self) -> OffsetRanges:
         def bounds(one):
             left = [event.position for event in self.events[self.expired :] if event.order == one.order]
             length = self.lengths[one.order - 1]
@@ -118,7 +122,7 @@ def test_a_cursor_can_be_read_from_if_what_follows_it_is_still_there(history, da
 
 @given(HISTORIES, st.integers(1, 9), st.integers(-1, 9))
 def test_what_never_was_can_not_be_read_from(history, order, position):
-    place = Place(order, position)
+    place = TimelinePosition(order, position)
     assume(place not in history.places)
     with pytest.raises(UnavailableCursor):
         readable_place("a", "0", place.offset, [history.extents])
@@ -142,7 +146,7 @@ def test_what_was_stored_since_a_time_comes_behind_its_place_and_nothing_else_th
 
     def first_since(extent):
         positions = range(extent.oldest, extent.newest + 1)
-        later = [position for position in positions if times[Place(extent.order, position)] >= since]
+        later = [position for position in positions if times[TimelinePosition(extent.order, position)] >= since]
         return min(later, default=extent.newest + 1)
 
     place = place_since(history.extents, first_since)

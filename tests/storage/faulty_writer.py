@@ -8,12 +8,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rioni.bootstrap.infrastructure import lay_foundation
+from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.system.settings import FEATURES
@@ -45,7 +45,7 @@ def _events(path: Path):
     store = EmbeddedEventStore(path, clock=ManualClock(), signals=Silence(), offloads=StoreOffloads.all(_offload))
 
     def write(number: int) -> None:
-        store.append("topic", {0: [b"%d" % number]}, claim=Claim(str(number), "digest"))
+        store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
 
     return write
 
@@ -62,7 +62,7 @@ def _cursors(path: Path):
 
 def _registry(path: Path):
     directory = DataDirectory(path)
-    base = lay_foundation(Config(data=path, database_wait_s=2), directory)
+    base = build_infrastructure(Config(data=path, database_wait_s=2), directory)
 
     def write(number: int) -> None:
         base.bus.dispatch(SwitchFeature(feature=FEATURES[number], enabled=True), base.own_context())

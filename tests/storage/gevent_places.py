@@ -10,7 +10,7 @@ import sys
 
 import gevent
 
-from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 THREADS, GREENLETS, TURNS = 6, 4, 2_000
@@ -19,7 +19,7 @@ THREADS, GREENLETS, TURNS = 6, 4, 2_000
 def main() -> None:
     # So often that threads lose the interpreter while they have the place.
     sys.setswitchinterval(0.000_05)
-    lock, inside, turns = Places(), [], [0]
+    lock, inside, turns = ThreadSafeSemaphore(), [], [0]
 
     def take() -> None:
         for _ in range(TURNS):

@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 from tests.storage.log_writer import ROOT
 
 
 def test_there_are_so_many_places_and_no_more():
-    places = Places(2)
+    places = ThreadSafeSemaphore(2)
     assert places.take(0)
     assert places.take(0)
     assert not places.take(0.01)
@@ -19,7 +19,7 @@ def test_there_are_so_many_places_and_no_more():
 
 
 def test_who_waits_gets_the_place_that_becomes_free():
-    lock, waiting = Places(), threading.Event()
+    lock, waiting = ThreadSafeSemaphore(), threading.Event()
 
     def wait() -> bool:
         waiting.set()
@@ -34,7 +34,7 @@ def test_who_waits_gets_the_place_that_becomes_free():
 
 
 def test_a_block_that_raises_gives_back():
-    lock = Places()
+    lock = ThreadSafeSemaphore()
     with pytest.raises(ZeroDivisionError), lock:
         raise ZeroDivisionError
     assert lock.take(0)

@@ -11,25 +11,25 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.authorization import Gate
-from rioni.commands.background.background_jobs import Housekeeper
-from rioni.commands.background.orphan_cleanup import Sweeper
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.background.background_jobs import BackgroundJobs
+from rioni.commands.background.orphan_cleanup import OrphanCleaner
 from rioni.commands.background.retention import Retention
-from rioni.commands.bus import Bus
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.outside import Outside
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.kpi_publisher import KpiFeed
-from rioni.commands.system.log_consumers import LogFeed, LogFeeds
+from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
 from rioni.commands.system.storages import CreateStorage
-from rioni.commands.system.system_event_publisher import OwnPublisher
-from rioni.commands.system.system_event_types import OwnEventTypes
-from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.system.system_event_publisher import SystemEventPublisher
+from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.authorization import BROKER, Attribute, Subject
@@ -46,7 +46,7 @@ from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.avro_schemas import CompiledAvroSchemas
-from rioni.projections.checkpointed_log import SqlTrail
+from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.projections.projector import Projector
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
@@ -55,7 +55,7 @@ from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.embedded.spool import FileSpool
-from rioni.storage.event_stores import OpenedEventStores
+from rioni.storage.event_stores import EventStoreRegistry
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql import engines
 from rioni.storage.sql.migration import upgrade
@@ -80,14 +80,14 @@ class Broker:
         upgrade(self.engine)
         self.log = SqlEventLog(self.engine, TOPICS)
         self.signals = EmbeddedSignals(directory.signals)
-        self.stores = OpenedEventStores(self._storage, {EMBEDDED: self._open}, in_place)
+        self.stores = EventStoreRegistry(self._storage, {EMBEDDED: self._open}, in_place)
         self.coordinator = EmbeddedCoordinator(directory.coordination, clock=self.clock, signals=self.signals)
         self.limits = Limits()
         self.projector = Projector()
         self.bus = self.bus_on(self.log)
         self.registry = MemoryRegistry(self.log, self.limits, direct, direct)
-        self.gate = Gate(self.registry, DEFAULT_ADMIN)
-        self.positions = Positions(
+        self.gate = AccessPolicy(self.registry, DEFAULT_ADMIN)
+        self.positions = CursorInitializer(
             self.registry,
             self.gate,
             self.bus,
@@ -95,21 +95,21 @@ class Broker:
             coordinator=self.coordinator,
             reset_timeout_s=1,
         )
-        self.timeline = ActiveTimeline(self.registry, self.stores, self.signals, self.clock, wait_max_s=0)
+        self.timeline = TimelineAppender(self.registry, self.stores, self.signals, self.clock, wait_max_s=0)
         found_closed = self.timeline.found_closed
-        self.switcher = Switcher(self.registry, self.bus, self.signals, self.clock, found_closed)
+        self.switcher = TimelineSwitcher(self.registry, self.bus, self.signals, self.clock, found_closed)
         self.publisher = Publisher(self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, direct)
         schemas = CompiledAvroSchemas(self._read, direct, self.limits.event_bytes_max)
         self.avro_publisher = AvroPublisher(
             self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, schemas=schemas, offload=direct
         )
-        self.own_event_types = OwnEventTypes(
+        self.own_event_types = SystemEventTypes(
             [audit_log(OWNERSHIP, self.limits), *kpis(OWNERSHIP, self.limits)],
             self.registry,
             self.bus,
             lambda: rfc3339(self.clock.now_ms()),
         )
-        self.own_publisher = OwnPublisher(self.registry, self.stores, self.clock, Random(0))
+        self.own_publisher = SystemEventPublisher(self.registry, self.stores, self.clock, Random(0))
         self.committer = Committer(self.registry, self.gate, self.coordinator)
         self._seconds = itertools.count()
         self.do(CreateStorage(storage=StorageEntry(id=DEFAULT_STORAGE, storage_type=EMBEDDED, default=True)))
@@ -126,11 +126,11 @@ class Broker:
             found = self._storage(wanted)
             return msgspec.structs.replace(found, storage_type=KAFKA) if found and wanted == storage_id else found
 
-        return OpenedEventStores(find, {EMBEDDED: self._open}, in_place)
+        return EventStoreRegistry(find, {EMBEDDED: self._open}, in_place)
 
-    def bus_on(self, log: EventLog, stores: EventStores | None = None) -> Bus:
+    def bus_on(self, log: EventLog, stores: EventStores | None = None) -> CommandBus:
         """A bus with connections of its own to the log; `stores` in place of the broker's own."""
-        return Bus(
+        return CommandBus(
             log,
             self.projector,
             stores=stores or self.stores,
@@ -167,9 +167,9 @@ class Broker:
         now = f"2026-11-20T10:{second // 60:02}:{second % 60:02}.000Z"
         return context(subject, command_id=str(uuid.uuid4()), recorded_at=now)
 
-    def housekeeper(self, stores: EventStores | None = None) -> Housekeeper:
+    def housekeeper(self, stores: EventStores | None = None) -> BackgroundJobs:
         """Whoever does the jobs; `stores` in place of the broker's own."""
-        return Housekeeper(
+        return BackgroundJobs(
             self.registry,
             self.coordinator,
             self.clock,
@@ -184,7 +184,7 @@ class Broker:
             ),
             positions=self.positions,
             switcher=self.switcher,
-            sweeper=Sweeper(self.registry, stores or self.stores, self.coordinator, self.bus),
+            sweeper=OrphanCleaner(self.registry, stores or self.stores, self.coordinator, self.bus),
             context=self.context,
         )
 
@@ -192,11 +192,13 @@ class Broker:
         with engines.reading(self.engine) as connection:
             return query(connection, *args)
 
-    def feeds(self, *feeds: LogFeed) -> LogFeeds:
+    def feeds(self, *feeds: LogConsumer) -> LogConsumers:
         """What follows the log, as a process that has just started."""
-        trail = SqlTrail(self.log, partial(engines.reading, self.engine), partial(engines.writing, self.engine))
+        trail = SqlCheckpointedLogReader(
+            self.log, partial(engines.reading, self.engine), partial(engines.writing, self.engine)
+        )
         leadership = FileLeadership(self._directory.leadership)
-        return LogFeeds(feeds, trail, leadership, self.own_event_types, self.own_publisher, direct)
+        return LogConsumers(feeds, trail, leadership, self.own_event_types, self.own_publisher, direct)
 
     def spools(self) -> Spools:
         """Those of a process that has just started."""

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from rioni.domain.errors import KeyReused, NotFound, PartlyStored, TopicClosed
-from rioni.domain.ports.event_store import Appended, Bounds, Chunk, Claim, EventStore
+from rioni.domain.errors import IdempotencyKeyReused, NotFound, PartiallyStored, TopicClosed
+from rioni.domain.ports.event_store import Appended, Bounds, Chunk, EventStore, IdempotencyClaim
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from tests.support.clock import ManualClock
 
@@ -51,14 +51,14 @@ class MemoryEventStore:
         *,
         headers: Mapping[int, Sequence[Headers]] | None = None,
         ids: Mapping[int, Sequence[str]] | None = None,
-        claim: Claim | None = None,
+        claim: IdempotencyClaim | None = None,
     ) -> Appended:
         if topic in self._closed:
             raise TopicClosed(topic)
         firsts = Appended()
         if claim is not None and (digest := self.claimed(claim.id)) is not None:
             if digest != claim.digest:
-                raise KeyReused
+                raise IdempotencyKeyReused
             firsts.left_out = sum(map(len, batches.values()))
             return firsts
         for partition, events in batches.items():
@@ -171,7 +171,7 @@ class LosesItsAnswer:
 
     def append(self, topic, batches, **options):
         self._store.append(topic, batches, **options)
-        raise PartlyStored(dict.fromkeys(batches, "timed out"))
+        raise PartiallyStored(dict.fromkeys(batches, "timed out"))
 
     def __getattr__(self, name):
         return getattr(self._store, name)

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rioni.commands.bus import Bus
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
-from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.bus import CommandBus
+from rioni.commands.publishing.timeline_appender import TimelineAppender
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import EventLog, LogTransaction
 from rioni.domain.ports.event_store import EventStore
@@ -33,7 +33,7 @@ class Process:
         self.registry = MemoryRegistry(broker.log, broker.limits, direct, direct)
         self.registry.refresh()
         log: Any = _SteppedLog(broker.log, self)
-        self.bus = Bus(
+        self.bus = CommandBus(
             log,
             Projector(),
             stores=_SteppedStores(self),
@@ -41,8 +41,8 @@ class Process:
             limits=broker.limits,
             default_admin=DEFAULT_ADMIN,
         )
-        self.switcher = Switcher(self.registry, self.bus, broker.signals, broker.clock)
-        self.timeline = ActiveTimeline(self.registry, self.stores, broker.signals, broker.clock, wait_max_s=0)
+        self.switcher = TimelineSwitcher(self.registry, self.bus, broker.signals, broker.clock)
+        self.timeline = TimelineAppender(self.registry, self.stores, broker.signals, broker.clock, wait_max_s=0)
 
 
 class _SteppedLog:

@@ -7,14 +7,16 @@ from falcon import inspect
 
 from rioni.config.settings import Config
 from rioni.http.app import create_app
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 
 
 def routed() -> Iterator[str]:
     """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`."""
     # No resource asks its services for anything but the settings before there is a request.
-    services = Services(**dict.fromkeys(field.name for field in dataclasses.fields(Services)) | {"config": Config()})
+    services = Dependencies(
+        **dict.fromkeys(field.name for field in dataclasses.fields(Dependencies)) | {"config": Config()}
+    )
     for route in inspect.inspect_routes(create_app(services, Metrics())):
         for method in route.methods:
             if not method.internal:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from rioni.commands.background.job_runner import Attempts
-from rioni.commands.background.orphan_cleanup import Sweeper
+from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.background.orphan_cleanup import OrphanCleaner
 from rioni.commands.background.retention import Retention
 from rioni.commands.context import Context
-from rioni.commands.subscriptions.initial_cursors import Positions
-from rioni.commands.timelines.timeline_switch import Switcher
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.registry import Registry
@@ -16,7 +16,7 @@ from rioni.domain.ports.registry import Registry
 SWEEP_EVERY_S = 3_600.0
 
 
-class Housekeeper:
+class BackgroundJobs:
     """Does the jobs of one process; every process does them, which harms nobody."""
 
     def __init__(
@@ -26,9 +26,9 @@ class Housekeeper:
         clock: Clock,
         *,
         retention: Retention,
-        positions: Positions,
-        switcher: Switcher,
-        sweeper: Sweeper,
+        positions: CursorInitializer,
+        switcher: TimelineSwitcher,
+        sweeper: OrphanCleaner,
         context: Callable[[], Context],
     ) -> None:
         """Take what it works with; `context` makes the circumstances of a command that the broker gives itself."""
@@ -40,7 +40,7 @@ class Housekeeper:
         self._switcher = switcher
         self._sweeper = sweeper
         self._context = context
-        self._attempts = Attempts()
+        self._attempts = LoggedJobRunner()
         self._expire_at_s = clock.monotonic() + retention.every_s
         self._sweep_at_s = clock.monotonic() + SWEEP_EVERY_S
 

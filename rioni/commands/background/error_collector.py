@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rioni.domain.errors import RioniError, Unavailable
 
 
-class Failures:
+class ErrorCollector:
     """What has failed so far."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from rioni.domain.errors import Unavailable
 _log = structlog.get_logger("rioni.attempts")
 
 
-class Attempts:
+class LoggedJobRunner:
     """Remembers of each job how it failed last."""
 
     def __init__(self) -> None:

@@ -6,10 +6,10 @@ from collections import Counter
 import msgspec
 import structlog
 
-from rioni.commands.background.error_collector import Failures
-from rioni.commands.bus import Bus
+from rioni.commands.background.error_collector import ErrorCollector
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
-from rioni.commands.timelines.timelines import FindForsakenTopics
+from rioni.commands.timelines.timelines import FindOrphanedTopics
 from rioni.commands.timelines.topic_creation import AbandonTopicCreation
 from rioni.commands.timelines.topic_deletion import RecordTopicsDeleted
 from rioni.domain.errors import NotFound, RioniError
@@ -30,7 +30,7 @@ RECORDED_AT_ONCE = 20
 _log = structlog.get_logger("rioni.sweeping")
 
 
-class Sweeper:
+class OrphanCleaner:
     """Looks for topics without a timeline, and cursors without a subscription; blocks, but never other greenlets.
 
     What the log says is abandoned is deleted, whatever it holds. Of the rest, only what was without one the time before
@@ -38,7 +38,7 @@ class Sweeper:
     event is lost even where the log of another broker was mounted, and what is just being made stays.
     """
 
-    def __init__(self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: Bus) -> None:
+    def __init__(self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: CommandBus) -> None:
         self._registry = registry
         self._stores = stores
         self._coordinator = coordinator
@@ -55,13 +55,13 @@ class Sweeper:
             Unavailable: names those that can't.
         """
         self._forget()
-        failures = Failures()
+        failures = ErrorCollector()
         before, self._suspects = self._suspects, self._nameless(failures)
         remaining = before & self._suspects
         for storage_id in sorted({storage_id for storage_id, _ in remaining}):
             topics = frozenset(topic for each, topic in remaining if each == storage_id)
             with failures.of(f"storage {storage_id}"):
-                forsaken = self._bus.dispatch(FindForsakenTopics(storage_id=storage_id, topics=topics), context)
+                forsaken = self._bus.dispatch(FindOrphanedTopics(storage_id=storage_id, topics=topics), context)
                 if deleted := [topic for topic in forsaken if self._delete_empty(storage_id, topic)]:
                     _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
         failures.report()
@@ -73,7 +73,7 @@ class Sweeper:
             Unavailable: names the topics for which that is not possible now; the others are.
         """
         self._registry.refresh()
-        failures = Failures()
+        failures = ErrorCollector()
         for creation in self._registry.topic_creations():
             with failures.of(f"topic {creation.topic}"):
                 if not self._bus.is_running(creation.worker, creation.topic):
@@ -130,7 +130,7 @@ class Sweeper:
                 self._coordinator.forget(subscription_id)
                 _log.info("cursors without a subscription were deleted", subscription_id=subscription_id)
 
-    def _nameless(self, failures: Failures) -> set[tuple[str, str]]:
+    def _nameless(self, failures: ErrorCollector) -> set[tuple[str, str]]:
         """All topics that no timeline names, each with its storage."""
         self._registry.refresh()
         there: set[tuple[str, str]] = set()

@@ -2,7 +2,7 @@
 
 import structlog
 
-from rioni.commands.bus import Bus
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.timelines.timelines import CleanUpTimeline
 from rioni.domain.errors import EventTypeNotFound, NotFound, ReadOnly, RioniError, Unavailable
@@ -27,7 +27,7 @@ class Retention:
         self,
         registry: Registry,
         stores: EventStores,
-        bus: Bus,
+        bus: CommandBus,
         clock: Clock,
         *,
         idempotency_window_s: int,

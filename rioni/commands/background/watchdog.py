@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rioni.commands.background.job_runner import Attempts
+from rioni.commands.background.job_runner import LoggedJobRunner
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.health import Health
 
@@ -11,13 +11,13 @@ SILENT_S = 600.0
 """No round of jobs takes so long, unless it hangs."""
 
 
-class Pulse:
+class JobWatchdog:
     """Notes when the jobs of a process were done last."""
 
     def __init__(self, clock: Clock) -> None:
         """Count from now."""
         self._clock = clock
-        self._attempts = Attempts()
+        self._attempts = LoggedJobRunner()
         self._done_at_s = clock.monotonic()
 
     def beating(self, jobs: Callable[[], None]) -> Callable[[], None]:

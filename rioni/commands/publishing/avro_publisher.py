@@ -5,9 +5,9 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
-from rioni.commands.authorization import Gate
+from rioni.commands.authorization import AccessPolicy
 from rioni.commands.publishing.publisher import DeleteEvents, Published, Publisher, PublishEvents
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.domain.authorization import Subject
 from rioni.domain.avro.envelopes import Envelope, read_publishing_batch
 from rioni.domain.avro.event_schema import AvroSchemas, EventSchema
@@ -17,7 +17,7 @@ from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.registry import Registry
-from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing.pipeline import Prepared
 from rioni.domain.publishing.rules import PublishRules
 from rioni.domain.publishing.steps import Publication
@@ -35,14 +35,14 @@ class AvroPublisher(Publisher):
     def __init__(
         self,
         registry: Registry,
-        gate: Gate,
-        timeline: ActiveTimeline,
+        gate: AccessPolicy,
+        timeline: TimelineAppender,
         clock: Clock,
         random: Random,
         limits: Limits,
         *,
         schemas: AvroSchemas,
-        offload: Offload,
+        offload: ThreadPool,
     ) -> None:
         super().__init__(registry, gate, timeline, clock, random, limits, offload)
         self._schemas = schemas
@@ -95,7 +95,7 @@ class AvroPublisher(Publisher):
     def _prepare_deletion(self, body: bytes, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
         return self._runner(body)(prepare_avro_deletion, self._read(body), rules, publication, random)
 
-    def _runner(self, body: bytes) -> Offload:
+    def _runner(self, body: bytes) -> ThreadPool:
         return self._offload if len(body) > OFFLOAD_BYTES else direct
 
     def _schemas_of(self, event_type: EventType, envelopes: Sequence[Envelope]) -> dict[str, EventSchema | str]:

@@ -7,15 +7,15 @@ hold: their topics are closed for good, or the append comes too late, is refused
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-from rioni.domain.errors import KeyReused, TopicClosed
-from rioni.domain.ports.event_store import Appended, Claim, EventStore
+from rioni.domain.errors import IdempotencyKeyReused, TopicClosed
+from rioni.domain.ports.event_store import Appended, EventStore, IdempotencyClaim
 from rioni.domain.publishing.headers import Headers
 
 
 T = TypeVar("T")
 
 
-def was_stored(claim: Claim, stores: Collection[EventStore]) -> bool:
+def is_duplicate(claim: IdempotencyClaim, stores: Collection[EventStore]) -> bool:
     """Whether a batch was stored under its name in any of some stores.
 
     Raises:
@@ -24,18 +24,18 @@ def was_stored(claim: Claim, stores: Collection[EventStore]) -> bool:
     """
     digests = {store.claimed(claim.id) for store in stores} - {None}
     if digests - {claim.digest}:
-        raise KeyReused
+        raise IdempotencyKeyReused
     return bool(digests)
 
 
-def append_once(
+def append_deduplicated(
     store: EventStore,
     topic: str,
     batches: Mapping[int, Sequence[bytes]],
     *,
     headers: Mapping[int, Sequence[Headers]] | None = None,
     ids: Mapping[int, Sequence[str]] | None = None,
-    claim: Claim | None = None,
+    claim: IdempotencyClaim | None = None,
     others: Collection[EventStore] = (),
 ) -> Appended:
     """Append to a store what neither it nor any other one has stored before; see `EventStore.append`.
@@ -49,7 +49,7 @@ def append_once(
         claim: the name that the batch is stored under once.
         others: the stores of the event type's other timelines.
     """
-    if claim is not None and was_stored(claim, others):
+    if claim is not None and is_duplicate(claim, others):
         return _all_left_out(batches)
     known = _known(ids, others) if ids else frozenset()
     if not known:
@@ -67,7 +67,7 @@ def append_once(
     return appended
 
 
-class Remaining:
+class RemainingBatch:
     """A batch, or what is left of it: a topic that is being closed may take a part, and the next one gets the rest."""
 
     def __init__(
@@ -80,10 +80,12 @@ class Remaining:
         self.begun = False
         """Whether a part has been stored."""
 
-    def append(self, store: EventStore, topic: str, claim: Claim | None, others: Collection[EventStore]) -> Appended:
-        """Append what is left; see `append_once`."""
+    def append(
+        self, store: EventStore, topic: str, claim: IdempotencyClaim | None, others: Collection[EventStore]
+    ) -> Appended:
+        """Append what is left; see `append_deduplicated`."""
         try:
-            return append_once(
+            return append_deduplicated(
                 store, topic, self.batches, headers=self._headers, ids=self._ids, claim=claim, others=others
             )
         except TopicClosed as ex:

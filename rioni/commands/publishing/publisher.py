@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from rioni.commands.authorization import Gate
-from rioni.commands.publishing.deduplicated_append import Remaining, was_stored
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.publishing.deduplicated_append import RemainingBatch, is_duplicate
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.domain.authorization import Subject
-from rioni.domain.errors import Denied, EventTypeNotFound, PartlyStored, RioniError
+from rioni.domain.errors import AccessDenied, EventTypeNotFound, PartiallyStored, RioniError
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Claim, EventStore
+from rioni.domain.ports.event_store import Appended, EventStore, IdempotencyClaim
 from rioni.domain.ports.registry import Registry
-from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing import idempotency
 from rioni.domain.publishing.batch import Batch, split
 from rioni.domain.publishing.pipeline import Prepared, prepare, prepare_deletion
@@ -68,12 +68,12 @@ class Publisher:
     def __init__(
         self,
         registry: Registry,
-        gate: Gate,
-        timeline: ActiveTimeline,
+        gate: AccessPolicy,
+        timeline: TimelineAppender,
         clock: Clock,
         random: Random,
         limits: Limits,
-        offload: Offload,
+        offload: ThreadPool,
     ) -> None:
         self._registry = registry
         self._gate = gate
@@ -113,7 +113,7 @@ class Publisher:
             # PERF: the digest of 50 MB takes 100 ms.
             run = self._offload if is_large(command.body) else direct
             claim = run(_claim, command, command.idempotency_key, subject, rules)
-            if was_stored(claim, self._timeline.stores(command.event_type)):
+            if is_duplicate(claim, self._timeline.stores(command.event_type)):
                 return Published(events=0, duplicates=self._count(command))
         # If it comes again, after it was stored in part, each event is to go where it went.
         random = self._random if claim is None else Random(claim.id)  # noqa: S311 - it decides on partitions only
@@ -136,7 +136,7 @@ class Publisher:
         self._gate.blacklist("PRODUCER", subject, (command.event_type,))
         try:
             self._gate.event_type(subject, command.event_type, "WRITE")
-        except (EventTypeNotFound, Denied):
+        except (EventTypeNotFound, AccessDenied):
             # What can't be read is refused first, whatever it was meant for.
             self._split(command)
             raise
@@ -166,11 +166,11 @@ class Publisher:
             check_owner=self._gate.event_owner(subject) if owned else None,
         )
 
-    def _append(self, timeline: Timeline, prepared: Prepared, claim: Claim | None) -> Published:
+    def _append(self, timeline: Timeline, prepared: Prepared, claim: IdempotencyClaim | None) -> Published:
         if not prepared.batches:
             return Published(events=0)
 
-        left = Remaining(prepared.batches, prepared.headers, prepared.ids)
+        left = RemainingBatch(prepared.batches, prepared.headers, prepared.ids)
 
         def append(store: EventStore, topic: str) -> Appended:
             once = claim is not None or prepared.ids is not None
@@ -179,7 +179,7 @@ class Publisher:
 
         try:
             appended = self._timeline.write(timeline, append)
-        except PartlyStored as ex:
+        except PartiallyStored as ex:
             return _partly(prepared, ex.failed)
         except RioniError:
             if not left.begun:
@@ -194,6 +194,6 @@ def _partly(prepared: Prepared, failed: Mapping[int, str]) -> Published:
     return Published(events=sum(item.publishing_status == "submitted" for item in partly), partly=partly)
 
 
-def _claim(command: PublishEvents, key: str, subject: Subject, rules: PublishRules) -> Claim:
+def _claim(command: PublishEvents, key: str, subject: Subject, rules: PublishRules) -> IdempotencyClaim:
     kind = f"{type(command).__name__} {command.subscription_id}"
     return idempotency.claim(rules.scope, client=subject.name, key=key, kind=kind, body=command.body)

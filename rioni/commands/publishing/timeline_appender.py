@@ -7,7 +7,7 @@ from rioni.domain.errors import EventTypeNotFound, NotFound, TopicClosed, Unavai
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import LOG_KEY, Signals
+from rioni.domain.ports.notifier import LOG_KEY, Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.timelines.timeline import Timeline
 
@@ -18,7 +18,7 @@ LOOK_EVERY_S = 1.0
 """How often who waits looks at the timelines, should a notification be lost."""
 
 
-class ActiveTimeline:
+class TimelineAppender:
     """Stores events of event types where their active timelines say.
 
     Whether a timeline is active is decided by its store: what comes too late is refused there, and appended to the next
@@ -26,7 +26,7 @@ class ActiveTimeline:
     """
 
     def __init__(
-        self, registry: Registry, stores: EventStores, signals: Signals, clock: Clock, *, wait_max_s: float
+        self, registry: Registry, stores: EventStores, signals: Notifier, clock: Clock, *, wait_max_s: float
     ) -> None:
         self._registry = registry
         self._stores = stores
@@ -89,7 +89,7 @@ class ActiveTimeline:
             watch.close()
 
     def _note_closed(self, refused: Timeline) -> None:
-        """Remember a timeline that would stay closed for ever; `Switcher.repair` replaces it.
+        """Remember a timeline that would stay closed for ever; `TimelineSwitcher.repair` replaces it.
 
         No switch leaves that behind, but releases before this one did, and an older log that was restored does. While
         the store was asked a switch may have been completed: then the timeline that refused is not the active one.

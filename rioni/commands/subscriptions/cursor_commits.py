@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from rioni.commands.authorization import Gate
+from rioni.commands.authorization import AccessPolicy
 from rioni.domain.authorization import Subject
 from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
 from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
 from rioni.domain.ports.registry import Registry
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 
 
@@ -28,7 +28,7 @@ class CommitCursors:
 class Committer:
     """Checks and commits cursors; blocks on the coordinator only."""
 
-    def __init__(self, registry: Registry, gate: Gate, coordinator: Coordinator) -> None:
+    def __init__(self, registry: Registry, gate: AccessPolicy, coordinator: Coordinator) -> None:
         self._registry = registry
         self._gate = gate
         self._coordinator = coordinator
@@ -64,7 +64,7 @@ class Committer:
         offsets = [(partition, place.offset) for partition, place in places]
         return self._coordinator.commit(command.subscription_id, command.stream_id, offsets)
 
-    def _place(self, cursor: Mapping[str, Any]) -> Place:
+    def _place(self, cursor: Mapping[str, Any]) -> TimelinePosition:
         """The place that a cursor names, in a timeline that there is or was."""
         name, partition = cursor["event_type"], cursor["partition"]
         try:
@@ -73,12 +73,12 @@ class Committer:
             raise InvalidCursor(str(ex)) from ex
         place = parse_offset(cursor["offset"], partition=partition, oldest_order=FIRST_ORDER)
         if place is None:
-            return Place(timelines.readable[0].order, BEFORE_FIRST)
+            return TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
         if place.order != timelines.active.order and place.order not in [each.order for each in timelines.timelines]:
             raise UnavailableCursor(name, partition, str(place.position))
         return place
 
-    def _check_available(self, partition: EventTypePartition, place: Place) -> None:
+    def _check_available(self, partition: EventTypePartition, place: TimelinePosition) -> None:
         """Refuse places in timelines that have been cleaned up."""
         timelines = self._registry.timelines(partition.event_type)
         # PERF: nearly all cursors are of the active timeline.

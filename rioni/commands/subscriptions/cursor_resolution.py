@@ -2,15 +2,15 @@
 
 from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.subscriptions.cursor import Place, parse_offset, partition_number
-from rioni.domain.subscriptions.cursor_arithmetic import Extents, begin, end, readable_place, shifted
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset, partition_number
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin, end, readable_place, shifted
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
 from rioni.domain.timestamps import parsed_ms
-from rioni.projections.queries.timeline_reader import extents_of, since
+from rioni.projections.queries.timeline_reader import offset_ranges_of, position_at_time
 
 
-class NamedPlaces:
+class CursorResolver:
     """The places of one event type, as they are when this is made."""
 
     def __init__(self, timelines: Timelines, stores: EventStores) -> None:
@@ -21,10 +21,10 @@ class NamedPlaces:
             Unavailable: a storage can't be used.
         """
         self._timelines, self._stores = timelines, stores
-        self.partitions = extents_of(timelines, stores)
+        self.partitions = offset_ranges_of(timelines, stores)
         """What every partition holds, by number."""
 
-    def extents(self, partition: str | None) -> Extents:
+    def extents(self, partition: str | None) -> OffsetRanges:
         """What a partition holds.
 
         Raises:
@@ -32,7 +32,7 @@ class NamedPlaces:
         """
         return self.partitions[self._number(partition)]
 
-    def place(self, named: NamedPlace) -> Place:
+    def place(self, named: CursorSpec) -> TimelinePosition:
         """The place that a name stands for, whether it can be read or not; its shift is left to the caller.
 
         Blocks on the disk where it is a time.
@@ -46,13 +46,13 @@ class NamedPlaces:
         if named.timestamp is not None:
             at_ms = parsed_ms(named.timestamp)
             assert at_ms is not None, "names are checked when they are read"
-            return since(self._timelines, self._stores, number, extents, at_ms)
+            return position_at_time(self._timelines, self._stores, number, extents, at_ms)
         if named.is_end:
             return end(extents)
         offset, partition = named.offset or "", named.partition or ""
         return parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(extents)
 
-    def readable(self, named: NamedPlace) -> Place:
+    def readable(self, named: CursorSpec) -> TimelinePosition:
         """The place that a name stands for, from which reading can go on; blocks as `place`.
 
         Raises:

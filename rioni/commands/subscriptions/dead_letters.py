@@ -8,29 +8,29 @@ from uuid import UUID
 
 import msgspec
 
-from rioni.commands.authorization import Gate
-from rioni.commands.bus import Bus
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
-from rioni.commands.publishing.deduplicated_append import append_once
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.publishing.deduplicated_append import append_deduplicated
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
-from rioni.commands.system.system_event_publisher import OwnPublisher
-from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.commands.system.system_event_publisher import SystemEventPublisher
+from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.authorization import Attribute, Subject
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_store import Chunk, Claim, EventStore
+from rioni.domain.ports.event_store import Chunk, EventStore, IdempotencyClaim
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetter, DeadLetterFilter
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
-from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.queries.timeline_reader import read_after
 
@@ -75,7 +75,7 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterQueue:
     """Where dead letters are kept; blocks on event stores."""
 
-    def __init__(self, own_event_types: OwnEventTypes, own_publisher: OwnPublisher, clock: Clock) -> None:
+    def __init__(self, own_event_types: SystemEventTypes, own_publisher: SystemEventPublisher, clock: Clock) -> None:
         self._own_event_types, self._own_publisher, self._clock = own_event_types, own_publisher, clock
 
     def keep(self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int) -> None:
@@ -99,7 +99,7 @@ class DeadLetterQueue:
             error={"message": f"The event was sent {sent} times without being committed"},
             event=msgspec.Raw(event.chunk.cut(event.start, event.stop)),
         )
-        kept = OwnEvent(
+        kept = SystemEvent(
             eid=derived_eid(UUID(subscription_id), f"dead-letter:{letter.name}"),
             occurred_at=rfc3339(self._clock.now_ms()),
             flow_id="",
@@ -114,11 +114,11 @@ class DeadLetters:
     def __init__(
         self,
         registry: Registry,
-        gate: Gate,
-        bus: Bus,
+        gate: AccessPolicy,
+        bus: CommandBus,
         *,
         stores: EventStores,
-        timeline: ActiveTimeline,
+        timeline: TimelineAppender,
     ) -> None:
         self._registry, self._gate, self._bus = registry, gate, bus
         self._stores, self._timeline = stores, timeline
@@ -187,7 +187,7 @@ class DeadLetters:
     def _redrive(self, kept: KeptDeadLetter, *, force: bool) -> str:
         """Publish one again; say what it counts as."""
         letter = kept.letter
-        claim = None if force else Claim(f"redriven:{letter.name}", _DIGEST)
+        claim = None if force else IdempotencyClaim(f"redriven:{letter.name}", _DIGEST)
         try:
             active = self._registry.timelines(letter.event_type).active
             compacted = self._registry.event_type(letter.event_type).cleanup_policy != "delete"
@@ -202,7 +202,7 @@ class DeadLetters:
             def append(store: EventStore, topic: str) -> int:
                 beside = {number: [headers] for number in batches}
                 others = self._timeline.stores(letter.event_type, without=store) if claim else ()
-                return append_once(store, topic, batches, headers=beside, claim=claim, others=others).left_out
+                return append_deduplicated(store, topic, batches, headers=beside, claim=claim, others=others).left_out
 
             return "already_redriven" if self._timeline.write(active, append) else "redriven"
         except EventTypeNotFound:
@@ -217,7 +217,7 @@ class DeadLetters:
         # PERF: most of what lies there is of other subscriptions, and not even decoded.
         mark = subscription_id.encode()
         for number in range(timelines.active.partitions):
-            after = Place(timelines.readable[0].order, BEFORE_FIRST)
+            after = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
             while True:
                 order, chunks = read_after(timelines, self._stores, number, after, SCAN_BYTES)
                 if not chunks:
@@ -233,7 +233,7 @@ class DeadLetters:
                             if letter.subscription_id == subscription_id and wanted.includes(letter):
                                 owner = _owner(chunk, position)
                                 yield KeptDeadLetter(letter=letter, kept_at_ms=chunk.recorded_at_ms, owner=owner)
-                after = Place(order, chunks[-1].next - 1)
+                after = TimelinePosition(order, chunks[-1].next - 1)
                 # Who reads much must let others run too.
                 time.sleep(0)
 

@@ -4,22 +4,22 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rioni.commands.authorization import Gate
-from rioni.commands.background.error_collector import Failures
-from rioni.commands.bus import Bus
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.background.error_collector import ErrorCollector
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
-from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
+from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.subscriptions.subscriptions import RecordCursorsReset
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
-from rioni.domain.subscriptions.cursor import Place, parse_offset
-from rioni.domain.subscriptions.cursor_arithmetic import Extents, begin
-from rioni.domain.subscriptions.cursor_spec import NamedPlace, for_each_partition
+from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin
+from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
 from rioni.domain.subscriptions.subscription import InitialCursor, Subscription
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.projections.queries.timeline_reader import extents_of
+from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +27,18 @@ class ResetCursors:
     """Go on reading somewhere else; all streams of the subscription end first."""
 
     subscription_id: str
-    cursors: Sequence[NamedPlace]
+    cursors: Sequence[CursorSpec]
     """Without violations; the last one counts where several name a partition."""
 
 
-class Positions:
+class CursorInitializer:
     """Initialises subscriptions and resets their cursors; blocks on stores and streams, but never other greenlets."""
 
     def __init__(
         self,
         registry: Registry,
-        gate: Gate,
-        bus: Bus,
+        gate: AccessPolicy,
+        bus: CommandBus,
         *,
         stores: EventStores,
         coordinator: Coordinator,
@@ -72,7 +72,7 @@ class Positions:
         starts = begins
         if subscription.read_from == "end":
             lasts = {key: extents[key.event_type][int(key.partition)][-1] for key in wanted}
-            starts = {key: Place(last.order, last.newest) for key, last in lasts.items()}
+            starts = {key: TimelinePosition(last.order, last.newest) for key, last in lasts.items()}
         given = {
             EventTypePartition(each.event_type, each.partition): parse_offset(
                 each.offset, partition=each.partition, oldest_order=FIRST_ORDER
@@ -94,7 +94,7 @@ class Positions:
         Raises:
             Unavailable: names the subscriptions for which that is not possible now; the others have them.
         """
-        failures = Failures()
+        failures = ErrorCollector()
         for subscription in self._registry.subscriptions():
             concerned = event_type is None or event_type in subscription.event_types
             # What is not found was deleted meanwhile.
@@ -131,16 +131,20 @@ class Positions:
         )
         self._bus.dispatch(record, context)
 
-    def _extents(self, name: str) -> Sequence[Extents]:
-        return extents_of(self._registry.timelines(name), self._stores)
+    def _extents(self, name: str) -> Sequence[OffsetRanges]:
+        return offset_ranges_of(self._registry.timelines(name), self._stores)
 
-    def _places(self, subscription: Subscription, names: Sequence[NamedPlace]) -> Mapping[EventTypePartition, Place]:
+    def _places(
+        self, subscription: Subscription, names: Sequence[CursorSpec]
+    ) -> Mapping[EventTypePartition, TimelinePosition]:
         foreign = sorted({named.event_type for named in names if named.event_type} - set(subscription.event_types))
         if foreign:
             raise Invalid(f"Event type does not belong to subscription: [{', '.join(foreign)}]")
         if not names:
             return {}
-        places = {name: NamedPlaces(self._registry.timelines(name), self._stores) for name in subscription.event_types}
+        places = {
+            name: CursorResolver(self._registry.timelines(name), self._stores) for name in subscription.event_types
+        }
         partitions = {name: len(each.partitions) for name, each in places.items()}
         wanted = dict(for_each_partition(names, partitions))
         return {EventTypePartition(*key): places[key[0]].readable(named) for key, named in wanted.items()}

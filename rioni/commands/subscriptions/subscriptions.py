@@ -9,11 +9,11 @@ import msgspec
 
 from rioni.commands.event_types import forget_subscription
 from rioni.commands.outside import Outside
-from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.subscriptions.cursor_resolution import CursorResolver
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable
 from rioni.domain.event_types.rules import check_owning_application
-from rioni.domain.subscriptions.cursor_spec import NamedPlace, for_each_partition
+from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import (
@@ -85,7 +85,7 @@ class RecordDeadLettersRedriven:
     redriven: int
 
 
-def create_subscription(command: CreateSubscription, repository: Repository) -> tuple[Subscription, bool] | Outside:
+def create_subscription(command: CreateSubscription, repository: UnitOfWork) -> tuple[Subscription, bool] | Outside:
     """Create a subscription.
 
     Returns:
@@ -128,7 +128,7 @@ def create_subscription(command: CreateSubscription, repository: Repository) -> 
     return subscription, True
 
 
-def change_subscription(command: ChangeSubscription, repository: Repository) -> Subscription | Outside:
+def change_subscription(command: ChangeSubscription, repository: UnitOfWork) -> Subscription | Outside:
     """Change a subscription; submitting what it is already changes nothing.
 
     Raises:
@@ -144,18 +144,18 @@ def change_subscription(command: ChangeSubscription, repository: Repository) -> 
     return subscription
 
 
-def delete_subscription(command: DeleteSubscription, repository: Repository) -> None:
+def delete_subscription(command: DeleteSubscription, repository: UnitOfWork) -> None:
     """Delete a subscription."""
     forget_subscription(repository.subscription(command.subscription_id), repository)
 
 
-def record_cursors_reset(command: RecordCursorsReset, repository: Repository) -> None:
+def record_cursors_reset(command: RecordCursorsReset, repository: UnitOfWork) -> None:
     """Record where reading goes on."""
     subscription = repository.subscription(command.subscription_id)
     repository.record(CursorsReset(id=subscription.id, cursors=command.cursors, previous=command.previous))
 
 
-def record_dead_letters_redriven(command: RecordDeadLettersRedriven, repository: Repository) -> None:
+def record_dead_letters_redriven(command: RecordDeadLettersRedriven, repository: UnitOfWork) -> None:
     """Record which dead letters were meant, and how many were published again."""
     subscription = repository.subscription(command.subscription_id)
     repository.record(
@@ -163,7 +163,7 @@ def record_dead_letters_redriven(command: RecordDeadLettersRedriven, repository:
     )
 
 
-def _check_features(spec: SubscriptionSpec, repository: Repository) -> None:
+def _check_features(spec: SubscriptionSpec, repository: UnitOfWork) -> None:
     features = repository.settings().features
     if "disable_subscription_creation" in features:
         raise Unavailable("Subscription creation is temporarily unavailable")
@@ -173,13 +173,13 @@ def _check_features(spec: SubscriptionSpec, repository: Repository) -> None:
         raise Invalid("Authorization section is mandatory")
 
 
-def _check_partitions(total: int, repository: Repository) -> None:
+def _check_partitions(total: int, repository: UnitOfWork) -> None:
     most = repository.limits.subscription_partitions_max
     if total > most:
         raise Invalid(f"total partition count for subscription is {total}, but the maximum partition count is {most}")
 
 
-def _timelines_of(event_types: Sequence[str], repository: Repository) -> list[Timelines]:
+def _timelines_of(event_types: Sequence[str], repository: UnitOfWork) -> list[Timelines]:
     found = {name: repository.find("timeline", name) for name in event_types}
     missing = ", ".join(f"'{name}'" for name, timelines in found.items() if timelines is None)
     if missing:
@@ -189,7 +189,7 @@ def _timelines_of(event_types: Sequence[str], repository: Repository) -> list[Ti
 
 def _named_cursors(
     spec: SubscriptionSpec, timelines: Sequence[Timelines]
-) -> Sequence[tuple[tuple[str, str], NamedPlace]]:
+) -> Sequence[tuple[tuple[str, str], CursorSpec]]:
     """For each partition, by event type and number, what the submission says where reading begins."""
     partitions = {each.event_type: each.active.partitions for each in timelines}
     names = list(for_each_partition(spec.initial_cursors or (), partitions))
@@ -208,11 +208,11 @@ def _named_cursors(
 def _looked_up(
     command: CreateSubscription,
     timelines: Sequence[Timelines],
-    named: Sequence[tuple[tuple[str, str], NamedPlace]],
-    repository: Repository,
+    named: Sequence[tuple[tuple[str, str], CursorSpec]],
+    repository: UnitOfWork,
 ) -> CreateSubscription:
     """Offsets as they were given, what other names stand for now (consumption contract 5.2); stores are asked."""
-    places = {each.event_type: NamedPlaces(each, repository.stores) for each in timelines} if named else {}
+    places = {each.event_type: CursorResolver(each, repository.stores) for each in timelines} if named else {}
     found = [(name, places[event_type].readable(name)) for (event_type, _), name in named]
     cursors = tuple(
         _as_given(name if name.is_offset else msgspec.structs.replace(name, offset=place.offset))
@@ -223,10 +223,10 @@ def _looked_up(
     return replace(command, looked_up=LookedUp(timelines, cursors))
 
 
-def _filter_checked(command: ChangeSubscription, expression: str, repository: Repository) -> ChangeSubscription:
+def _filter_checked(command: ChangeSubscription, expression: str, repository: UnitOfWork) -> ChangeSubscription:
     repository.compute(event_filter, expression)  # compiled once: the transaction finds it
     return replace(command, is_filter_checked=True)
 
 
-def _as_given(named: NamedPlace) -> InitialCursor:
+def _as_given(named: CursorSpec) -> InitialCursor:
     return InitialCursor(event_type=named.event_type or "", partition=named.partition or "", offset=named.offset or "")

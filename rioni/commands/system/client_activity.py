@@ -7,8 +7,8 @@ import structlog
 
 from rioni.domain.errors import RioniError
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import Offload
-from rioni.domain.subscriptions.activity import KEPT_MS, Activity, Seen, Sighting, joined
+from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.domain.subscriptions.activity import RETENTION_MS, Activity, LastActivity, Sighting, joined
 
 
 WRITE_EVERY_S = 1.0
@@ -19,10 +19,10 @@ PENDING_MAX = 10_000
 _log = structlog.get_logger("rioni.attendance")
 
 
-class Attendance:
+class ActivityTracker:
     """What the clients of one process do, and, as of a second ago, of all the others."""
 
-    def __init__(self, activity: Activity, clock: Clock, offload: Offload) -> None:
+    def __init__(self, activity: Activity, clock: Clock, offload: ThreadPool) -> None:
         """Begin.
 
         Args:
@@ -32,15 +32,15 @@ class Attendance:
         """
         self._activity, self._clock, self._offload = activity, clock, offload
         self._lock = threading.Lock()
-        self._pending: dict[Sighting, Seen] = {}
+        self._pending: dict[Sighting, LastActivity] = {}
         self._write_at_s = self._forget_at_s = clock.monotonic()
 
     def notice(self, deed: str, resource: str, client: str, amount: int = 0) -> None:
         """Notice that a client does something. Never blocks. PERF: 2 µs."""
         now_ms, sighting = self._clock.now_ms(), Sighting(deed, resource, client)
-        self._add(sighting, Seen(now_ms, now_ms, amount))
+        self._add(sighting, LastActivity(now_ms, now_ms, amount))
 
-    def of(self, deed: str, resource: str) -> Mapping[str, Seen]:
+    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
         """What clients did with a resource, by their names. Blocks on the disk.
 
         Raises:
@@ -75,11 +75,11 @@ class Attendance:
                 self.write()
             if now_s >= self._forget_at_s:
                 self._forget_at_s = now_s + FORGET_EVERY_S
-                self._offload(self._activity.forget, self._clock.now_ms() - KEPT_MS)
+                self._offload(self._activity.forget, self._clock.now_ms() - RETENTION_MS)
         except RioniError:
             _log.exception("what clients did was not written down")
 
-    def _add(self, sighting: Sighting, seen: Seen) -> None:
+    def _add(self, sighting: Sighting, seen: LastActivity) -> None:
         with self._lock:
             if (known := self._pending.get(sighting)) is not None:
                 self._pending[sighting] = joined(known, seen)

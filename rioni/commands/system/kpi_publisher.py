@@ -8,12 +8,12 @@ and another process takes over its files; only the death of the machine loses wh
 from collections.abc import Callable
 from functools import partial
 
-from rioni.commands.background.job_runner import Attempts
-from rioni.commands.system.system_event_publisher import OwnPublisher
-from rioni.commands.system.system_event_types import OwnEventTypes
+from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.system.system_event_publisher import SystemEventPublisher
+from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.spool import Spool, SpoolFile, Spools
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.kpis import Reports, reports_of
 
 
@@ -27,10 +27,10 @@ class KpiFeed:
     def __init__(
         self,
         spools: Spools,
-        own_event_types: OwnEventTypes,
-        publisher: OwnPublisher,
+        own_event_types: SystemEventTypes,
+        publisher: SystemEventPublisher,
         clock: Clock,
-        offload: Offload,
+        offload: ThreadPool,
         *,
         salt: str,
         streams_every_s: float,
@@ -60,7 +60,7 @@ class KpiFeed:
             "requests": _Round(spools.requests, REQUESTS_EVERY_S, now_s),
             "streams": _Round(spools.streams, streams_every_s, now_s),
         }
-        self._attempts = Attempts()
+        self._attempts = LoggedJobRunner()
 
     def tick(self) -> None:
         """Publish what is due. What fails is logged, and tried again."""

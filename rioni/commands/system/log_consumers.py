@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.commands.background.job_runner import Attempts
-from rioni.commands.system.system_event_publisher import OwnPublisher
-from rioni.commands.system.system_event_types import OwnEventTypes
-from rioni.domain.ports.checkpointed_log import RecordedChange, Trail
+from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.system.system_event_publisher import SystemEventPublisher
+from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.domain.ports.checkpointed_log import CheckpointedLogReader, RecordedChange
 from rioni.domain.ports.leadership import Leadership
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.settings import SETTINGS, FeatureSwitched, Settings
-from rioni.domain.system.system_events import OwnEvent
+from rioni.domain.system.system_events import SystemEvent
 
 
 ENTRIES_PER_STEP = 500
@@ -26,13 +26,13 @@ REMEMBER_EVERY_ENTRIES = 1_000
 """How much of the log, at most, a new process reads again although nothing in it is to be reported."""
 
 
-class LogFeed(NamedTuple):
+class LogConsumer(NamedTuple):
     """What of the log is reported where."""
 
     event_type: str
     feature: str
     """Switches it on and off; both switches are reported too."""
-    events: Callable[[Sequence[RecordedChange]], Sequence[OwnEvent]]
+    events: Callable[[Sequence[RecordedChange]], Sequence[SystemEvent]]
     """The events that report on the entries of one command, in their order."""
 
     @property
@@ -41,23 +41,23 @@ class LogFeed(NamedTuple):
         return f"feed:{self.event_type}"
 
 
-class LogFeeds:
+class LogConsumers:
     """All feeds from the log; one process of the broker serves them."""
 
     def __init__(
         self,
-        feeds: Sequence[LogFeed],
-        trail: Trail,
+        feeds: Sequence[LogConsumer],
+        trail: CheckpointedLogReader,
         leadership: Leadership,
-        own_event_types: OwnEventTypes,
-        publisher: OwnPublisher,
-        offload: Offload,
+        own_event_types: SystemEventTypes,
+        publisher: SystemEventPublisher,
+        offload: ThreadPool,
     ) -> None:
         self._leadership, self._own_event_types = leadership, own_event_types
         self._followers = {
             feed.event_type: _Follower(feed, trail, own_event_types, publisher, offload) for feed in feeds
         }
-        self._attempts = Attempts()
+        self._attempts = LoggedJobRunner()
 
     def tick(self) -> None:
         """Publish what has come since the last time. What fails is logged, and goes on where it was."""
@@ -84,11 +84,11 @@ class _Follower:
 
     def __init__(
         self,
-        feed: LogFeed,
-        trail: Trail,
-        own_event_types: OwnEventTypes,
-        publisher: OwnPublisher,
-        offload: Offload,
+        feed: LogConsumer,
+        trail: CheckpointedLogReader,
+        own_event_types: SystemEventTypes,
+        publisher: SystemEventPublisher,
+        offload: ThreadPool,
     ) -> None:
         self._feed = feed
         self._trail, self._own_event_types, self._publisher, self._offload = trail, own_event_types, publisher, offload

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.definition_limits import ATTRIBUTES_MAX, size_violations
 from rioni.domain.errors import InvalidFields, Malformed
 from rioni.domain.system.settings import (
@@ -56,12 +56,12 @@ class AcceptLoss:
     reason: str
 
 
-def accept_loss(command: AcceptLoss, repository: Repository) -> None:
+def accept_loss(command: AcceptLoss, repository: UnitOfWork) -> None:
     """Record an operator's decision."""
     repository.record(LossAccepted(findings=command.findings, reason=command.reason))
 
 
-def set_admins(command: SetAdmins, repository: Repository) -> Admins:
+def set_admins(command: SetAdmins, repository: UnitOfWork) -> Admins:
     """Name the administrators; the configured default administrator stays one, and is never stored.
 
     Raises:
@@ -86,21 +86,21 @@ def set_admins(command: SetAdmins, repository: Repository) -> Admins:
     return admins
 
 
-def add_blacklist_entry(command: AddBlacklistEntry, repository: Repository) -> None:
+def add_blacklist_entry(command: AddBlacklistEntry, repository: UnitOfWork) -> None:
     """Block an application or an event type; blocking it again changes nothing."""
     _check_type(command.type)
     if (command.type, command.name) not in repository.settings().blacklist:
         repository.record(BlacklistEntryAdded(type=command.type, name=command.name))
 
 
-def remove_blacklist_entry(command: RemoveBlacklistEntry, repository: Repository) -> None:
+def remove_blacklist_entry(command: RemoveBlacklistEntry, repository: UnitOfWork) -> None:
     """Block an application or an event type no longer; repeating it changes nothing."""
     _check_type(command.type)
     if (command.type, command.name) in repository.settings().blacklist:
         repository.record(BlacklistEntryRemoved(type=command.type, name=command.name))
 
 
-def switch_feature(command: SwitchFeature, repository: Repository) -> None:
+def switch_feature(command: SwitchFeature, repository: UnitOfWork) -> None:
     """Switch a feature; switching it to what it is changes nothing.
 
     Raises:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from rioni.commands.unit_of_work import Repository
-from rioni.domain.errors import Conflict, NotFound, StillUsed
+from rioni.commands.unit_of_work import UnitOfWork
+from rioni.domain.errors import Conflict, InUse, NotFound
 from rioni.domain.system.storages import (
     DefaultStorageChanged,
     StorageCreated,
@@ -46,7 +46,7 @@ class DeleteStorage:
     storage_id: str
 
 
-def create_storage(command: CreateStorage, repository: Repository) -> StorageEntry:
+def create_storage(command: CreateStorage, repository: UnitOfWork) -> StorageEntry:
     """Add a storage. Only known members of its configuration are kept, without credentials: the log is for ever.
 
     Raises:
@@ -64,7 +64,7 @@ def create_storage(command: CreateStorage, repository: Repository) -> StorageEnt
     return storage
 
 
-def set_default_storage(command: SetDefaultStorage, repository: Repository) -> StorageEntry:
+def set_default_storage(command: SetDefaultStorage, repository: UnitOfWork) -> StorageEntry:
     """Let event types that are created from now on begin in a storage.
 
     Raises:
@@ -78,7 +78,7 @@ def set_default_storage(command: SetDefaultStorage, repository: Repository) -> S
     return msgspec.structs.replace(storage, default=True)
 
 
-def move_storage(command: MoveStorage, repository: Repository) -> None:
+def move_storage(command: MoveStorage, repository: UnitOfWork) -> None:
     """Look for the events of a storage in another kind of store from now on.
 
     Raises:
@@ -89,7 +89,7 @@ def move_storage(command: MoveStorage, repository: Repository) -> None:
         repository.record(StorageMoved(id=storage.id, storage_type=command.storage_type))
 
 
-def delete_storage(command: DeleteStorage, repository: Repository) -> None:
+def delete_storage(command: DeleteStorage, repository: UnitOfWork) -> None:
     """Delete a storage that holds nothing, and that nothing shall begin in.
 
     Raises:
@@ -100,18 +100,18 @@ def delete_storage(command: DeleteStorage, repository: Repository) -> None:
     if storage is None:
         raise NotFound(f"Tried to remove storage that doesn't exist, id: {command.storage_id}")
     if storage.default or repository.holds_events(storage.id):
-        raise StillUsed(f"Can't delete storage as it is still used, id: {storage.id}")
+        raise InUse(f"Can't delete storage as it is still used, id: {storage.id}")
     repository.record(StorageDeleted(id=storage.id))
 
 
-def _stored(repository: Repository, storage_id: str) -> StorageEntry:
+def _stored(repository: UnitOfWork, storage_id: str) -> StorageEntry:
     storage: StorageEntry | None = repository.find("storage", storage_id)
     if storage is None:
         raise NotFound(f"Storage with id {storage_id} is not found")
     return storage
 
 
-def _no_default(repository: Repository) -> None:
+def _no_default(repository: UnitOfWork) -> None:
     for storage in repository.storages():
         if storage.default:
             repository.record(DefaultStorageChanged(id=storage.id, default=False))

@@ -15,7 +15,7 @@ from rioni.domain.avro.writing import datum_of
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types.event_type import Schema
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.batch import DEPTH_MAX
@@ -23,7 +23,7 @@ from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.pipeline import Prepared, prepare
 from rioni.domain.publishing.rules import PublishRules
 from rioni.domain.publishing.steps import Publication
-from rioni.domain.system.system_events import OwnEvent
+from rioni.domain.system.system_events import SystemEvent
 
 
 _UNLIMITED = 2**31
@@ -33,14 +33,14 @@ _DIGEST = "own"
 """Of every batch: the name alone says which one it is."""
 
 
-class OwnPublisher:
+class SystemEventPublisher:
     """Stores events of the broker, each of them once however often it is given."""
 
     def __init__(self, registry: Registry, stores: EventStores, clock: Clock, random: Random) -> None:
         self._registry, self._stores, self._clock, self._random = registry, stores, clock, random
 
     def publish(
-        self, event_type: str, events: Sequence[OwnEvent], *, name: str, owner: Attribute | None = None
+        self, event_type: str, events: Sequence[SystemEvent], *, name: str, owner: Attribute | None = None
     ) -> None:
         """Store a batch durably, unless it was stored before. Blocks on the event store.
 
@@ -56,7 +56,7 @@ class OwnPublisher:
             Unavailable: the store can't write; nothing was stored.
         """
         timelines = self._registry.timelines(event_type)
-        claim = Claim(f"{event_type}:{name}", _DIGEST)
+        claim = IdempotencyClaim(f"{event_type}:{name}", _DIGEST)
         if any(self._stores.of(each.storage_id).claimed(claim.id) is not None for each in timelines.readable):
             return
         store, topic = self._stores.of(timelines.active.storage_id), timelines.active.topic
@@ -66,7 +66,7 @@ class OwnPublisher:
             headers = {number: [Headers(owner=owner)] * len(batch) for number, batch in prepared.batches.items()}
         store.append(topic, prepared.batches, headers=headers, claim=claim)
 
-    def _prepared(self, event_type: str, events: Sequence[OwnEvent]) -> Prepared:
+    def _prepared(self, event_type: str, events: Sequence[SystemEvent]) -> Prepared:
         publication = Publication(now_ms=self._clock.now_ms(), flow_id="", publisher=BROKER.name)
         rules = _unlimited(self._registry.publish_rules(event_type))
         schema = self._registry.event_type(event_type).schema
@@ -83,7 +83,7 @@ class OwnPublisher:
         return prepared
 
 
-def _envelopes(event_type: str, schema: Schema, events: Sequence[OwnEvent]) -> list[Envelope]:
+def _envelopes(event_type: str, schema: Schema, events: Sequence[SystemEvent]) -> list[Envelope]:
     try:
         return [
             Envelope(_metadata(event_type, schema.version, event), datum_of(schema.schema, event.members))
@@ -93,7 +93,7 @@ def _envelopes(event_type: str, schema: Schema, events: Sequence[OwnEvent]) -> l
         raise _unfit(event_type, str(ex)) from ex
 
 
-def _metadata(event_type: str, version: str, event: OwnEvent) -> Metadata:
+def _metadata(event_type: str, version: str, event: SystemEvent) -> Metadata:
     return Metadata(
         occurred_at=round(datetime.fromisoformat(event.occurred_at).timestamp() * 1_000),
         eid=event.eid,

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from rioni.commands.bus import Bus
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.event_types import CreateEventType
 from rioni.domain.authorization import BROKER
@@ -12,13 +12,15 @@ from rioni.domain.errors import Conflict, EventTypeNotFound
 from rioni.domain.events import Origin
 from rioni.domain.ports.registry import Registry
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, OwnEventType, wants_dead_letters
+from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, SystemEventType, wants_dead_letters
 
 
-class OwnEventTypes:
+class SystemEventTypes:
     """Knows which of them there should be, and creates what is missing."""
 
-    def __init__(self, own: Sequence[OwnEventType], registry: Registry, bus: Bus, now: Callable[[], str]) -> None:
+    def __init__(
+        self, own: Sequence[SystemEventType], registry: Registry, bus: CommandBus, now: Callable[[], str]
+    ) -> None:
         """Begin.
 
         Args:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.spool import Spool, Spools
-from rioni.domain.system.kpis import Accessed, BatchPublished, BatchStreamed, Measurement, line_of
+from rioni.domain.system.kpis import BatchPublished, BatchStreamed, Measurement, RequestServed, line_of
 from rioni.domain.system.system_event_types import ACCESS_FEATURE, KPI_FEATURE
 
 
-class Meters:
+class UsageRecorder:
     """Keeps what was measured until it is published as KPI events; see `rioni.commands.system.kpi_publisher`."""
 
     def __init__(self, registry: Registry, spools: Spools, dropped: Callable[[int], None]) -> None:
@@ -35,7 +35,7 @@ class Meters:
         """Keep that a batch was stored; ask whether it is `on` before."""
         self._keep(self._spools.requests, measurement)
 
-    def accessed(self, measurement: Accessed) -> None:
+    def accessed(self, measurement: RequestServed) -> None:
         """Keep that a request was answered; ask whether it is `on` and `access_on` before."""
         self._keep(self._spools.requests, measurement)
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, MutableMapping
 
 import structlog
 
-from rioni.commands.background.error_collector import Failures
-from rioni.commands.bus import Bus
+from rioni.commands.background.error_collector import ErrorCollector
+from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.timelines.timelines import INITIATOR_DIED, AbortSwitch, CloseTimeline, StartSwitch
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.notifier import LOG_KEY, Signals
+from rioni.domain.ports.notifier import LOG_KEY, Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.timelines.timeline import Switch, Timeline
 
@@ -27,18 +27,18 @@ RETRY_S = 10.0
 _log = structlog.get_logger("rioni.switching")
 
 
-class Switcher:
+class TimelineSwitcher:
     """Switches timelines; blocks on database and stores, but never other greenlets."""
 
     def __init__(
         self,
         registry: Registry,
-        bus: Bus,
-        signals: Signals,
+        bus: CommandBus,
+        signals: Notifier,
         clock: Clock,
         found_closed: MutableMapping[str, Timeline] | None = None,
     ) -> None:
-        """Take what is needed; `found_closed` is that of `ActiveTimeline`, and emptied here."""
+        """Take what is needed; `found_closed` is that of `TimelineAppender`, and emptied here."""
         self._registry = registry
         self._bus = bus
         self._signals = signals
@@ -73,7 +73,7 @@ class Switcher:
         Raises:
             Unavailable: names the event types for which that is not possible now; the others are done.
         """
-        failures = Failures()
+        failures = ErrorCollector()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
         unfinished = {each.switch.timeline.id: (each.switch, each.active.storage_id) for each in every if each.switch}
         self._retry_at_s = {key: at_s for key, at_s in self._retry_at_s.items() if key in unfinished}

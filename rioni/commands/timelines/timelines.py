@@ -17,8 +17,8 @@ import msgspec
 
 from rioni.commands.outside import Outside
 from rioni.commands.timelines.topic_deletion import abandon
-from rioni.commands.unit_of_work import Repository
-from rioni.domain.errors import Conflict, Disabled, Invalid, InvalidFields, NotFound, RioniError, Unavailable
+from rioni.commands.unit_of_work import UnitOfWork
+from rioni.domain.errors import Conflict, FeatureDisabled, Invalid, InvalidFields, NotFound, RioniError, Unavailable
 from rioni.domain.event_types.event_type import EventType, EventTypeChanged, Statistic
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.timelines.timeline import (
@@ -107,7 +107,7 @@ class Repartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindForsakenTopics:
+class FindOrphanedTopics:
     """Find out which of some topics of a storage nothing in the log names."""
 
     storage_id: str
@@ -115,7 +115,7 @@ class FindForsakenTopics:
     """They exist. No switch that is under way names them: it would have been recorded before they were created."""
 
 
-def start_switch(command: StartSwitch, repository: Repository) -> Outside | None:
+def start_switch(command: StartSwitch, repository: UnitOfWork) -> Outside | None:
     """Record that a switch has begun, after one whose process has died was aborted or completed.
 
     Raises:
@@ -164,7 +164,7 @@ def start_switch(command: StartSwitch, repository: Repository) -> Outside | None
     return Outside(create, partial(_aborted, timeline))
 
 
-def close_timeline(command: CloseTimeline, repository: Repository) -> Outside | None:
+def close_timeline(command: CloseTimeline, repository: UnitOfWork) -> Outside | None:
     """Record that the old topic is about to be closed, and have that done outside of the transaction.
 
     Raises:
@@ -194,7 +194,7 @@ def close_timeline(command: CloseTimeline, repository: Repository) -> Outside | 
     return Outside(close)
 
 
-def complete_switch(command: CompleteSwitch, repository: Repository) -> Outside | None:
+def complete_switch(command: CompleteSwitch, repository: UnitOfWork) -> Outside | None:
     """Record where the old topic ends, and that events are stored in the new one.
 
     Raises:
@@ -216,7 +216,7 @@ def complete_switch(command: CompleteSwitch, repository: Repository) -> Outside 
     return _go_on(command.then)
 
 
-def abort_switch(command: AbortSwitch, repository: Repository) -> None:
+def abort_switch(command: AbortSwitch, repository: UnitOfWork) -> None:
     """Record that a switch has failed; nothing happens if it is over, or can only be completed."""
     timelines: Timelines | None = repository.find("timeline", command.event_type)
     if timelines and timelines.switch and timelines.switch.timeline == command.timeline:
@@ -227,7 +227,7 @@ def abort_switch(command: AbortSwitch, repository: Repository) -> None:
         abandon(command.timeline, repository, delete=command.delete)
 
 
-def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
+def clean_up_timeline(command: CleanUpTimeline, repository: UnitOfWork) -> None:
     """Record that the events of a closed timeline are gone, and remove them; nothing happens if they are.
 
     Nor if they shall stay longer since a moment ago.
@@ -244,8 +244,8 @@ def clean_up_timeline(command: CleanUpTimeline, repository: Repository) -> None:
             abandon(timeline, repository)
 
 
-def repartition(command: Repartition, repository: Repository) -> Outside | None:
-    """Add partitions to all timelines; subscriptions get them by `Positions.extend`.
+def repartition(command: Repartition, repository: UnitOfWork) -> Outside | None:
+    """Add partitions to all timelines; subscriptions get them by `CursorInitializer.extend`.
 
     Raises:
         Disabled: the feature `repartitioning` is off.
@@ -254,7 +254,7 @@ def repartition(command: Repartition, repository: Repository) -> Outside | None:
         Unavailable: timelines are being switched, or a store can't write.
     """
     if "repartitioning" not in repository.settings().features:
-        raise Disabled("Repartitioning is disabled. Switch on the feature repartitioning.")
+        raise FeatureDisabled("Repartitioning is disabled. Switch on the feature repartitioning.")
     event_type, count = repository.event_type(command.event_type), command.partition_count
     if event_type.name == DEAD_LETTER_QUEUE:
         raise Invalid(f"Repartitioning {DEAD_LETTER_QUEUE} event type is not supported")
@@ -280,7 +280,7 @@ def repartition(command: Repartition, repository: Repository) -> Outside | None:
     return None
 
 
-def find_forsaken_topics(command: FindForsakenTopics, repository: Repository) -> list[str]:
+def find_forsaken_topics(command: FindOrphanedTopics, repository: UnitOfWork) -> list[str]:
     """The topics that may be deleted if they are empty.
 
     What creates a topic is recorded before. So a topic that exists, and that nothing names now, never will be named.
@@ -289,13 +289,13 @@ def find_forsaken_topics(command: FindForsakenTopics, repository: Repository) ->
     return sorted(topic for topic in unknown if repository.find("topic-creation", topic) is None)
 
 
-def _opened(command: StartSwitch, repository: Repository) -> StartSwitch:
+def _opened(command: StartSwitch, repository: UnitOfWork) -> StartSwitch:
     assert command.storage_id is not None
     repository.stores.of(command.storage_id)
     return replace(command, can_be_used=True)
 
 
-def _extended(command: Repartition, timelines: Sequence[Timeline], count: int, repository: Repository) -> Repartition:
+def _extended(command: Repartition, timelines: Sequence[Timeline], count: int, repository: UnitOfWork) -> Repartition:
     extended = list(command.extended)
     for timeline in timelines:
         with contextlib.suppress(NotFound):  # it was cleaned up a moment ago
@@ -316,7 +316,7 @@ def _with_parallelism(event_type: EventType, count: int) -> EventType:
 
 
 def _unfinished(
-    command: StartSwitch | Repartition, timelines: Timelines, repository: Repository, busy: RioniError
+    command: StartSwitch | Repartition, timelines: Timelines, repository: UnitOfWork, busy: RioniError
 ) -> Outside | None:
     """What is to be done first about a switch that is under way; None where none is, or if it is aborted hereby.
 
@@ -344,7 +344,7 @@ def _unfinished(
     return None
 
 
-def _abort(timelines: Timelines, reason: str, repository: Repository, *, delete: bool = True) -> None:
+def _abort(timelines: Timelines, reason: str, repository: UnitOfWork, *, delete: bool = True) -> None:
     switch = timelines.switch
     assert switch is not None
     assert not switch.closing, "events may be refused already, and only the next timeline takes them"

@@ -11,7 +11,7 @@ from typing import Any
 
 from rioni.commands.outside import Outside
 from rioni.commands.timelines.topic_deletion import abandon
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timelines.topic_creation import TopicCreation, TopicCreationEnded, TopicCreationStarted
@@ -26,7 +26,7 @@ class AbandonTopicCreation:
     """Whether to delete the topic at once; if not, the housekeeper does."""
 
 
-def start_topic_creation(timeline: Timeline, repository: Repository, then: Callable[[], Any]) -> Outside:
+def start_topic_creation(timeline: Timeline, repository: UnitOfWork, then: Callable[[], Any]) -> Outside:
     """Record that the topic of a timeline is about to be created, and have that done outside of the transaction.
 
     Args:
@@ -56,7 +56,7 @@ def start_topic_creation(timeline: Timeline, repository: Repository, then: Calla
     return Outside(create, partial(_taken_back, creation))
 
 
-def end_topic_creation(timeline: Timeline, repository: Repository) -> None:
+def end_topic_creation(timeline: Timeline, repository: UnitOfWork) -> None:
     """Record that the topic exists; the command records in the same transaction that it belongs to the timeline.
 
     Raises:
@@ -73,7 +73,7 @@ def end_topic_creation(timeline: Timeline, repository: Repository) -> None:
     repository.record(TopicCreationEnded(topic=timeline.topic))
 
 
-def abandon_topic_creation(command: AbandonTopicCreation, repository: Repository) -> None:
+def abandon_topic_creation(command: AbandonTopicCreation, repository: UnitOfWork) -> None:
     """Record that a topic is to be deleted, unless it belongs to a timeline by now."""
     creation = command.creation
     if repository.find("topic-creation", creation.topic) is not None:
@@ -84,7 +84,7 @@ def abandon_topic_creation(command: AbandonTopicCreation, repository: Repository
     abandon(creation, repository, delete=command.delete)
 
 
-def _belongs_to_timeline(creation: TopicCreation, repository: Repository) -> bool:
+def _belongs_to_timeline(creation: TopicCreation, repository: UnitOfWork) -> bool:
     timelines: Timelines | None = repository.find("timeline", creation.event_type)
     return timelines is not None and any(each.topic == creation.topic for each in timelines.timelines)
 

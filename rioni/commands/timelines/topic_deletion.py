@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from rioni.commands.unit_of_work import Repository
+from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import RioniError
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
@@ -27,7 +27,7 @@ class RecordTopicsDeleted:
     topics: Collection[str]
 
 
-def abandon(owner: Timeline | TopicCreation, repository: Repository, *, delete: bool = True) -> None:
+def abandon(owner: Timeline | TopicCreation, repository: UnitOfWork, *, delete: bool = True) -> None:
     """Record that the topic of a timeline, or of one that never came, is to be deleted.
 
     Args:
@@ -40,14 +40,14 @@ def abandon(owner: Timeline | TopicCreation, repository: Repository, *, delete: 
         repository.after_commit.append(partial(_delete, owner, repository))
 
 
-def record_topics_deleted(command: RecordTopicsDeleted, repository: Repository) -> None:
+def record_topics_deleted(command: RecordTopicsDeleted, repository: UnitOfWork) -> None:
     """Record what is gone; nothing of what is known to be gone already."""
     for topic in sorted(command.topics):
         if repository.find("topic", topic) is not None:
             repository.record(TopicDeleted(topic=topic))
 
 
-def _delete(owner: Timeline | TopicCreation, repository: Repository) -> None:
+def _delete(owner: Timeline | TopicCreation, repository: UnitOfWork) -> None:
     try:
         repository.stores.of(owner.storage_id).delete_topic(owner.topic)
     except RioniError as ex:

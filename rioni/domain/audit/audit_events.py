@@ -17,7 +17,7 @@ from rioni.domain.subscriptions.subscription import (
     SubscriptionKeyClaimed,
     SubscriptionKeyReleased,
 )
-from rioni.domain.system.pseudonyms import hashed
+from rioni.domain.system.pseudonyms import pseudonymize
 from rioni.domain.system.settings import (
     AdminsChanged,
     BlacklistEntryAdded,
@@ -34,7 +34,7 @@ from rioni.domain.system.storages import (
     StorageMoved,
     shown,
 )
-from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid
 from rioni.domain.timelines.timeline import (
     TimelineCleanedUp,
     TimelineCloseStarted,
@@ -65,7 +65,7 @@ class Audited(NamedTuple):
     """JSON; None where it is gone."""
 
 
-def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[OwnEvent]:
+def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[SystemEvent]:
     """The events that report on a command, in the order of its entries.
 
     Args:
@@ -81,7 +81,7 @@ def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[OwnEvent]
     return [_event(change, audited, salt) for change, audited in reported.values()]
 
 
-def _event(change: RecordedChange, audited: Audited, salt: str) -> OwnEvent:
+def _event(change: RecordedChange, audited: Audited, salt: str) -> SystemEvent:
     origin = change.entry.origin
     data: dict[str, Any] = {}
     for name, text in (("previous", audited.previous), ("new", audited.new)):
@@ -91,9 +91,9 @@ def _event(change: RecordedChange, audited: Audited, salt: str) -> OwnEvent:
         "resource_type": audited.resource_type,
         "resource_id": audited.resource_id,
         "user": origin.actor,
-        "user_hash": hashed(salt, origin.actor),
+        "user_hash": pseudonymize(salt, origin.actor),
     }
-    return OwnEvent(
+    return SystemEvent(
         eid=derived_eid(UUID(origin.command_id), f"audit:{change.entry.position}"),
         occurred_at=origin.recorded_at,
         flow_id=origin.flow_id,

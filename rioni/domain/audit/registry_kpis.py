@@ -15,7 +15,7 @@ from rioni.domain.event_types.event_type import (
 )
 from rioni.domain.ports.checkpointed_log import RecordedChange
 from rioni.domain.subscriptions.subscription import SubscriptionCreated, SubscriptionDeleted
-from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid
 
 
 EVENT_TYPE_LOG = "nakadi.event.type.log"
@@ -30,9 +30,9 @@ _EVENT_TYPE_STATUS: dict[type, str] = {
 _SUBSCRIPTION_STATUS: dict[type, str] = {SubscriptionCreated: "created", SubscriptionDeleted: "deleted"}
 
 
-def event_type_reports(changes: Sequence[RecordedChange]) -> list[OwnEvent]:
+def event_type_reports(changes: Sequence[RecordedChange]) -> list[SystemEvent]:
     """The events of `nakadi.event.type.log` that report on the entries of a command."""
-    reported: dict[str, OwnEvent] = {}
+    reported: dict[str, SystemEvent] = {}
     for change in changes:
         event = change.entry.event
         if (status := _EVENT_TYPE_STATUS.get(type(event))) is not None:
@@ -50,7 +50,7 @@ def _shown(change: RecordedChange) -> dict[str, str]:
     }
 
 
-def subscription_reports(changes: Iterable[RecordedChange]) -> list[OwnEvent]:
+def subscription_reports(changes: Iterable[RecordedChange]) -> list[SystemEvent]:
     """The events of `nakadi.subscription.log`."""
     return [
         _report(change, {"subscription_id": change.entry.event.key, "status": status})
@@ -59,9 +59,9 @@ def subscription_reports(changes: Iterable[RecordedChange]) -> list[OwnEvent]:
     ]
 
 
-def _report(change: RecordedChange, members: dict[str, Any]) -> OwnEvent:
+def _report(change: RecordedChange, members: dict[str, Any]) -> SystemEvent:
     origin = change.entry.origin
-    return OwnEvent(
+    return SystemEvent(
         eid=derived_eid(UUID(origin.command_id), f"kpi:{change.entry.position}"),
         occurred_at=origin.recorded_at,
         flow_id=origin.flow_id,

@@ -19,7 +19,7 @@ CheckOwner = Callable[[Attribute, str], None]
 """Is called with an owner and the id of the event, and raises Denied if the publisher may not write in that name."""
 
 
-class OwnerFinder(msgspec.Struct, frozen=True, kw_only=True):
+class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
     """An event type's selector, ready for use."""
 
     name: str
@@ -29,7 +29,7 @@ class OwnerFinder(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the owner stands in metadata that the broker writes, and so can be found after enrichment only (D-29)."""
 
     @classmethod
-    def of(cls, selector: EventOwnerSelector, *, enriches: bool) -> "OwnerFinder":
+    def of(cls, selector: EventOwnerSelector, *, enriches: bool) -> "OwnerSelector":
         """Get a selector ready.
 
         Args:

@@ -16,7 +16,7 @@ class RecordedChange(NamedTuple):
     """JSON; None where nothing exists any more."""
 
 
-class Trail(Protocol):
+class CheckpointedLogReader(Protocol):
     """The log for those who follow it step by step and remember how far they have come. Calls block on the database.
 
     All raise Unavailable where the database can't be reached.

@@ -54,7 +54,7 @@ class Topology(msgspec.Struct, frozen=True):
     """Cursors are being reset: all streams have to end."""
 
 
-class Trouble(NamedTuple):
+class DeliveryFailure(NamedTuple):
     """What is known of a partition whose streams have ended with uncommitted events (consumption 8.11)."""
 
     failures: int
@@ -157,7 +157,7 @@ class Coordinator(Protocol):
             search_until: forget all failures, and remember this offset; None to leave both as they are.
         """
 
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """The partitions that have failed since they last advanced, or are being searched.
 
         Read after `topology` it holds the failures of all previous owners.

@@ -17,7 +17,7 @@ class Bounds(NamedTuple):
     """The last position that was written; `oldest - 1` where nothing is left."""
 
 
-class Claim(NamedTuple):
+class IdempotencyClaim(NamedTuple):
     """The name that a batch is stored under once."""
 
     id: str
@@ -104,7 +104,7 @@ class EventStore(Protocol):
         *,
         headers: Mapping[int, Sequence[Headers]] | None = None,
         ids: Mapping[int, Sequence[str]] | None = None,
-        claim: Claim | None = None,
+        claim: IdempotencyClaim | None = None,
     ) -> Appended:
         """Append events durably: when this returns they survive the death of the process and of the machine.
 

@@ -8,7 +8,7 @@ LOG_KEY = "log"
 """The signal that the internal log has grown."""
 
 
-class Watch(Protocol):
+class Waiter(Protocol):
     """Waits for notifications about some keys, from this process or another."""
 
     def wait(self, timeout_s: float) -> bool:
@@ -18,13 +18,13 @@ class Watch(Protocol):
         """Stop watching."""
 
 
-class Signals(Protocol):
+class Notifier(Protocol):
     """Wakes up whoever waits, in any process of the broker. A notification may be lost, so waits have time-outs."""
 
     def notify(self, *keys: str) -> None:
         """Wake everyone who watches one of the keys. Never blocks, never raises."""
 
-    def watch(self, keys: Iterable[str]) -> Watch:
+    def watch(self, keys: Iterable[str]) -> Waiter:
         """Begin to watch; what is notified from now on is not missed."""
 
     def generation(self, key: str) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
-class Slots(Protocol):
+class ConnectionQuota(Protocol):
     """Counts what clients hold, over all processes; what a process holds is free when it dies.
 
     Calls block on the disk, but never other greenlets; all raise Unavailable where nothing can be stored.

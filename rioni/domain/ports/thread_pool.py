@@ -10,7 +10,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Offload(Protocol):
+class ThreadPool(Protocol):
     """Runs a blocking function where it does not stop others: in a thread pool under gevent, in place elsewhere."""
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -22,30 +22,30 @@ def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return function(*args, **kwargs)
 
 
-def without_deadline(offload: Offload) -> Offload:
+def without_deadline(offload: ThreadPool) -> ThreadPool:
     """The same offload, which waits for as long as the function takes.
 
     For what may never be given up, since the next one must not begin before it ends. Those who wait for what it does
     must have deadlines of their own.
     """
-    patient: Offload = getattr(offload, "without_deadline", offload)
+    patient: ThreadPool = getattr(offload, "without_deadline", offload)
     return patient
 
 
 class StoreOffloads(NamedTuple):
     """Where an event store blocks: apart for each kind of work, so that none of them starves another."""
 
-    append: Offload = direct
-    read: Offload = direct
-    topics: Offload = direct
+    append: ThreadPool = direct
+    read: ThreadPool = direct
+    topics: ThreadPool = direct
     """Administration: creating, closing, deleting topics, asking for their bounds."""
-    keep: Offload = direct
+    keep: ThreadPool = direct
     """Retention, compaction and verification, which may take minutes."""
-    follow: Offload = direct
+    follow: ThreadPool = direct
     """What polls for as long as the process lives."""
 
     @classmethod
-    def all(cls, offload: Offload) -> "StoreOffloads":
+    def all(cls, offload: ThreadPool) -> "StoreOffloads":
         """One offload for everything."""
         return cls(offload, offload, offload, offload, offload)
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.publishing.results import Events
 
 
@@ -51,7 +51,7 @@ def stores_eids_once(event_type: EventType) -> bool:
     return event_type.annotations.get(ANNOTATION) == "on"
 
 
-def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> Claim:
+def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> IdempotencyClaim:
     """The claim that a batch is stored under; any worker makes the same one of the same request.
 
     Args:
@@ -61,7 +61,7 @@ def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> Claim
         kind: what else tells requests apart: what is asked for, and for whom.
         body: the batch, decompressed.
     """
-    return Claim(f"{scope}:{_hash(_DIGEST_BYTES, client, key)}", _hash(_DIGEST_BYTES, kind, body))
+    return IdempotencyClaim(f"{scope}:{_hash(_DIGEST_BYTES, client, key)}", _hash(_DIGEST_BYTES, kind, body))
 
 
 def event_ids(scope: str, events: Events) -> Sequence[str]:

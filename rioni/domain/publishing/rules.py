@@ -6,7 +6,7 @@ import msgspec
 
 from rioni.domain.event_types.event_type import EventOwnerSelector, EventType
 from rioni.domain.event_types.field_path import FieldPath, parse_path
-from rioni.domain.event_types.owner import OwnerFinder
+from rioni.domain.event_types.owner import OwnerSelector
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.idempotency import scope_of, stores_eids_once
@@ -38,7 +38,7 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
     enriches: bool
     compacts: bool
     """Whether of the events with one key only the last one stays."""
-    owner: OwnerFinder | None
+    owner: OwnerSelector | None
     validator: EventValidator | NoJsonSchema
     schema_version: str
     """Of the schema that events in JSON are validated against; empty where there is none."""
@@ -68,7 +68,7 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
             choose_by_keys=partitioning.by_keys(partitions) if event_type.partition_strategy == "hash" else choose,
             enriches=enriches,
             compacts=event_type.cleanup_policy != "delete",
-            owner=OwnerFinder.of(selector, enriches=enriches) if isinstance(selector, EventOwnerSelector) else None,
+            owner=OwnerSelector.of(selector, enriches=enriches) if isinstance(selector, EventOwnerSelector) else None,
             validator=_validator(event_type),
             schema_version=schema.version if schema else "",
             limits=limits or Limits(),

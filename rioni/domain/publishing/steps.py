@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from rioni.domain.authorization import Attribute
-from rioni.domain.errors import Denied
-from rioni.domain.event_types.owner import CheckOwner, OwnerFinder
+from rioni.domain.errors import AccessDenied
+from rioni.domain.event_types.owner import CheckOwner, OwnerSelector
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import Enrichment, EnrichmentError
@@ -50,7 +50,7 @@ def submitted_owners(events: Events, rules: PublishRules, publication: Publicati
     finder, check = rules.owner, publication.check_owner
     if finder is None or check is None or finder.enriched:
         return ()
-    owners, denied = _until_error((_owner(event, event, finder, check) for event in events), Denied)
+    owners, denied = _until_error((_owner(event, event, finder, check) for event in events), AccessDenied)
     if denied is not None:
         raise refusal(events, "validating", len(owners), denied)
     return owners
@@ -73,7 +73,7 @@ def enriched_owners(
         return ()
     stored = map(_decode, enriched)
     pairs = zip(stored, events, strict=True)
-    owners, denied = _until_error((_owner(found, event, finder, check) for found, event in pairs), Denied)
+    owners, denied = _until_error((_owner(found, event, finder, check) for found, event in pairs), AccessDenied)
     if denied is not None:
         raise refusal(events, "enriching", len(owners), denied, partitions=partitions, behind="enriching")
     return owners
@@ -83,7 +83,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def _owner(
-    found: Mapping[str, Any], event: Mapping[str, Any], finder: OwnerFinder, check: CheckOwner
+    found: Mapping[str, Any], event: Mapping[str, Any], finder: OwnerSelector, check: CheckOwner
 ) -> Attribute | None:
     owner = finder.find(found)
     if owner is not None:

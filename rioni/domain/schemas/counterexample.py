@@ -74,13 +74,13 @@ def breaking_example(
     if any(expanded_paths(side.document, enough=EXPANDED_PATHS_MAX) > EXPANDED_PATHS_MAX for side in (old, new)):
         return None
     accepts, still_accepts = old.compile().is_valid, new.compile().is_valid
-    for event in islice(_Inventor(old.document, new.document).events(), CANDIDATES_MAX):
+    for event in islice(_CounterexampleGenerator(old.document, new.document).events(), CANDIDATES_MAX):
         if accepts(event) and not still_accepts(event):
             return event
     return None
 
 
-class _Inventor:
+class _CounterexampleGenerator:
     """Makes up values that may match one schema and not another; whoever calls checks them."""
 
     def __init__(self, old: Node, new: Node) -> None:

@@ -16,7 +16,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 from rioni.domain.schemas.formats import DATE_TIME, MESSAGES
 from rioni.domain.schemas.schema import EffectiveSchema
-from rioni.domain.schemas.validation_cost import Work, size_of
+from rioni.domain.schemas.validation_cost import ValidationCost, size_of
 from rioni.domain.schemas.walker import walk
 
 
@@ -43,7 +43,7 @@ class EventValidator:
     def __init__(self, schema: EffectiveSchema) -> None:
         """Compile the schema, which `check_schema` has accepted."""
         self._validator = schema.compile()
-        self._work = Work(schema)
+        self._work = ValidationCost(schema)
         self._hints = _HINTS if schema.has_metadata else {}
         self._combines = any("anyOf" in node or "oneOf" in node for _, node in walk(schema.document))
         self.is_valid = self._validator.is_valid

@@ -26,7 +26,7 @@ BYTES_PER_VALUE_MIN = 2
 """A digit and a comma."""
 
 
-class Work:
+class ValidationCost:
     """The bounds for one schema."""
 
     def __init__(self, schema: EffectiveSchema) -> None:
@@ -42,7 +42,7 @@ class Work:
         ns_per_byte = self.paths * PATH_NS / BYTES_PER_VALUE_MIN + sum(self._costs.values()) * STATE_NS
         self.portion_bytes = round(PORTION_NS_MAX / ns_per_byte)
         """Events of this size together can't take too long, whatever they are."""
-        self._meter: _Meter | None = None
+        self._meter: _CostMeter | None = None
 
     def portions(self, sizes: Sequence[int]) -> Iterator[slice]:
         """Divide a batch, whose events have these sizes in bytes, into parts that don't take too long each."""
@@ -65,11 +65,11 @@ class Work:
             return True
         if not self._costs:
             return False
-        self._meter = self._meter or _Meter(self._schema, self._costs)
+        self._meter = self._meter or _CostMeter(self._schema, self._costs)
         return cost + self._meter.characters_times_bytes(event) * STATE_NS > EVENT_NS_MAX
 
 
-class _Meter:
+class _CostMeter:
     """Adds up how much text of an event meets which expressions, without running them."""
 
     def __init__(self, schema: EffectiveSchema, costs: Mapping[str, int]) -> None:

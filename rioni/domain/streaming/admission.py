@@ -11,7 +11,7 @@ from rioni.domain.subscriptions.cursor import BEGIN
 Cursors = Sequence[tuple[EventTypePartition, str]]
 
 
-class Seats:
+class StreamSlots:
     """How many streams a subscription has room for, and who has taken it."""
 
     def __init__(self, subscription_id: str, topology: Topology) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import headers_bytes
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 
 
 class Slice(NamedTuple):
@@ -24,9 +24,9 @@ class Slice(NamedTuple):
     """The position behind the last event."""
 
     @property
-    def last(self) -> Place:
+    def last(self) -> TimelinePosition:
         """The place of the last event."""
-        return Place(self.order, self.stop - 1)
+        return TimelinePosition(self.order, self.stop - 1)
 
 
 class Buffer:
@@ -76,9 +76,9 @@ class Buffer:
             self.bytes += _size(chunk)
 
     @property
-    def first(self) -> Place | None:
+    def first(self) -> TimelinePosition | None:
         """The place of the first event, None where there is none."""
-        return Place(self._slices[0].order, self._slices[0].start) if self._slices else None
+        return TimelinePosition(self._slices[0].order, self._slices[0].start) if self._slices else None
 
     def take(self, count: int) -> Sequence[Slice]:
         """Remove the first events, at most `count`. PERF: costs as many steps as chunks are touched."""
@@ -101,11 +101,11 @@ class Buffer:
             count -= length
         return taken
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: TimelinePosition) -> None:
         """Remove the events up to a place."""
         while self._slices:
             order, _, start, stop = self._slices[0]
-            if Place(order, start) > place:
+            if TimelinePosition(order, start) > place:
                 break
             self.take((min(stop, place.position + 1) if order == place.order else stop) - start)
 
@@ -146,9 +146,9 @@ class Ranges:
         """Of events."""
 
     @property
-    def first(self) -> Place | None:
+    def first(self) -> TimelinePosition | None:
         """The place of the first event, None where there is none."""
-        return Place(self._ranges[0][0], self._ranges[0][1]) if self._ranges else None
+        return TimelinePosition(self._ranges[0][0], self._ranges[0][1]) if self._ranges else None
 
     def add(self, order: int, start: int, stop: int) -> None:
         """Note events behind all others, up to position `stop - 1`."""
@@ -158,12 +158,12 @@ class Ranges:
             self._ranges.append((order, start, stop))
         self.count += stop - start
 
-    def commit(self, place: Place) -> int:
+    def commit(self, place: TimelinePosition) -> int:
         """Forget the events up to a place, and return their number."""
         before = self.count
         while self._ranges:
             order, start, stop = self._ranges[0]
-            if Place(order, start) > place:
+            if TimelinePosition(order, start) > place:
                 break
             end = min(stop, place.position + 1) if order == place.order else stop
             self.count -= end - start
@@ -173,18 +173,18 @@ class Ranges:
             del self._ranges[0]
         return before - self.count
 
-    def take_before(self, place: Place | None) -> Place | None:
+    def take_before(self, place: TimelinePosition | None) -> TimelinePosition | None:
         """Forget the ranges before an event that is in none of them, and return the last place; None for all ranges."""
         last = None
-        while self._ranges and (place is None or Place(*self._ranges[0][:2]) < place):
+        while self._ranges and (place is None or TimelinePosition(*self._ranges[0][:2]) < place):
             order, start, stop = self._ranges.pop(0)
             self.count -= stop - start
-            last = Place(order, stop - 1)
+            last = TimelinePosition(order, stop - 1)
         return last
 
-    def cut(self, place: Place) -> None:
+    def cut(self, place: TimelinePosition) -> None:
         """Forget the ranges behind an event that is in none of them."""
-        while self._ranges and Place(*self._ranges[-1][:2]) > place:
+        while self._ranges and TimelinePosition(*self._ranges[-1][:2]) > place:
             _, start, stop = self._ranges.pop()
             self.count -= stop - start
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 
 
@@ -19,19 +19,19 @@ class Failures(NamedTuple):
 
     times: int = 0
     """Since the last commit that advanced it."""
-    failed: Place | None = None
+    failed: TimelinePosition | None = None
     """The last event of those that were sent last."""
-    search_until: Place | None = None
+    search_until: TimelinePosition | None = None
     """How far events are sent one at a time; None for not at all."""
 
 
 NONE = Failures()
 
 
-class Search:
+class PoisonSearch:
     """What one stream knows of the failures of one partition, and what follows from them."""
 
-    def __init__(self, failures: Failures, committed: Place, policy: Policy, batch_limit: int) -> None:
+    def __init__(self, failures: Failures, committed: TimelinePosition, policy: Policy, batch_limit: int) -> None:
         """Begin to read a partition.
 
         Args:
@@ -42,16 +42,16 @@ class Search:
         """
         self.until = failures.search_until
         """Events up to here are sent one at a time."""
-        self.suspect: Place | None = None
+        self.suspect: TimelinePosition | None = None
         """An event that is a dead letter, should it be the next one."""
         self.restarts = False
         """Whether the next attempt begins the search, and all failures are to be forgotten."""
-        self._noted: Place | None = None
+        self._noted: TimelinePosition | None = None
         if self.until is not None and committed >= self.until:
             self.until = None
         if failures.times >= policy.send_count:
             if self.until is None:
-                self.until = Place(committed.order, committed.position + batch_limit)
+                self.until = TimelinePosition(committed.order, committed.position + batch_limit)
                 self.restarts = True
             else:
                 self.suspect = failures.failed
@@ -61,17 +61,17 @@ class Search:
         self.suspect = None
         self.restarts = True
 
-    def notes(self, committed: Place) -> bool:
+    def notes(self, committed: TimelinePosition) -> bool:
         """Whether it is still to be noted that something is being sent."""
         return self.restarts or self._noted is None or self._noted <= committed
 
-    def noted(self, place: Place) -> Place | None:
+    def noted(self, place: TimelinePosition) -> TimelinePosition | None:
         """Note that events up to a place are being sent; return how far to search from now on, None for as before."""
         self._noted = place
         restarts, self.restarts = self.restarts, False
         return self.until if restarts else None
 
-    def commit(self, place: Place) -> None:
+    def commit(self, place: TimelinePosition) -> None:
         """Take note of a committed place."""
         if self.until is not None and place >= self.until:
             self.until = None

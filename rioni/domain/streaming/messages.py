@@ -9,7 +9,7 @@ from rioni.domain.ports.event_store import Chunk
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 
 
 class Reason(Enum):
@@ -60,10 +60,10 @@ class Tick(NamedTuple):
     """Time has passed."""
 
 
-class Arrived(NamedTuple):
+class NewEvents(NamedTuple):
     """The last events that were seen in partitions."""
 
-    newest: Mapping[EventTypePartition, Place]
+    newest: Mapping[EventTypePartition, TimelinePosition]
 
 
 class Run(NamedTuple):
@@ -84,10 +84,10 @@ class Fetched(NamedTuple):
     runs: Sequence[Run]
 
 
-class Holding(NamedTuple):
+class PartitionOwnership(NamedTuple):
     """A partition that the stream owns, as the coordinator sees it."""
 
-    committed: Place
+    committed: TimelinePosition
     wanted: bool
     """Another stream waits for it."""
     failures: Failures = NONE
@@ -99,7 +99,7 @@ class Holding(NamedTuple):
 class Coordinated(NamedTuple):
     """All partitions that the stream owns now."""
 
-    holdings: Mapping[EventTypePartition, Holding]
+    holdings: Mapping[EventTypePartition, PartitionOwnership]
 
 
 class End(NamedTuple):
@@ -110,13 +110,13 @@ class End(NamedTuple):
     """Said to the client in place of the reason's own text."""
 
 
-class Seen(NamedTuple):
+class VisibilityChanged(NamedTuple):
     """The stream is to deliver other events than before."""
 
     visibility: Visibility
 
 
-Input = Tick | Arrived | Fetched | Coordinated | Seen | End
+Input = Tick | NewEvents | Fetched | Coordinated | VisibilityChanged | End
 
 
 # --- out ---
@@ -126,7 +126,7 @@ class Fetch(NamedTuple):
     """Read what follows a place."""
 
     partition: EventTypePartition
-    after: Place
+    after: TimelinePosition
     bytes_max: int
 
 
@@ -134,7 +134,7 @@ class Send(NamedTuple):
     """Send a batch; without slices it is a keep-alive."""
 
     partition: EventTypePartition
-    place: Place
+    place: TimelinePosition
     """Of the last event of the batch, or of the last one before."""
     slices: Sequence[Slice]
     info: str
@@ -144,19 +144,19 @@ class Send(NamedTuple):
 class Commit(NamedTuple):
     """Commit events that are not delivered, for the client (8.10)."""
 
-    cursors: Sequence[tuple[EventTypePartition, Place]]
+    cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]
 
 
 class Attempt(NamedTuple):
     """Note, before they are sent, that events up to a place are to be committed now (8.11)."""
 
     partition: EventTypePartition
-    place: Place
-    search_until: Place | None
+    place: TimelinePosition
+    search_until: TimelinePosition | None
     """Begin to search, and forget all failures; None to leave these as they are."""
 
 
-class Bury(NamedTuple):
+class SendToDeadLetterQueue(NamedTuple):
     """Do with a dead letter what the subscription wants, then commit it for the client (8.11)."""
 
     partition: EventTypePartition
@@ -176,4 +176,4 @@ class Close(NamedTuple):
     reason: Reason
 
 
-Output = Fetch | Send | Commit | Attempt | Bury | Release | Close
+Output = Fetch | Send | Commit | Attempt | SendToDeadLetterQueue | Release | Close

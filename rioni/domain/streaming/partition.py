@@ -6,11 +6,11 @@ from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Buffer, Ranges, Slice
 from rioni.domain.streaming.messages import Run
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 
 
 if TYPE_CHECKING:
-    from rioni.domain.streaming.dead_letters import Search
+    from rioni.domain.streaming.dead_letters import PoisonSearch
 
 
 class StreamPartition:
@@ -37,10 +37,10 @@ class StreamPartition:
         "span_start_ms",
     )
 
-    def __init__(self, key: EventTypePartition, committed: Place, now_s: float, heartbeats: int = 0) -> None:
+    def __init__(self, key: EventTypePartition, committed: TimelinePosition, now_s: float, heartbeats: int = 0) -> None:
         self.key = key
         self.committed = self.sent = self.fetched = committed
-        self.newest: Place | None = None
+        self.newest: TimelinePosition | None = None
         """None until it is known."""
         self.buffer = Buffer()
         self.outstanding = Ranges()
@@ -57,7 +57,7 @@ class StreamPartition:
         self.skipped = 0
         """Events lost to retention, still to be reported."""
         self.span_start_ms: int | None = None
-        self.search: Search | None = None
+        self.search: PoisonSearch | None = None
         """Where the subscription wants dead letters."""
         self.burial: Slice | None = None
         """A dead letter that is not committed yet."""
@@ -84,7 +84,7 @@ class StreamPartition:
         if first := self.buffer.first:
             self.buffer.clear()
             self.hidden.cut(first)
-            self.fetched = Place(first.order, first.position - 1)
+            self.fetched = TimelinePosition(first.order, first.position - 1)
 
     def receive(self, run: Run, visibility: Visibility, *, commits: bool) -> int:
         """Take in what was fetched; return how many events are hidden.
@@ -102,15 +102,15 @@ class StreamPartition:
         if skipped := run.lost + max(0, first - expected):
             self.skipped += skipped
             if not self.buffer.count:
-                self.sent = Place(run.order, first - 1)
+                self.sent = TimelinePosition(run.order, first - 1)
         hidden = self.buffer.add(run.order, run.chunks, expected, visibility)
         if commits:
             for start, stop in hidden:
                 self.hidden.add(run.order, start, stop)
-        self.fetched = Place(run.order, run.chunks[-1].next - 1)
+        self.fetched = TimelinePosition(run.order, run.chunks[-1].next - 1)
         return sum(stop - start for start, stop in hidden)
 
-    def commit(self, place: Place, now_s: float) -> int:
+    def commit(self, place: TimelinePosition, now_s: float) -> int:
         """Take note of a committed place, which may be ahead of what was sent; return the number of events."""
         if place > self.sent:
             self.sent = place
@@ -138,7 +138,7 @@ class StreamPartition:
         awaited = self.outstanding.first or self.buffer.first
         return awaited is None or first < awaited
 
-    def autocommit(self) -> Place:
+    def autocommit(self) -> TimelinePosition:
         """The last of the hidden events that come before everything that is still awaited; call it if there are."""
         place = self.hidden.take_before(self.outstanding.first or self.buffer.first)
         assert place is not None

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
-from rioni.domain.streaming.dead_letters import Search
-from rioni.domain.streaming.messages import Attempt, Bury, Output, Send
+from rioni.domain.streaming.dead_letters import PoisonSearch
+from rioni.domain.streaming.messages import Attempt, Output, Send, SendToDeadLetterQueue
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 
 
 OVERFLOW = "Stream parameters are causing overflow"
@@ -67,7 +67,7 @@ class Sender:
             heaviest = max(self.turns, key=lambda partition: partition.buffer.bytes)
             self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self.allowed), OVERFLOW)
 
-    def say(self, text: str, aside: tuple[EventTypePartition, Place] | None) -> None:
+    def say(self, text: str, aside: tuple[EventTypePartition, TimelinePosition] | None) -> None:
         """Say something on any of the partitions; on another one, and at a place, if there is none of them."""
         if self.turns:
             partition = self.turns[0]
@@ -103,7 +103,7 @@ class Sender:
             return count > 0
         return False
 
-    def _send_alone(self, partition: StreamPartition, search: Search) -> bool:
+    def _send_alone(self, partition: StreamPartition, search: PoisonSearch) -> bool:
         """Send one event, or bury it, where the one before is committed; say whether it was sent."""
         first = partition.buffer.first
         if first and search.suspect and not partition.blocked:
@@ -114,7 +114,7 @@ class Sender:
                 search.acquit()
         if partition.burial and self.now_s >= partition.bury_at_s:
             partition.bury_at_s = self.now_s + BURY_AGAIN_S
-            self.outputs.append(Bury(partition.key, partition.burial))
+            self.outputs.append(SendToDeadLetterQueue(partition.key, partition.burial))
         sends = bool(first) and not partition.blocked and self.allowed > 0
         if sends or self.now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
             self._send(partition, int(sends))

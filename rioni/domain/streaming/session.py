@@ -9,29 +9,29 @@ runs for each partition, what is being handed over is not sent any more, and eve
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.streaming.dead_letters import Search, tracking
+from rioni.domain.streaming.dead_letters import PoisonSearch, tracking
 from rioni.domain.streaming.messages import (
-    Arrived,
     Close,
     Commit,
     Coordinated,
     End,
     Fetch,
     Fetched,
-    Holding,
     Input,
+    NewEvents,
     Output,
+    PartitionOwnership,
     Reason,
     Release,
     Run,
-    Seen,
     Tick,
+    VisibilityChanged,
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
 from rioni.domain.streaming.sending import Sender
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 
 
@@ -53,7 +53,7 @@ class StreamMachine:
         self,
         parameters: StreamParameters,
         now_s: float,
-        partitions: Mapping[EventTypePartition, Place] | None = None,
+        partitions: Mapping[EventTypePartition, TimelinePosition] | None = None,
         visibility: Visibility | None = None,
         policy: Policy | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class StreamMachine:
         self._commits = parameters.max_uncommitted_events > 0
         self.memory_bytes_max = parameters.memory_bytes_max
         """How much may be buffered; can change at any time."""
-        self.aside: tuple[EventTypePartition, Place] | None = None
+        self.aside: tuple[EventTypePartition, TimelinePosition] | None = None
         """On which partition, and at which place, to say why the stream ends when it owns none; can change too."""
         self.hidden = 0
         """How many events have been passed over."""
@@ -90,7 +90,7 @@ class StreamMachine:
         self._closing: Reason | None = None
         self._closed = False
         for key, place in (partitions or {}).items():
-            self._own(key, Holding(place, wanted=False))
+            self._own(key, PartitionOwnership(place, wanted=False))
 
     def step(self, message: Input, now_s: float) -> list[Output]:
         """Go on: what happened, and when.
@@ -118,13 +118,13 @@ class StreamMachine:
         match message:
             case Fetched(runs):
                 self._receive(runs)
-            case Arrived(newest):
+            case NewEvents(newest):
                 for key, place in newest.items():
                     if partition := self._partitions.get(key):
                         partition.newest = place
             case Coordinated(holdings):
                 self._coordinate(holdings)
-            case Seen(visibility):
+            case VisibilityChanged(visibility):
                 self._visibility = visibility
                 for partition in self._turns:
                     partition.drop_unsent()
@@ -139,7 +139,7 @@ class StreamMachine:
 
     # --- who owns what, and how far it is committed ---
 
-    def _coordinate(self, holdings: Mapping[EventTypePartition, Holding]) -> None:
+    def _coordinate(self, holdings: Mapping[EventTypePartition, PartitionOwnership]) -> None:
         before = set(self._partitions)
         for key in self._partitions.keys() - holdings.keys():
             self._disown(key)
@@ -158,7 +158,7 @@ class StreamMachine:
         if self._policy and before != self._partitions.keys():
             self._sender.tracking = tracking({key: holdings[key].failures for key in self._partitions})
 
-    def _go_on(self, partition: StreamPartition, holding: Holding) -> None:
+    def _go_on(self, partition: StreamPartition, holding: PartitionOwnership) -> None:
         if holding.heartbeats != partition.heartbeats:
             partition.heartbeats = holding.heartbeats
             # Whoever waits for this stream to end waits no longer for that.
@@ -175,11 +175,11 @@ class StreamMachine:
         elif partition.release_at_s is None:
             partition.stop(self._now_s + self._parameters.commit_timeout_s)
 
-    def _own(self, key: EventTypePartition, holding: Holding) -> None:
+    def _own(self, key: EventTypePartition, holding: PartitionOwnership) -> None:
         place = holding.committed
         partition = self._partitions[key] = StreamPartition(key, place, self._now_s, holding.heartbeats)
         if self._policy:
-            partition.search = Search(holding.failures, place, self._policy, self._parameters.batch_limit)
+            partition.search = PoisonSearch(holding.failures, place, self._policy, self._parameters.batch_limit)
         self._turns.append(partition)
 
     def _autocommit(self) -> None:

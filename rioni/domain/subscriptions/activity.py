@@ -11,7 +11,7 @@ from rioni.domain.event_types.event_type import EventType
 PUBLISH, READ, STREAM, COMMIT = "publish", "read", "stream", "commit"
 """The first two are done with event types (`read` on the low-level API), the others with subscriptions."""
 
-KEPT_MS = 90 * 24 * 3_600_000
+RETENTION_MS = 90 * 24 * 3_600_000
 """Who was not seen for so long is forgotten."""
 
 
@@ -26,7 +26,7 @@ class Sighting(NamedTuple):
     """The name of the subject."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class LastActivity(msgspec.Struct, frozen=True):
     """When, and how much, a client did something."""
 
     first_ms: int
@@ -42,10 +42,10 @@ class Activity(Protocol):
     nothing can be stored or read.
     """
 
-    def add(self, sightings: Mapping[Sighting, Seen]) -> None:
+    def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
         """Add to what is known: amounts add up, times widen."""
 
-    def of(self, deed: str, resource: str) -> Mapping[str, Seen]:
+    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
         """What clients did with a resource, by their names, in order."""
 
     def forget(self, before_ms: int) -> None:
@@ -60,9 +60,9 @@ def resource_of(event_type: EventType) -> str:
     return f"{event_type.name} {event_type.created_at}"
 
 
-def joined(one: Seen, other: Seen) -> Seen:
+def joined(one: LastActivity, other: LastActivity) -> LastActivity:
     """Both sightings as one."""
-    return Seen(
+    return LastActivity(
         min(one.first_ms, other.first_ms),
         max(one.last_ms, other.last_ms),
         one.amount + other.amount,

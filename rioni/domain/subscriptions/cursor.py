@@ -21,7 +21,7 @@ _PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")
 _LEGACY = re.compile(r"-1|[0-9]{1,18}")
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class TimelinePosition(msgspec.Struct, frozen=True, order=True):
     """A place in a partition: the order of a timeline, and the last position read in it."""
 
     order: int
@@ -52,7 +52,7 @@ def partition_number(partition: str, count: int) -> int | None:
     return int(partition) if _PARTITION.fullmatch(partition) and int(partition) < count else None
 
 
-def parse_offset(offset: str, *, partition: str, oldest_order: int) -> Place | None:
+def parse_offset(offset: str, *, partition: str, oldest_order: int) -> TimelinePosition | None:
     """Read an offset in any accepted form.
 
     Args:
@@ -67,9 +67,9 @@ def parse_offset(offset: str, *, partition: str, oldest_order: int) -> Place | N
         InvalidCursor: the text is none of these.
     """
     if canonical := _CANONICAL.fullmatch(offset):
-        return Place(int(canonical[1], 16), int(canonical[2]))
+        return TimelinePosition(int(canonical[1], 16), int(canonical[2]))
     if _LEGACY.fullmatch(offset):
-        return Place(oldest_order, int(offset))
+        return TimelinePosition(oldest_order, int(offset))
     if offset.upper() == BEGIN:
         return None
     raise InvalidCursor(f"invalid offset {offset} for partition {partition}")

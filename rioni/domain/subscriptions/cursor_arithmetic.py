@@ -10,7 +10,13 @@ from typing import NamedTuple
 from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, format_offset, parse_offset, partition_number
+from rioni.domain.subscriptions.cursor import (
+    BEFORE_FIRST,
+    TimelinePosition,
+    format_offset,
+    parse_offset,
+    partition_number,
+)
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 
 
@@ -19,7 +25,7 @@ TIMELINE_NOT_FOUND = (
 )
 
 
-class Extent(NamedTuple):
+class OffsetRange(NamedTuple):
     """What one partition holds in one timeline."""
 
     order: int
@@ -29,52 +35,52 @@ class Extent(NamedTuple):
     """The last position that was written."""
 
     @property
-    def before(self) -> Place:
+    def before(self) -> TimelinePosition:
         """The place before the first position that can be read."""
-        return Place(self.order, self.oldest - 1)
+        return TimelinePosition(self.order, self.oldest - 1)
 
 
-Extents = Sequence[Extent]
+OffsetRanges = Sequence[OffsetRange]
 """Of timelines of one partition, by order; the last one is the active one."""
 
 
-def extents_of(timelines: Sequence[Timeline], bounds: Callable[[Timeline], Sequence[Bounds]]) -> list[Extents]:
+def extents_of(timelines: Sequence[Timeline], bounds: Callable[[Timeline], Sequence[Bounds]]) -> list[OffsetRanges]:
     """The extents of every partition, by number.
 
     Args:
         timelines: by order, the last one is active; of those that have been cleaned up nothing can be read.
         bounds: what a topic holds; asked for the others only.
     """
-    found: list[list[Extent]] = [[] for _ in range(timelines[-1].partitions)]
+    found: list[list[OffsetRange]] = [[] for _ in range(timelines[-1].partitions)]
     for timeline in timelines:
         held = () if timeline.cleaned_up_at else bounds(timeline)
         for number, extents in enumerate(found):
             closed_at = timeline.latest_position[number] if timeline.latest_position else BEFORE_FIRST
             # Without bounds, everything that there ever was is gone; or a server has not heard of the partition yet.
             oldest, newest = held[number] if number < len(held) else (closed_at + 1, closed_at)
-            extents.append(Extent(timeline.order, oldest, closed_at if timeline.latest_position else newest))
+            extents.append(OffsetRange(timeline.order, oldest, closed_at if timeline.latest_position else newest))
     return list(found)
 
 
-def begin(extents: Extents) -> Place:
+def begin(extents: OffsetRanges) -> TimelinePosition:
     """The place before the first event that can be read, or will be; in the first timeline if none ever had events."""
     was_used = any(extent.newest > BEFORE_FIRST for extent in extents)
     empty = extents[-1] if was_used else extents[0]
     return next((extent for extent in extents if extent.oldest <= extent.newest), empty).before
 
 
-def newest(extents: Extents) -> Place:
+def newest(extents: OffsetRanges) -> TimelinePosition:
     """The place of the last event that was written; before the first one where there never was any."""
     last = next((extent for extent in reversed(extents) if extent.newest > BEFORE_FIRST), extents[0])
-    return Place(last.order, last.newest)
+    return TimelinePosition(last.order, last.newest)
 
 
-def end(extents: Extents) -> Place:
+def end(extents: OffsetRanges) -> TimelinePosition:
     """The place that only events come behind that are not written yet."""
-    return Place(extents[-1].order, extents[-1].newest)
+    return TimelinePosition(extents[-1].order, extents[-1].newest)
 
 
-def available(extents: Extents) -> dict[str, str]:
+def available(extents: OffsetRanges) -> dict[str, str]:
     """The members of an answer that say what can be read (consumption contract 3.1)."""
     oldest = begin(extents)
     return {
@@ -83,7 +89,7 @@ def available(extents: Extents) -> dict[str, str]:
     }
 
 
-def place_since(extents: Extents, first_since: Callable[[Extent], int]) -> Place:
+def place_since(extents: OffsetRanges, first_since: Callable[[OffsetRange], int]) -> TimelinePosition:
     """The place before the first event that was stored at some time or later; the end where there is none.
 
     Args:
@@ -92,12 +98,14 @@ def place_since(extents: Extents, first_since: Callable[[Extent], int]) -> Place
     """
     for extent in extents[:-1]:
         if extent.oldest <= extent.newest and (first := first_since(extent)) <= extent.newest:
-            return Place(extent.order, max(first, extent.oldest) - 1)
+            return TimelinePosition(extent.order, max(first, extent.oldest) - 1)
     active = extents[-1]
-    return Place(active.order, max(first_since(active), active.oldest) - 1)
+    return TimelinePosition(active.order, max(first_since(active), active.oldest) - 1)
 
 
-def readable_place(event_type: str, partition: str, offset: str, partitions: Sequence[Extents]) -> Place:
+def readable_place(
+    event_type: str, partition: str, offset: str, partitions: Sequence[OffsetRanges]
+) -> TimelinePosition:
     """The place that a cursor names, from which reading can go on (consumption contract 2.3).
 
     Args:
@@ -130,7 +138,7 @@ def readable_place(event_type: str, partition: str, offset: str, partitions: Seq
     raise UnavailableCursor(event_type, partition, str(place.position), named | available(extents))
 
 
-def beyond_end(key: EventTypePartition, committed: str, newest: Place) -> str:
+def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition) -> str:
     """What is said of a committed cursor that lies behind the last event of its partition.
 
     Args:
@@ -144,7 +152,7 @@ def beyond_end(key: EventTypePartition, committed: str, newest: Place) -> str:
     )
 
 
-def distance(initial: Place, final: Place, extents: Extents) -> int:
+def distance(initial: TimelinePosition, final: TimelinePosition, extents: OffsetRanges) -> int:
     """How many positions lie behind `initial` up to and including `final`; negative if `final` comes first.
 
     Args:
@@ -158,7 +166,7 @@ def distance(initial: Place, final: Place, extents: Extents) -> int:
     return _count(final, extents) - _count(initial, extents)
 
 
-def shifted(place: Place, shift: int, extents: Extents) -> Place:
+def shifted(place: TimelinePosition, shift: int, extents: OffsetRanges) -> TimelinePosition:
     """The place that lies `shift` positions further, or back if it is negative.
 
     Args:
@@ -176,13 +184,13 @@ def shifted(place: Place, shift: int, extents: Extents) -> Place:
         if count < length or extent is extents[-1]:
             position = count + BEFORE_FIRST
             if extent.oldest + BEFORE_FIRST <= position <= extent.newest:
-                return Place(extent.order, position)
+                return TimelinePosition(extent.order, position)
             break
         count -= length
     raise Invalid(TIMELINE_NOT_FOUND if count < 0 else "The shifted cursor refers to a position that does not exist.")
 
 
-def _count(place: Place, extents: Extents) -> int:
+def _count(place: TimelinePosition, extents: OffsetRanges) -> int:
     """How many positions there ever were up to and including a place."""
     before = 0
     for extent in extents:

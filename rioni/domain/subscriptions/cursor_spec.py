@@ -19,7 +19,7 @@ SHIFT_MAX = 2**63 - 1
 SHIFT_MIN = -(2**63)
 
 
-class NamedPlace(msgspec.Struct, frozen=True, kw_only=True):
+class CursorSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A place in one partition, or in several: exactly one of `offset` and `timestamp` is there."""
 
     event_type: str | None = None
@@ -49,7 +49,7 @@ class NamedPlace(msgspec.Struct, frozen=True, kw_only=True):
         return self.timestamp is not None or self.is_end or (self.offset or "").upper() == BEGIN
 
 
-def violations(named: NamedPlace, path: str) -> Iterator[tuple[str, str]]:
+def violations(named: CursorSpec, path: str) -> Iterator[tuple[str, str]]:
     """What is wrong with a name by itself: pairs of a member, behind `path`, and a message."""
     missing = "must not be null"
     if not named.partition and not (named.partition is None and named.is_general):
@@ -61,7 +61,7 @@ def violations(named: NamedPlace, path: str) -> Iterator[tuple[str, str]]:
         yield f"{path}.event_type", missing
 
 
-def timestamp_violations(named: NamedPlace, path: str) -> Iterator[tuple[str, str]]:
+def timestamp_violations(named: CursorSpec, path: str) -> Iterator[tuple[str, str]]:
     """What is wrong with the time of a name, if it has one."""
     if named.timestamp is None:
         return
@@ -72,8 +72,8 @@ def timestamp_violations(named: NamedPlace, path: str) -> Iterator[tuple[str, st
 
 
 def for_each_partition(
-    names: Sequence[NamedPlace], partitions: Mapping[str, int]
-) -> Iterator[tuple[tuple[str, str], NamedPlace]]:
+    names: Sequence[CursorSpec], partitions: Mapping[str, int]
+) -> Iterator[tuple[tuple[str, str], CursorSpec]]:
     """The same places with event type and partition each, which also stand before them.
 
     Args:

@@ -31,7 +31,7 @@ def policy_of(annotations: Mapping[str, str]) -> Policy | None:
     return Policy(send_count=int(count), keeps=policy == DEAD_LETTER_QUEUE)
 
 
-def complaint(annotations: Mapping[str, str]) -> str | None:
+def policy_error(annotations: Mapping[str, str]) -> str | None:
     """What is wrong with the two annotations; None for nothing."""
     if (SEND_COUNT in annotations) != (POLICY in annotations):
         missing, given = (POLICY, SEND_COUNT) if SEND_COUNT in annotations else (SEND_COUNT, POLICY)

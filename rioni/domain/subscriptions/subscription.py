@@ -16,9 +16,9 @@ from rioni.domain.definition_limits import (
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.labels import annotation_violations, label_violations
 from rioni.domain.events import DomainEvent
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.subscriptions.cursor_spec import violations as place_violations
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter, complaint
+from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter, policy_error
 from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.text_validation import nul_violations
 
@@ -36,9 +36,9 @@ class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
     event_type: str
 
     @property
-    def named(self) -> NamedPlace:
+    def named(self) -> CursorSpec:
         """It, as a client submits it."""
-        return NamedPlace(event_type=self.event_type, partition=self.partition, offset=self.offset)
+        return CursorSpec(event_type=self.event_type, partition=self.partition, offset=self.offset)
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
     event_types: tuple[str, ...] | None = None
     consumer_group: str | None = "default"
     read_from: str | None = "end"
-    initial_cursors: tuple[NamedPlace, ...] | None = None
+    initial_cursors: tuple[CursorSpec, ...] | None = None
     authorization: SubscriptionAuthorization | None = None
     annotations: Mapping[str, str] | None = None
     labels: Mapping[str, str] | None = None
@@ -156,7 +156,7 @@ def evolve(state: Subscription | None, event: DomainEvent) -> Subscription | Non
             return state
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class SubscriptionKey(msgspec.Struct, frozen=True, kw_only=True):
     """Which subscription holds a natural key."""
 
     natural_key: str
@@ -182,11 +182,11 @@ class SubscriptionKeyReleased(DomainEvent, frozen=True, kw_only=True):
     natural_key: str
 
 
-def evolve_claim(state: Claim | None, event: DomainEvent) -> Claim | None:
+def evolve_claim(state: SubscriptionKey | None, event: DomainEvent) -> SubscriptionKey | None:
     """The holder of a natural key after an event; total."""
     match event:
         case SubscriptionKeyClaimed(natural_key=key, subscription_id=subscription_id):
-            return Claim(natural_key=key, subscription_id=subscription_id)
+            return SubscriptionKey(natural_key=key, subscription_id=subscription_id)
         case SubscriptionKeyReleased():
             return None
         case _:
@@ -259,7 +259,7 @@ def new(
             annotations about dead letters are not what they have to be.
     """
     check_authorization(spec.authorization)
-    if problem := complaint(spec.annotations or {}):
+    if problem := policy_error(spec.annotations or {}):
         raise Invalid(problem)
     if spec.filter:
         event_filter(spec.filter)

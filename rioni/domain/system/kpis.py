@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 
-from rioni.domain.system.pseudonyms import hashed
-from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.system.pseudonyms import pseudonymize
+from rioni.domain.system.system_events import SystemEvent, derived_eid
 from rioni.domain.timestamps import rfc3339
 
 
@@ -51,7 +51,7 @@ class BatchStreamed(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     """Not compressed."""
 
 
-class Accessed(msgspec.Struct, frozen=True, array_like=True, tag="a"):
+class RequestServed(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     """A request was answered, or its stream has ended."""
 
     at_ms: int
@@ -69,7 +69,7 @@ class Accessed(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     response_length: int
 
 
-Measurement = BatchPublished | BatchStreamed | Accessed
+Measurement = BatchPublished | BatchStreamed | RequestServed
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Measurement)
@@ -83,7 +83,7 @@ def line_of(measurement: Measurement) -> bytes:
 class Reports(msgspec.Struct, frozen=True, kw_only=True):
     """What the lines of a spool come to."""
 
-    events: dict[str, list[OwnEvent]]
+    events: dict[str, list[SystemEvent]]
     """By event type."""
     unreadable: int
     """Lines that say nothing: what a power failure leaves."""
@@ -97,7 +97,7 @@ def reports_of(spool: UUID, lines: Iterable[bytes], salt: str) -> Reports:
         lines: all of them, in order.
         salt: for the hashes of names.
     """
-    events: dict[str, list[OwnEvent]] = defaultdict(list)
+    events: dict[str, list[SystemEvent]] = defaultdict(list)
     streamed: dict[tuple[str, str], list[BatchStreamed]] = defaultdict(list)
     unreadable = 0
     for number, line in enumerate(lines):
@@ -110,7 +110,7 @@ def reports_of(spool: UUID, lines: Iterable[bytes], salt: str) -> Reports:
         match measurement:
             case BatchPublished():
                 events[BATCH_PUBLISHED].append(_event(eid, measurement, salt))
-            case Accessed(flow_id=flow_id):
+            case RequestServed(flow_id=flow_id):
                 events[ACCESS_LOG].append(_event(eid, measurement, salt, flow_id))
             case BatchStreamed(stream=stream, event_type=event_type):
                 streamed[stream, event_type].append(measurement)
@@ -120,7 +120,7 @@ def reports_of(spool: UUID, lines: Iterable[bytes], salt: str) -> Reports:
     return Reports(events=events, unreadable=unreadable)
 
 
-def _streamed(eid: str, batches: list[BatchStreamed], salt: str) -> OwnEvent:
+def _streamed(eid: str, batches: list[BatchStreamed], salt: str) -> SystemEvent:
     total = msgspec.structs.replace(
         batches[-1],
         number_of_events=sum(batch.number_of_events for batch in batches),
@@ -131,9 +131,9 @@ def _streamed(eid: str, batches: list[BatchStreamed], salt: str) -> OwnEvent:
     return msgspec.structs.replace(event, members={**members, "batches_streamed": len(batches)})
 
 
-def _event(eid: str, measurement: Measurement, salt: str, flow_id: str = "") -> OwnEvent:
+def _event(eid: str, measurement: Measurement, salt: str, flow_id: str = "") -> SystemEvent:
     members: dict[str, Any] = {
         name: getattr(measurement, name) for name in measurement.__struct_fields__ if name not in ("at_ms", "flow_id")
     }
-    members["app_hashed"] = hashed(salt, measurement.app)
-    return OwnEvent(eid=eid, occurred_at=rfc3339(measurement.at_ms), flow_id=flow_id, members=members)
+    members["app_hashed"] = pseudonymize(salt, measurement.app)
+    return SystemEvent(eid=eid, occurred_at=rfc3339(measurement.at_ms), flow_id=flow_id, members=members)

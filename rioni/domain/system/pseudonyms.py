@@ -3,6 +3,6 @@
 from hashlib import sha256
 
 
-def hashed(salt: str, name: str) -> str:
+def pseudonymize(salt: str, name: str) -> str:
     """The hexadecimal SHA-256 of salt and name (registry contract 10, 11)."""
     return sha256((salt + name).encode()).hexdigest()

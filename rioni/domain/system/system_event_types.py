@@ -33,7 +33,7 @@ class Ownership(msgspec.Struct, frozen=True, kw_only=True):
     """Who changes, deletes and writes them, besides the broker: whoever reads them has to trust this one."""
 
 
-class OwnEventType(NamedTuple):
+class SystemEventType(NamedTuple):
     """An event type of the broker's own."""
 
     name: str
@@ -42,7 +42,7 @@ class OwnEventType(NamedTuple):
     """It is created where this is on; None: when somebody asks for it."""
 
 
-def audit_log(ownership: Ownership, limits: Limits) -> OwnEventType:
+def audit_log(ownership: Ownership, limits: Limits) -> SystemEventType:
     """The event type of administrative changes."""
     text, some_object = {"type": "string"}, {"type": "object", "additionalProperties": True}
     members = {
@@ -66,10 +66,10 @@ def audit_log(ownership: Ownership, limits: Limits) -> OwnEventType:
         default_statistic=_statistic(10),
         compatibility_mode="forward",
     )
-    return OwnEventType(AUDIT_LOG, spec, AUDIT_FEATURE)
+    return SystemEventType(AUDIT_LOG, spec, AUDIT_FEATURE)
 
 
-def dead_letter_queue(ownership: Ownership, limits: Limits) -> OwnEventType:
+def dead_letter_queue(ownership: Ownership, limits: Limits) -> SystemEventType:
     """The event type of events that a subscription could not process."""
     text, some_object = {"type": "string"}, {"type": "object", "additionalProperties": True}
     members = {
@@ -91,7 +91,7 @@ def dead_letter_queue(ownership: Ownership, limits: Limits) -> OwnEventType:
         compatibility_mode="forward",
         retention_ms=DEAD_LETTER_RETENTION_MS,
     )
-    return OwnEventType(DEAD_LETTER_QUEUE, spec)
+    return SystemEventType(DEAD_LETTER_QUEUE, spec)
 
 
 _INT, _LONG = "int", "long"
@@ -144,10 +144,10 @@ NAMES = frozenset((AUDIT_LOG, DEAD_LETTER_QUEUE, *_KPI))
 """Of all of them, whether they exist or not."""
 
 
-def kpis(ownership: Ownership, limits: Limits) -> list[OwnEventType]:
+def kpis(ownership: Ownership, limits: Limits) -> list[SystemEventType]:
     """The event types of what is measured, and of what happens to event types and subscriptions."""
     return [
-        OwnEventType(
+        SystemEventType(
             name,
             _spec(
                 name,

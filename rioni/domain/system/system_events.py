@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 
-class OwnEvent(msgspec.Struct, frozen=True, kw_only=True):
+class SystemEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event on its way to one of the broker's own event types."""
 
     eid: str

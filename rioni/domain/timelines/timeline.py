@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rioni.domain.events import DomainEvent
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.timestamps import milliseconds
 
 
@@ -66,7 +66,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         closed_at = self.closed_at(timeline)
         return closed_at is not None and kept_ms is not None and milliseconds(closed_at) + kept_ms < now_ms
 
-    def following(self, number: int, after: Place) -> Iterator[tuple[Timeline, int]]:
+    def following(self, number: int, after: TimelinePosition) -> Iterator[tuple[Timeline, int]]:
         """Where to look for what follows a place in a partition: timelines by order, each with its first position."""
         for timeline in self.timelines:
             if timeline.order < after.order or timeline.cleaned_up_at is not None:
@@ -75,7 +75,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if timeline.latest_position is None or first <= timeline.latest_position[number]:
                 yield timeline, first
 
-    def distance(self, number: int, initial: Place, final: Place) -> int:
+    def distance(self, number: int, initial: TimelinePosition, final: TimelinePosition) -> int:
         """How many events of a partition there ever were behind a place up to and including a later one."""
         lengths = (
             each.latest_position[number] + 1
@@ -84,7 +84,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return sum(lengths) + final.position - initial.position
 
-    def is_beyond_end(self, place: Place, newest: Place) -> bool:
+    def is_beyond_end(self, place: TimelinePosition, newest: TimelinePosition) -> bool:
         """Whether a committed place lies behind the last event, so that nothing would come before others overtake it.
 
         Args:
@@ -93,28 +93,28 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         return place > self._end(newest)
 
-    def unconsumed(self, number: int, committed: Place, newest: Place) -> int:
+    def unconsumed(self, number: int, committed: TimelinePosition, newest: TimelinePosition) -> int:
         """How many events of a partition follow a committed place, those that are gone included; 0 beyond the end."""
         for timeline in self.timelines:
             if timeline.order == committed.order and timeline.latest_position is not None:
                 # Clients may have committed more than the timeline held when it was closed.
-                committed = Place(committed.order, min(committed.position, timeline.latest_position[number]))
+                committed = TimelinePosition(committed.order, min(committed.position, timeline.latest_position[number]))
         return max(0, self.distance(number, committed, self._end(newest)))
 
-    def _end(self, newest: Place) -> Place:
+    def _end(self, newest: TimelinePosition) -> TimelinePosition:
         """The place behind which events come that are not written yet: always in the active timeline."""
         order = self.active.order
-        return newest if newest.order == order else Place(order, BEFORE_FIRST)
+        return newest if newest.order == order else TimelinePosition(order, BEFORE_FIRST)
 
-    def newest(self, number: int, position: int) -> Place:
+    def newest(self, number: int, position: int) -> TimelinePosition:
         """The place of the last event of a partition, given the last position in the active timeline."""
         if position > BEFORE_FIRST:
-            return Place(self.active.order, position)
+            return TimelinePosition(self.active.order, position)
         closed = self.readable[:-1]
         for timeline in reversed(closed):
             if timeline.latest_position and timeline.latest_position[number] > BEFORE_FIRST:
-                return Place(timeline.order, timeline.latest_position[number])
-        return Place(self.readable[0].order, BEFORE_FIRST)
+                return TimelinePosition(timeline.order, timeline.latest_position[number])
+        return TimelinePosition(self.readable[0].order, BEFORE_FIRST)
 
 
 class TimelineOpened(DomainEvent, frozen=True, kw_only=True):

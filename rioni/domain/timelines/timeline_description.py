@@ -3,7 +3,7 @@
 from rioni.domain.timelines.timeline import Timeline, Timelines
 
 
-def told(topic: str, before: Timelines | None, after: Timelines | None) -> str:
+def describe_change(topic: str, before: Timelines | None, after: Timelines | None) -> str:
     """What a change of timelines has done.
 
     Args:

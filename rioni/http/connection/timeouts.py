@@ -30,7 +30,7 @@ class Deadlines(NamedTuple):
     """What has come of a body earns it further time at this rate."""
 
 
-class PacedSocket:
+class DeadlineSocket:
     """The socket of a client, which gives up on one that is too slow.
 
     Reading raises ConnectionResetError in the headers, which have nobody to answer to yet, and TimeoutError in a body.

@@ -11,8 +11,8 @@ import structlog
 
 from rioni.commands.publishing.publisher import Published
 from rioni.domain.authorization import NOBODY
-from rioni.domain.system.kpis import Accessed, BatchPublished
-from rioni.http.dependencies import Services
+from rioni.domain.system.kpis import BatchPublished, RequestServed
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
 
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger("rioni.access")
 
 
 def measure_publishing(
-    req: falcon.Request, services: Services, event_type: str, published: Published, body_bytes: int
+    req: falcon.Request, services: Dependencies, event_type: str, published: Published, body_bytes: int
 ) -> None:
     """Report a batch that was stored as a whole, or tombstones."""
     if published.refused or published.partly or not services.meters.on:
@@ -56,7 +56,7 @@ class AccessMiddleware:
     Those of callers that are known become KPIs.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def process_response(
@@ -81,8 +81,8 @@ class AccessMiddleware:
         if meters.on and subject_of(req) is not NOBODY:
             meters.accessed(measurement)
 
-    def _accessed(self, req: falcon.Request, status: int, response_bytes: int) -> Accessed:
-        return Accessed(
+    def _accessed(self, req: falcon.Request, status: int, response_bytes: int) -> RequestServed:
+        return RequestServed(
             at_ms=self._services.clock.now_ms(),
             flow_id=req.context.flow_id,
             method=req.method,
@@ -98,7 +98,7 @@ class AccessMiddleware:
             response_length=response_bytes,
         )
 
-    def _write(self, measurement: Accessed) -> None:
+    def _write(self, measurement: RequestServed) -> None:
         members = msgspec.structs.asdict(measurement)
         del members["at_ms"]  # lines of the log have a time
         _log.info("request", **members)

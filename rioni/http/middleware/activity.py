@@ -5,11 +5,11 @@ import falcon
 from rioni.commands.publishing.publisher import Published
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, resource_of
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
 
 
-def notice_publishing(req: falcon.Request, services: Services, event_type: str, published: Published) -> None:
+def notice_publishing(req: falcon.Request, services: Dependencies, event_type: str, published: Published) -> None:
     """Notice that events, or deletions, were stored."""
     if published.events:
         try:
@@ -19,6 +19,6 @@ def notice_publishing(req: falcon.Request, services: Services, event_type: str, 
         services.attendance.notice(PUBLISH, resource, subject_of(req).name, published.events)
 
 
-def notice_commit(req: falcon.Request, services: Services, subscription_id: str, cursors: int) -> None:
+def notice_commit(req: falcon.Request, services: Dependencies, subscription_id: str, cursors: int) -> None:
     """Notice that so many cursors were advanced."""
     services.attendance.notice(COMMIT, subscription_id, subject_of(req).name, cursors)

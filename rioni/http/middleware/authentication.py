@@ -6,9 +6,9 @@ from typing import Any
 
 import falcon
 
-from rioni.domain.authentication import UID_SCOPE, Demands, Mode, TokenInfo, Tokens
+from rioni.domain.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
 from rioni.domain.authorization import NOBODY, UNAUTHENTICATED, Subject
-from rioni.domain.errors import Insufficient, TokensUnavailable, Unauthenticated
+from rioni.domain.errors import InsufficientScope, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.clock import Clock
 
 
@@ -104,7 +104,7 @@ class _TokenCaller(Caller):
                 self._authentication.demands.check(info, self._scope)
         except TokensUnavailable:
             return end_ms is None
-        except Insufficient:
+        except InsufficientScope:
             return True
         return False
 
@@ -112,7 +112,7 @@ class _TokenCaller(Caller):
 class Authentication:
     """Finds out who makes a request."""
 
-    def __init__(self, demands: Demands, tokens: Tokens, clock: Clock) -> None:
+    def __init__(self, demands: TokenPolicy, tokens: Tokens, clock: Clock) -> None:
         self.demands = demands
         self.tokens = tokens
         self.clock = clock

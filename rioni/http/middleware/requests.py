@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import falcon
 
-from rioni.domain.errors import Malformed, NotAcceptable, UnknownMediaType
+from rioni.domain.errors import Malformed, NotAcceptable, UnsupportedMediaType
 from rioni.domain.publishing.tracing import span_context
 from rioni.http.body_budget import BodyBudget, let_go
 from rioni.http.metrics.collectors import Metrics
@@ -68,7 +68,7 @@ class RequestMiddleware:
         if req.uri_template in ANY_MEDIA:
             return
         if req.content_type and not _is_json(req.content_type) and req.method not in ("GET", "DELETE"):
-            raise UnknownMediaType(f"Content-Type '{req.content_type}' is not supported; send application/json")
+            raise UnsupportedMediaType(f"Content-Type '{req.content_type}' is not supported; send application/json")
         if not req.client_accepts_json and not req.client_accepts(PROBLEM_JSON):
             raise NotAcceptable(f"Answers are application/json, which the Accept header '{req.accept}' excludes")
 

@@ -8,18 +8,18 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, Seen, resource_of
+from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.resources.subscriptions.stats import partitions_of, unconsumed_of
-from rioni.projections.queries.timeline_reader import newest_now
+from rioni.projections.queries.timeline_reader import newest_consistent
 
 
 class ProducersResource:
     """Who publishes to an event type."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -36,7 +36,7 @@ class ProducersResource:
 class ConsumersResource:
     """Who consumes an event type."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -59,7 +59,7 @@ class ConsumersResource:
     def _subscriptions(self, name: str, subscribed: list[Subscription]) -> list[dict[str, Any]]:
         services = self._services
         timelines = services.registry.timelines(name)
-        newest = newest_now(timelines, services.stores)
+        newest = newest_consistent(timelines, services.stores)
         items = []
         for subscription in subscribed:
             unconsumed = unconsumed_of(timelines, newest, services.coordinator.cursors(subscription.id))
@@ -88,5 +88,5 @@ class ConsumersResource:
         return [clients[client] for client in sorted(clients)]
 
 
-def _count(seen: Seen) -> dict[str, Any]:
+def _count(seen: LastActivity) -> dict[str, Any]:
     return {"since": rfc3339(seen.first_ms), "events": seen.amount}

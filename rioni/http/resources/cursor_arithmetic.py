@@ -7,18 +7,18 @@ from typing import Any
 import falcon
 import orjson
 
-from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
+from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.domain.errors import Invalid
 from rioni.domain.subscriptions.cursor_arithmetic import available, distance, newest, shifted
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import read_json, subject_of
 
 
 class _CursorsResource(ABC):
     """Reads the cursors of a request; the subject must be able to read the event type."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -27,7 +27,7 @@ class _CursorsResource(ABC):
         services.registry.refresh()
         services.gate.event_type(subject_of(req), name, "READ")
         items = self._read(read_json(req))
-        places = NamedPlaces(services.registry.timelines(name), services.stores)
+        places = CursorResolver(services.registry.timelines(name), services.stores)
         resp.data = orjson.dumps([self._answer(item, places) for item in items])
 
     @abstractmethod
@@ -35,7 +35,7 @@ class _CursorsResource(ABC):
         """The items of a body."""
 
     @abstractmethod
-    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         """The answer to one item."""
 
 
@@ -45,7 +45,7 @@ class CursorDistancesResource(_CursorsResource):
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return request_bodies.cursor_pairs(body)
 
-    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         initial, final = item["initial_cursor"], item["final_cursor"]
         if initial["partition"] != final["partition"]:
             raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
@@ -59,7 +59,7 @@ class ShiftedCursorsResource(_CursorsResource):
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return request_bodies.cursors(body)
 
-    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         named = request_bodies.named_place(item)
         place = shifted(places.place(named), named.shift, places.extents(named.partition))
         return {"partition": named.partition, "offset": place.offset}
@@ -71,7 +71,7 @@ class CursorsLagResource(_CursorsResource):
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return request_bodies.cursors(body)
 
-    def _answer(self, item: Mapping[str, Any], places: NamedPlaces) -> dict[str, Any]:
+    def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         named = request_bodies.named_place(item)
         place, known = places.place(named), places.extents(named.partition)
         return {

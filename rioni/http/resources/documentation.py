@@ -5,7 +5,7 @@ import functools
 import falcon
 import orjson
 
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.openapi.document import document
 from rioni.http.openapi.page import POLICY, render
 
@@ -24,7 +24,7 @@ def _description() -> bytes:
 class OpenApiResource:
     """`/openapi.json`."""
 
-    def __init__(self, offload: Offload) -> None:
+    def __init__(self, offload: ThreadPool) -> None:
         self._offload = offload
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
@@ -35,7 +35,7 @@ class OpenApiResource:
 class DocsResource:
     """`/docs`."""
 
-    def __init__(self, offload: Offload) -> None:
+    def __init__(self, offload: ThreadPool) -> None:
         self._offload = offload
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:

@@ -13,7 +13,7 @@ from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
 from rioni.domain.event_types.rules import CATEGORIES
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import (
     DEFINITION_BYTES_MAX,
     JSON_BYTES_MAX,
@@ -36,7 +36,7 @@ COMPACTION_WARNING = "Compaction warning"
 class EventTypesResource:
     """The collection."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -62,7 +62,7 @@ class EventTypesResource:
 class EventTypeResource:
     """One event type."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -159,7 +159,7 @@ def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     resp.data = body
 
 
-def _spec(req: falcon.Request, services: Services) -> EventTypeSpec:
+def _spec(req: falcon.Request, services: Dependencies) -> EventTypeSpec:
     body = read_json(req, DEFINITION_BYTES_MAX)
     # PERF: 100 kB of labels take 5 ms.
     if len(body) > JSON_BYTES_MAX:

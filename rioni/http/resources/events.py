@@ -13,7 +13,7 @@ import msgspec
 from rioni.commands.publishing.publisher import DeleteEvents, Published, Publisher, PublishEvents
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.publishing import consumer_tag, idempotency
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.access_log import measure_publishing, slo_bucket
 from rioni.http.middleware.activity import notice_publishing
@@ -29,7 +29,7 @@ READ_FIRST_BYTES_MAX = 65_536
 class EventsResource:
     """The events of one event type."""
 
-    def __init__(self, services: Services, metrics: Metrics) -> None:
+    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
         self._counters = stream_counters(metrics, "low-level")
@@ -57,7 +57,7 @@ class EventsResource:
 class DeletedEventsResource:
     """What is to go from one compacted event type."""
 
-    def __init__(self, services: Services, metrics: Metrics) -> None:
+    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
 
@@ -71,12 +71,12 @@ class DeletedEventsResource:
             self._metrics.event_types.add(name, deleted=deleted.events)
 
 
-def _publisher(req: falcon.Request, services: Services) -> Publisher:
+def _publisher(req: falcon.Request, services: Dependencies) -> Publisher:
     """Who understands the body."""
     return services.avro_publisher if media_type(req.content_type) == MEDIA_TYPE else services.publisher
 
 
-def _request(req: falcon.Request, name: str, services: Services) -> dict[str, Any]:
+def _request(req: falcon.Request, name: str, services: Dependencies) -> dict[str, Any]:
     """What both commands are made of; what the headers say is looked at before the body is read."""
     tag = req.get_header(consumer_tag.HEADER)
     key = req.get_header(idempotency.HEADER)
@@ -90,7 +90,7 @@ def _request(req: falcon.Request, name: str, services: Services) -> dict[str, An
     }
 
 
-def _body(req: falcon.Request, name: str, services: Services) -> bytes:
+def _body(req: falcon.Request, name: str, services: Dependencies) -> bytes:
     """The body; a large one is read for those alone who may write to the event type.
 
     The contract knows that a body can't be read before it knows the event type, so short ones are read first.
@@ -117,7 +117,7 @@ def _answer(resp: falcon.Response, name: str, published: Published, metrics: Met
 
 
 def _report(
-    req: falcon.Request, services: Services, command: PublishEvents | DeleteEvents, published: Published
+    req: falcon.Request, services: Dependencies, command: PublishEvents | DeleteEvents, published: Published
 ) -> None:
     """Note it for the event types of KPIs, and who it was."""
     measure_publishing(req, services, command.event_type, published, len(command.body))

@@ -9,7 +9,7 @@ import orjson
 
 from rioni import __version__
 from rioni.domain.ports.health import Health
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.metrics_formats import rendered_metrics
 
@@ -26,7 +26,7 @@ class HealthResource:
 class LiveResource:
     """`/livez`: the process does what it has to; where it does not, a restart may help."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
@@ -37,7 +37,7 @@ class LiveResource:
 class ReadyResource:
     """`/readyz`: the process can do its work."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
@@ -45,7 +45,7 @@ class ReadyResource:
         _show(resp, self._services, self._services.ready.results(), stopping=self._services.stopping.is_set())
 
 
-def _show(resp: falcon.Response, services: Services, results: Mapping[str, Health], *, stopping: bool) -> None:
+def _show(resp: falcon.Response, services: Dependencies, results: Mapping[str, Health], *, stopping: bool) -> None:
     failed = any(health.reason for health in results.values())
     if stopping or failed:
         resp.status = HTTPStatus.SERVICE_UNAVAILABLE.value

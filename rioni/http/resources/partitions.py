@@ -8,17 +8,17 @@ import orjson
 
 from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.subscriptions.cursor import parse_offset, partition_number
-from rioni.domain.subscriptions.cursor_arithmetic import Extents, available, begin, distance, newest
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available, begin, distance, newest
 from rioni.domain.timelines.timeline import FIRST_ORDER
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
-from rioni.projections.queries.timeline_reader import extents_of
+from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
 class PartitionsResource:
     """All partitions."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -39,7 +39,7 @@ class PartitionsResource:
 class PartitionResource:
     """One partition."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str, partition: str) -> None:
@@ -56,7 +56,7 @@ class PartitionResource:
         resp.data = orjson.dumps(item)
 
 
-def _unconsumed(extents: Extents, partition: str, offset: str) -> int:
+def _unconsumed(extents: OffsetRanges, partition: str, offset: str) -> int:
     """How many events follow an offset.
 
     Raises:
@@ -69,13 +69,13 @@ def _unconsumed(extents: Extents, partition: str, offset: str) -> int:
     return distance(place, newest(extents), extents)
 
 
-def _partitions(services: Services, req: falcon.Request, name: str) -> Sequence[Extents]:
+def _partitions(services: Dependencies, req: falcon.Request, name: str) -> Sequence[OffsetRanges]:
     services.registry.refresh()
     services.gate.event_type(subject_of(req), name, "READ")
-    return extents_of(services.registry.timelines(name), services.stores)
+    return offset_ranges_of(services.registry.timelines(name), services.stores)
 
 
-def _partition(number: int, extents: Extents) -> dict[str, Any]:
+def _partition(number: int, extents: OffsetRanges) -> dict[str, Any]:
     return {"partition": str(number), **available(extents)}
 
 

@@ -11,7 +11,7 @@ from rioni.commands.schemas import AddSchema, why_incompatible
 from rioni.domain.errors import InvalidFields, Malformed
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import DEFINITION_BYTES_MAX, dispatch, integer, read_json
 from rioni.projections.queries import schemas
 
@@ -23,7 +23,7 @@ PAGE_DEFAULT = 20
 class SchemasResource:
     """The collection."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -51,7 +51,7 @@ class SchemasResource:
 class SchemaResource:
     """One version."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
@@ -62,7 +62,7 @@ class SchemaResource:
 class CompatibilityCheckResource:
     """Whether a schema could follow a version."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:

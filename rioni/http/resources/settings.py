@@ -12,14 +12,14 @@ from rioni.domain.authorization import permits
 from rioni.domain.errors import AdminOnly, ReadOnly
 from rioni.domain.system.settings import FEATURES, Admins, Settings
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch, read_json, subject_of
 
 
 class AdminsResource:
     """`/settings/admins`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -37,7 +37,7 @@ class AdminsResource:
 class BlacklistResource:
     """`/settings/blacklist`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -56,7 +56,7 @@ class BlacklistResource:
 class BlacklistEntryResource:
     """`/settings/blacklist/{type}/{name}`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
@@ -73,7 +73,7 @@ class BlacklistEntryResource:
 class FeaturesResource:
     """`/settings/features`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -92,7 +92,9 @@ class FeaturesResource:
 
 
 def settings_for(
-    req: falcon.Request, services: Services, refusal: str = "Admin privileges are required to perform this operation"
+    req: falcon.Request,
+    services: Dependencies,
+    refusal: str = "Admin privileges are required to perform this operation",
 ) -> Settings:
     """The settings, up to date, for the broker's administrators only.
 
@@ -106,6 +108,6 @@ def settings_for(
     return settings
 
 
-def _admins_body(admins: Admins, services: Services) -> bytes:
+def _admins_body(admins: Admins, services: Dependencies) -> bytes:
     shown = {name: (*getattr(admins, name), services.default_admin) for name in ("admins", "readers", "writers")}
     return msgspec.json.encode(Admins(**shown))

@@ -12,7 +12,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.system.storage_configuration import kept_configuration
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch, read_json
 from rioni.http.resources.settings import settings_for
 from rioni.projections.queries import storages
@@ -24,7 +24,7 @@ REFUSAL = "Admin privileges required to perform this operation"
 class StoragesResource:
     """All storages."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -49,7 +49,7 @@ class StoragesResource:
 class StorageResource:
     """One storage."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
@@ -66,7 +66,7 @@ class StorageResource:
 class DefaultStorageResource:
     """The storage in which new event types begin."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:

@@ -13,7 +13,7 @@ from rioni.domain.errors import EventTypeNotFound, NotFound
 from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import context_of, dispatch, read_json
 from rioni.http.resources.settings import settings_for
 
@@ -21,7 +21,7 @@ from rioni.http.resources.settings import settings_for
 class TimelinesResource:
     """The timelines of one event type."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -44,7 +44,7 @@ class TimelinesResource:
 class PartitionCountResource:
     """The number of partitions of one event type."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:

@@ -10,21 +10,21 @@ import falcon
 import msgspec
 import structlog
 
-from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, SubscriptionNotFound, Unavailable
+from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, SubscriptionNotFound, Unavailable
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.activity import resource_of
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.kpis import BatchStreamed
-from rioni.http.dependencies import STOPPING_KEY, Services
+from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import caller_of
-from rioni.http.streaming.client_disconnect import is_gone
+from rioni.http.streaming.client_disconnect import is_disconnected
 from rioni.http.streaming.json_frames import FrameWriter
-from rioni.http.streaming.stream_context import Client
+from rioni.http.streaming.stream_context import StreamClient
 from rioni.http.streaming.stream_response import wanted_frames
 
 
@@ -56,7 +56,7 @@ def stream_counters(metrics: Metrics, api: str) -> StreamCounters:
     )
 
 
-class HttpClient(Client, ABC):
+class HttpClient(StreamClient, ABC):
     """Whoever has made a request for a stream; counted from now on until `on_close`.
 
     PERF: one object with methods in place of a function for each question: that took 2 kB more for each stream.
@@ -88,14 +88,14 @@ class HttpClient(Client, ABC):
     def __init__(
         self,
         req: falcon.Request,
-        services: Services,
+        services: Dependencies,
         counters: StreamCounters,
         parameters: StreamParameters,
         give_back: Callable[[], None],
         *,
         source: str,
         stream_id: str = "",
-        places: Mapping[EventTypePartition, Place] | None = None,
+        places: Mapping[EventTypePartition, TimelinePosition] | None = None,
     ) -> None:
         """Begin.
 
@@ -145,7 +145,7 @@ class HttpClient(Client, ABC):
 
     def gone(self) -> bool:
         """Whether the connection has ended."""
-        return is_gone(self._connection)
+        return is_disconnected(self._connection)
 
     def ended(self) -> End | None:
         """Whether the broker stops, the token is good no longer, or what was checked at the beginning has changed."""
@@ -195,7 +195,7 @@ class HttpClient(Client, ABC):
             return End(Reason.SUBSCRIPTION_DELETED)
         except EventTypeNotFound:
             return End(Reason.EVENT_TYPE_DELETED)
-        except Denied as ex:
+        except AccessDenied as ex:
             return End(Reason.UNAUTHORIZED, str(ex))
         except Blocked:
             return End(Reason.BLOCKED)

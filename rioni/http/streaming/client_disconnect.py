@@ -6,7 +6,7 @@ import socket
 TCP_ESTABLISHED = 1
 
 
-def is_gone(connection: socket.socket) -> bool:
+def is_disconnected(connection: socket.socket) -> bool:
     """Whether a client has gone, by its TCP connection: so is also who only says that nothing more will come.
 
     PERF: the state of the connection costs 1 us and never blocks, as a look at what there is to receive does under

@@ -11,22 +11,22 @@ from rioni.domain.errors import (
     EventTypeNotFound,
     Invalid,
     InvalidCursor,
+    InvalidStartCursor,
     Malformed,
     NotFound,
-    UnusableStart,
 )
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
 from rioni.domain.subscriptions.activity import READ
-from rioni.domain.subscriptions.cursor import Place
-from rioni.domain.subscriptions.cursor_arithmetic import Extents, newest, readable_place
-from rioni.http.dependencies import Services
+from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
 from rioni.http.streaming.client import HttpClient, StreamCounters
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
 from rioni.http.streaming.stream_response import respond, stream_limits
-from rioni.projections.queries.timeline_reader import extents_of
+from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
 CURSORS_HEADER = "X-Nakadi-Cursors"
@@ -37,7 +37,7 @@ DEPRECATION = (
 
 
 def open_low_level_stream(
-    req: falcon.Request, resp: falcon.Response, name: str, services: Services, counters: StreamCounters
+    req: falcon.Request, resp: falcon.Response, name: str, services: Dependencies, counters: StreamCounters
 ) -> None:
     """Check a request in the contract's order, and begin to stream.
 
@@ -61,7 +61,7 @@ def open_low_level_stream(
         _check(services, subject, name)
     except EventTypeNotFound as ex:
         raise NotFound("topic not found") from ex
-    extents = extents_of(services.registry.timelines(name), services.stores)
+    extents = offset_ranges_of(services.registry.timelines(name), services.stores)
     start = _start(_cursors_text(req), name, extents)
     if parameters is None:
         assert refused is not None
@@ -87,7 +87,7 @@ class _Reader(HttpClient):
         _check(self.services, self.subject, self.source)
 
 
-def _check(services: Services, subject: Subject, name: str) -> None:
+def _check(services: Dependencies, subject: Subject, name: str) -> None:
     services.gate.blacklist("CONSUMER", subject, (name,))
     services.gate.event_type(subject, name, "READ")
 
@@ -99,7 +99,9 @@ def _cursors_text(req: falcon.Request) -> str | None:
     return seen or (req.get_param("cursors") if named is None else named)
 
 
-def _start(header: str | None, name: str, partitions: Sequence[Extents]) -> dict[EventTypePartition, Place]:
+def _start(
+    header: str | None, name: str, partitions: Sequence[OffsetRanges]
+) -> dict[EventTypePartition, TimelinePosition]:
     """The partitions to read, and the last place read in each: without cursors all of them, from the end."""
     if header is None:
         return {EventTypePartition(name, str(number)): newest(extents) for number, extents in enumerate(partitions)}
@@ -109,7 +111,7 @@ def _start(header: str | None, name: str, partitions: Sequence[Extents]) -> dict
             for partition, offset in _cursors(header)
         }
     except InvalidCursor as ex:
-        raise UnusableStart(str(ex)) from ex
+        raise InvalidStartCursor(str(ex)) from ex
 
 
 def _cursors(header: str) -> list[tuple[str, str]]:
@@ -121,16 +123,16 @@ def _cursors(header: str) -> list[tuple[str, str]]:
     if not isinstance(items, list):
         raise Malformed("incorrect syntax of X-nakadi-cursors header")
     if not cursors:
-        raise UnusableStart("invalid cursor format, partition: null offset: null")
+        raise InvalidStartCursor("invalid cursor format, partition: null offset: null")
     for partition, offset in cursors:
         if partition is None:
-            raise UnusableStart("partition must not be null")
+            raise InvalidStartCursor("partition must not be null")
         if offset is None:
-            raise UnusableStart("offset must not be null")
+            raise InvalidStartCursor("offset must not be null")
         if not isinstance(partition, str) or not isinstance(offset, str):
             raise Malformed("incorrect syntax of X-nakadi-cursors header")
     named = [partition for partition, _ in cursors]
     for partition in named:
         if named.count(partition) > 1:
-            raise UnusableStart(f"more than one cursor for partition {partition}")
+            raise InvalidStartCursor(f"more than one cursor for partition {partition}")
     return cursors

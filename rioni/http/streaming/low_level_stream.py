@@ -4,20 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import Place
-from rioni.http.streaming.stream_context import Client, StreamPorts
-from rioni.http.streaming.stream_runner import Pump
+from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.http.streaming.stream_context import StreamClient, StreamPorts
+from rioni.http.streaming.stream_runner import StreamRunner
 
 
-class LowLevelStream(Pump):
+class LowLevelStream(StreamRunner):
     """A stream of `GET /event-types/{name}/events` (consumption contract 4)."""
 
     def __init__(
         self,
         parameters: StreamParameters,
-        start: Mapping[EventTypePartition, Place],
+        start: Mapping[EventTypePartition, TimelinePosition],
         ports: StreamPorts,
-        client: Client,
+        client: StreamClient,
     ) -> None:
         """Begin.
 
@@ -33,7 +33,7 @@ class LowLevelStream(Pump):
     def _look(self) -> None:
         self._step(self._arrived(self._start))
 
-    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         raise AssertionError(f"{cursors} can't be committed")
 
     def _release(self, partitions: Collection[EventTypePartition]) -> None:

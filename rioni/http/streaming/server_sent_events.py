@@ -14,7 +14,7 @@ import orjson
 from rioni.domain.errors import Malformed
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.messages import Send
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.http.streaming.json_frames import Frames
 
 
@@ -57,7 +57,7 @@ class ServerSentEvents:
         self,
         token: Callable[[], str] | None = None,
         *,
-        places: Mapping[EventTypePartition, Place] | None = None,
+        places: Mapping[EventTypePartition, TimelinePosition] | None = None,
         stream_id: str = "",
     ) -> None:
         """Begin.
@@ -85,6 +85,6 @@ class ServerSentEvents:
         last = b"id: %b\n" % orjson.dumps(cursors) if cursors else b""
         return b"%b%bdata: %b\n" % (beginning, last, self._lines.write(send))
 
-    def _cursor(self, key: EventTypePartition, place: Place) -> dict[str, str]:
+    def _cursor(self, key: EventTypePartition, place: TimelinePosition) -> dict[str, str]:
         cursor = {"partition": key.partition, "offset": place.offset}
         return cursor | {"event_type": key.event_type} if self._names_event_type else cursor

@@ -9,8 +9,8 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import Signals
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.ports.notifier import Notifier
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.queries.timeline_reader import newest_of, read_after
 
@@ -28,12 +28,12 @@ SHARED_BYTES_MAX = 65_536
 """
 
 
-class Shared(Generic[T]):
+class CachedUntilNotified(Generic[T]):
     """An answer that is good until the next notification of a key, and for a second at most."""
 
     __slots__ = ("_answer", "_ask", "_clock", "_generation", "_key", "_signals", "_until_s")
 
-    def __init__(self, ask: Callable[[], T], key: str, signals: Signals, clock: Clock) -> None:
+    def __init__(self, ask: Callable[[], T], key: str, signals: Notifier, clock: Clock) -> None:
         """Nothing has been asked yet.
 
         Args:
@@ -57,24 +57,30 @@ class Shared(Generic[T]):
         return answer
 
 
-class Tail:
+class PartitionTail:
     """Where an event type ends, and what comes last in it."""
 
     __slots__ = ("__weakref__", "_kept", "_loading", "_stores", "newest", "timelines")
 
-    def __init__(self, timelines: Timelines, stores: EventStores, signals: Signals, clock: Clock) -> None:
-        """Nothing is known yet; the arguments are those of `Tails`."""
+    def __init__(self, timelines: Timelines, stores: EventStores, signals: Notifier, clock: Clock) -> None:
+        """Nothing is known yet; the arguments are those of `TailCache`."""
         self.timelines = timelines
         self._stores = stores
         key = topic_key(timelines)
-        self.newest = Shared(lambda: newest_of(timelines, stores), key, signals, clock)
+        self.newest = CachedUntilNotified(lambda: newest_of(timelines, stores), key, signals, clock)
         """The places of the last event of every partition, by number; does not block, and raises as `newest_of`."""
-        self._kept: dict[int, tuple[Sequence[Place], Place, int, tuple[int, Sequence[Chunk]]]] = {}
+        self._kept: dict[
+            int, tuple[Sequence[TimelinePosition], TimelinePosition, int, tuple[int, Sequence[Chunk]]]
+        ] = {}
         """What was read last of each partition: at which end, behind which place, how many bytes."""
-        self._loading: dict[tuple[int, Place], threading.Event] = {}
+        self._loading: dict[tuple[int, TimelinePosition], threading.Event] = {}
 
     def read(
-        self, number: int, after: Place, bytes_max: int, beside: Callable[[], Mapping[int, Place]] = dict
+        self,
+        number: int,
+        after: TimelinePosition,
+        bytes_max: int,
+        beside: Callable[[], Mapping[int, TimelinePosition]] = dict,
     ) -> tuple[int, Sequence[Chunk]]:
         """The next chunks of a partition; see `read_after`. Who wants the same as another one at the same time waits.
 
@@ -102,10 +108,10 @@ class Tail:
             return found
 
 
-class Tails:
+class TailCache:
     """The tails of the event types that this process streams; each is forgotten with its last stream."""
 
-    def __init__(self, stores: EventStores, signals: Signals, clock: Clock) -> None:
+    def __init__(self, stores: EventStores, signals: Notifier, clock: Clock) -> None:
         """Begin.
 
         Args:
@@ -114,13 +120,13 @@ class Tails:
             clock: of this process.
         """
         self._ports = stores, signals, clock
-        self._tails: WeakValueDictionary[str, Tail] = WeakValueDictionary()
+        self._tails: WeakValueDictionary[str, PartitionTail] = WeakValueDictionary()
 
-    def of(self, timelines: Timelines) -> Tail:
+    def of(self, timelines: Timelines) -> PartitionTail:
         """The tail of an event type, given its timelines."""
         tail = self._tails.get(timelines.active.topic)
         if tail is None or tail.timelines is not timelines:
-            tail = self._tails[timelines.active.topic] = Tail(timelines, *self._ports)
+            tail = self._tails[timelines.active.topic] = PartitionTail(timelines, *self._ports)
         return tail
 
 

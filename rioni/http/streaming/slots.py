@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection
 from functools import partial
 from uuid import uuid4
 
-from rioni.domain.errors import TooMany
+from rioni.domain.errors import TooManyStreams
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.quota import Slots
+from rioni.domain.ports.quota import ConnectionQuota
 
 
 class StreamSlots:
     """Lets clients open streams as long as they stay within the limits, over all worker processes."""
 
-    def __init__(self, slots: Slots, *, per_client_max: int, per_partition_max: int) -> None:
+    def __init__(self, slots: ConnectionQuota, *, per_client_max: int, per_partition_max: int) -> None:
         self._slots = slots
         self._per_client_max, self._per_partition_max = per_client_max, per_partition_max
 
@@ -30,13 +30,13 @@ class StreamSlots:
         holder = str(uuid4())
         full = self._slots.take(holder, {mine: self._per_client_max, **dict.fromkeys(by_slot, self._per_partition_max)})
         if mine in full:
-            raise TooMany(
+            raise TooManyStreams(
                 f"You exceeded the maximum number of simultaneous streams; max limit is {self._per_client_max} per "
                 "client. Close some of them first."
             )
         if full:
             keys = [by_slot[slot] for slot in full]
-            raise TooMany(
+            raise TooManyStreams(
                 "You exceeded the maximum number of simultaneous connections to a single partition for event type: "
                 f"{keys[0].event_type}, partition(s): {','.join(key.partition for key in keys)}; "
                 f"max limit is {self._per_partition_max} connections per client"

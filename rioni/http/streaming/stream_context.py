@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.notifier import Notifier
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.json_frames import Frames, FrameWriter
 from rioni.http.streaming.memory import StreamMemory
-from rioni.http.streaming.shared_reads import Tails
+from rioni.http.streaming.shared_reads import TailCache
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,16 +23,16 @@ class StreamPorts:
     stores: EventStores
     timelines: Callable[[str], Timelines]
     """Of an event type, as far as this process knows: whoever asks it anything else before is up to date."""
-    signals: Signals
+    signals: Notifier
     coordinator: Coordinator
     memory: StreamMemory = field(default_factory=StreamMemory)
-    tails: Tails = field(init=False)
+    tails: TailCache = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tails = Tails(self.stores, self.signals, self.clock)
+        self.tails = TailCache(self.stores, self.signals, self.clock)
 
 
-class Client:
+class StreamClient:
     """What a stream asks about its client at every wake-up, so it must be cheap, and what it tells of itself."""
 
     __slots__ = ()

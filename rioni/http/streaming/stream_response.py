@@ -9,19 +9,19 @@ import falcon
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamLimits
-from rioni.domain.subscriptions.cursor import Place
-from rioni.http.dependencies import Services
+from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.compression import GzipStream, accepts_gzip
 from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames
 from rioni.http.streaming.json_frames import Frames, FrameWriter
 from rioni.http.streaming.server_sent_events import ServerSentEvents, wants_events
-from rioni.http.streaming.stream_runner import Pump
+from rioni.http.streaming.stream_runner import StreamRunner
 
 
 _random = SystemRandom()
 
 
-def stream_limits(services: Services) -> StreamLimits:
+def stream_limits(services: Dependencies) -> StreamLimits:
     """What the settings, and chance, add to the wishes of a client."""
     config = services.config
     spread_s = _random.uniform(-config.stream_timeout_spread_s, config.stream_timeout_spread_s)
@@ -42,7 +42,7 @@ def _avro_frames(req: falcon.Request) -> type[AvroFrames] | None:
 
 
 def wanted_frames(
-    req: falcon.Request, *, places: Mapping[EventTypePartition, Place] | None = None, stream_id: str = ""
+    req: falcon.Request, *, places: Mapping[EventTypePartition, TimelinePosition] | None = None, stream_id: str = ""
 ) -> Callable[[Callable[[], str] | None], FrameWriter]:
     """What writes the batches as the client wants to read them.
 
@@ -58,7 +58,7 @@ def wanted_frames(
     return Frames
 
 
-def respond(req: falcon.Request, resp: falcon.Response, stream: Pump) -> None:
+def respond(req: falcon.Request, resp: falcon.Response, stream: StreamRunner) -> None:
     """Make a stream the body of a response; compressed, if the client accepts that."""
     resp.content_type = stream.media_type
     if stream.media_type == ServerSentEvents.MEDIA_TYPE:

@@ -18,30 +18,30 @@ from typing import Self
 
 from rioni.domain.errors import NotFound, RioniError
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.notifier import Watch
+from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.messages import (
-    Arrived,
     Close,
     Commit,
     End,
     Fetch,
     Fetched,
     Input,
+    NewEvents,
     Output,
     Reason,
     Release,
     Run,
-    Seen,
     Send,
     Tick,
+    VisibilityChanged,
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.http.streaming.json_frames import FrameWriter
-from rioni.http.streaming.shared_reads import Tail, topic_key
-from rioni.http.streaming.stream_context import Client, StreamPorts
+from rioni.http.streaming.shared_reads import PartitionTail, topic_key
+from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 
 
 WRITE_BYTES = 262_144
@@ -59,17 +59,17 @@ LOOK_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Pump(ABC):
+class StreamRunner(ABC):
     """What the streams of both APIs have in common."""
 
     def __init__(
         self,
         parameters: StreamParameters,
-        start: Mapping[EventTypePartition, Place] | None,
+        start: Mapping[EventTypePartition, TimelinePosition] | None,
         frames: FrameWriter,
         partitions: Collection[EventTypePartition],
         ports: StreamPorts,
-        client: Client,
+        client: StreamClient,
         keys: Iterable[str],
         policy: Policy | None = None,
     ) -> None:
@@ -125,7 +125,7 @@ class Pump(ABC):
         """Find out what has changed."""
 
     @abstractmethod
-    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         """Commit for the client."""
 
     @abstractmethod
@@ -232,7 +232,7 @@ class Pump(ABC):
             tail, number = self._tails[fetch.partition.event_type], int(fetch.partition.partition)
             beside = partial(_places_in, fetch.partition.event_type, fetches)
             order, chunks = tail.read(number, fetch.after, fetch.bytes_max, beside)
-            begun = Place(order, BEFORE_FIRST)
+            begun = TimelinePosition(order, BEFORE_FIRST)
             lost = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
             runs.append(Run(fetch, order, chunks, lost))
         self._step(Fetched(runs))
@@ -253,7 +253,7 @@ class Pump(ABC):
         switched = end is None and self._follow_timelines()
         if end is None and (visibility := self._client.visibility()) != self._visibility:
             self._visibility = visibility
-            self._step(Seen(visibility))
+            self._step(VisibilityChanged(visibility))
         # First of all, so that there is a partition to say on why the stream ends.
         if woken or switched or now_s >= self._look_at_s:
             self._look_at_s = now_s + LOOK_EVERY_S
@@ -265,10 +265,10 @@ class Pump(ABC):
         if self._left or self._client.gone():
             self._step(End(Reason.CLIENT_GONE))
 
-    def _new_watch(self) -> Watch:
+    def _new_watch(self) -> Waiter:
         return self._ports.signals.watch({*self._keys, *(topic_key(tail.timelines) for tail in self._tails.values())})
 
-    def _current_tails(self, event_types: Iterable[str]) -> dict[str, Tail]:
+    def _current_tails(self, event_types: Iterable[str]) -> dict[str, PartitionTail]:
         return {name: self._ports.tails.of(self._ports.timelines(name)) for name in event_types}
 
     def _follow_timelines(self) -> bool:
@@ -280,12 +280,12 @@ class Pump(ABC):
         watch.close()
         return True
 
-    def _arrived(self, partitions: Collection[EventTypePartition]) -> Arrived:
+    def _arrived(self, partitions: Collection[EventTypePartition]) -> NewEvents:
         newest = {name: self._tails[name].newest() for name in {partition.event_type for partition in partitions}}
-        return Arrived({key: newest[key.event_type][int(key.partition)] for key in partitions})
+        return NewEvents({key: newest[key.event_type][int(key.partition)] for key in partitions})
 
 
-def _places_in(event_type: str, fetches: Mapping[EventTypePartition, Fetch]) -> dict[int, Place]:
+def _places_in(event_type: str, fetches: Mapping[EventTypePartition, Fetch]) -> dict[int, TimelinePosition]:
     """Behind which places of an event type something is fetched, by the number of the partition."""
     return {int(key.partition): fetch.after for key, fetch in fetches.items() if key.event_type == event_type}
 

@@ -6,26 +6,35 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rioni.domain.errors import Invalid, RioniError
-from rioni.domain.ports.coordinator import EventTypePartition, Topology, Trouble
+from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Topology
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
-from rioni.domain.streaming.messages import Arrived, Attempt, Bury, Coordinated, End, Holding, Output, Reason
+from rioni.domain.streaming.messages import (
+    Attempt,
+    Coordinated,
+    End,
+    NewEvents,
+    Output,
+    PartitionOwnership,
+    Reason,
+    SendToDeadLetterQueue,
+)
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place, parse_offset
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.streaming.json_frames import random_token
-from rioni.http.streaming.stream_context import Client, StreamPorts
-from rioni.http.streaming.stream_runner import Pump
-from rioni.projections.queries.timeline_reader import newest_now
+from rioni.http.streaming.stream_context import StreamClient, StreamPorts
+from rioni.http.streaming.stream_runner import StreamRunner
+from rioni.projections.queries.timeline_reader import newest_consistent
 
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetters:
+class DeadLetterSink:
     """What a subscription wants to become of events that nobody commits (consumption contract 8.11)."""
 
     policy: Policy
@@ -33,7 +42,7 @@ class DeadLetters:
     """Given a partition, one event, and how often it was sent: keep it or not, and only then return."""
 
 
-class SubscriptionStream(Pump):
+class SubscriptionStream(StreamRunner):
     """A stream of `/subscriptions/{id}/events` (consumption contract 8)."""
 
     def __init__(
@@ -43,8 +52,8 @@ class SubscriptionStream(Pump):
         parameters: StreamParameters,
         partitions: Collection[EventTypePartition],
         ports: StreamPorts,
-        client: Client,
-        dead_letters: DeadLetters | None = None,
+        client: StreamClient,
+        dead_letters: DeadLetterSink | None = None,
     ) -> None:
         """Begin; the session, which must have joined, is the stream's from now on.
 
@@ -70,7 +79,7 @@ class SubscriptionStream(Pump):
         self._unchecked: dict[EventTypePartition, str] = {}
         """The cursors of partitions that the stream was given, as long as it is not known whether they exist."""
         # Should it end before it has heard how far anything is: on a place that is before all that can be committed.
-        self._machine.aside = min(partitions), Place(FIRST_ORDER, BEFORE_FIRST)
+        self._machine.aside = min(partitions), TimelinePosition(FIRST_ORDER, BEFORE_FIRST)
 
     def _look(self) -> None:
         # In this order: then the cursors hold all that previous owners have committed.
@@ -100,7 +109,7 @@ class SubscriptionStream(Pump):
             self._check_cursors(arrived)
         self._step(arrived)
 
-    def _check_cursors(self, arrived: Arrived) -> None:
+    def _check_cursors(self, arrived: NewEvents) -> None:
         """End where a partition that the stream was given is committed beyond its last event: it would wait in silence.
 
         Not where the client itself commits ahead while it streams, which the API allows.
@@ -116,14 +125,14 @@ class SubscriptionStream(Pump):
             del self._unchecked[key]
             if timelines.is_beyond_end(place, arrived.newest[key]):
                 # What others have appended may not be known here yet.
-                newest = newest_now(timelines, self._ports.stores)[int(key.partition)]
+                newest = newest_consistent(timelines, self._ports.stores)[int(key.partition)]
                 if timelines.is_beyond_end(place, newest):
                     self._step(End(Reason.BEYOND_END, beyond_end(key, offset, newest)))
                     return
 
     def _holdings(
         self, topology: Topology, cursors: Mapping[EventTypePartition, str]
-    ) -> Iterator[tuple[EventTypePartition, Holding]]:
+    ) -> Iterator[tuple[EventTypePartition, PartitionOwnership]]:
         coordinator = self._ports.coordinator
         heartbeats = coordinator.heartbeats(self._subscription_id)
         troubles = coordinator.troubles(self._subscription_id) if self._dead_letters else {}
@@ -131,14 +140,14 @@ class SubscriptionStream(Pump):
             if assignment.session == self._stream_id and key in self._known:
                 failures = _failures(troubles[key]) if key in troubles else NONE
                 wanted, beats = bool(assignment.next_session), heartbeats.get(key, 0)
-                yield key, Holding(_place(cursors[key]), wanted, failures, beats)
+                yield key, PartitionOwnership(_place(cursors[key]), wanted, failures, beats)
 
     def _do(self, output: Output) -> None:
         match output:
             case Attempt(partition, place, search_until):
                 until = search_until.offset if search_until else None
                 self._ports.coordinator.attempt(self._subscription_id, self._stream_id, partition, place.offset, until)
-            case Bury(partition, event):
+            case SendToDeadLetterQueue(partition, event):
                 self._bury(partition, event)
             case _:
                 super()._do(output)
@@ -154,7 +163,7 @@ class SubscriptionStream(Pump):
             self._commit([(partition, event.last)])
             self._look_at_s = self._ports.clock.monotonic()
 
-    def _commit(self, cursors: Sequence[tuple[EventTypePartition, Place]]) -> None:
+    def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         offsets = [(partition, place.offset) for partition, place in cursors]
         # Who has lost the session or a partition learns that elsewhere; the next owner will pass over these events too.
         with contextlib.suppress(Invalid):
@@ -172,13 +181,13 @@ class SubscriptionStream(Pump):
         self._ports.coordinator.leave(self._subscription_id, self._stream_id)
 
 
-def _place(offset: str) -> Place:
+def _place(offset: str) -> TimelinePosition:
     place = parse_offset(offset, partition="", oldest_order=FIRST_ORDER)
     assert place is not None, "stored offsets are canonical"
     return place
 
 
-def _failures(trouble: Trouble) -> Failures:
+def _failures(trouble: DeliveryFailure) -> Failures:
     return Failures(
         trouble.failures,
         _place(trouble.failed) if trouble.failed else None,

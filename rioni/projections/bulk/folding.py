@@ -18,7 +18,7 @@ import pyarrow as pa
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import Origin
 from rioni.domain.ports.event_log import LogEntry
-from rioni.projections.bulk.source import LOG_SCHEMA, DamagedLog, Database, connect, record_batch
+from rioni.projections.bulk.source import LOG_SCHEMA, CorruptLog, Database, connect, record_batch
 from rioni.projections.fold import EMPTY, Change, fold
 
 
@@ -66,9 +66,9 @@ def log_entry(row: Sequence[Any]) -> LogEntry:
     try:
         event = TOPICS[topic].decode(bytes(data))
     except KeyError as ex:
-        raise DamagedLog(f"The entry at position {position} has the unknown topic {topic}.") from ex
+        raise CorruptLog(f"The entry at position {position} has the unknown topic {topic}.") from ex
     except msgspec.MsgspecError as ex:
-        raise DamagedLog(f"The entry at position {position} can't be read as {topic}: {ex}") from ex
+        raise CorruptLog(f"The entry at position {position} can't be read as {topic}: {ex}") from ex
     origin = Origin(actor=actor, client=client, flow_id=flow_id, command_id=command_id, recorded_at=recorded_at)
     return LogEntry(position=position, stream=_uuid(stream), version=version, event=event, origin=origin)
 
@@ -94,7 +94,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
         try:
             folded, changes = fold(folded, log_entry(row))
         except ValueError as ex:
-            raise DamagedLog(f"The log is damaged: {ex}.") from ex
+            raise CorruptLog(f"The log is damaged: {ex}.") from ex
         for change in changes:
             if change.table == AUDIT_LOG and change.row is not None:
                 yield AUDIT_LOG, change.row

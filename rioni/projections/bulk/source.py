@@ -50,7 +50,7 @@ LOG_SCHEMA = pa.schema(
 """The columns of the log without the hash, which is checked on reading and not needed afterwards."""
 
 
-class DamagedLog(RioniError):
+class CorruptLog(RioniError):
     """The log is not the one that was written; the detail names the position where it begins to differ."""
 
 
@@ -123,7 +123,7 @@ def read_range(database: Database, begin: int, end: int, head: LogHead) -> Itera
             *values, _ = zip(*rows, strict=True)
             yield record_batch(LOG_SCHEMA, values)
         if end == head.position and previous != head.hash:
-            raise DamagedLog(
+            raise CorruptLog(
                 f"The log does not end as its head says: the entry at position {head.position} was replaced."
             )
 
@@ -147,13 +147,13 @@ def check_chain(rows: Sequence[Any], after: int, upto: int, previous: bytes) -> 
     for row in rows:
         expected += 1
         if row[0] != expected:
-            raise DamagedLog(f"The log is damaged: the entry at position {expected} is missing.")
+            raise CorruptLog(f"The log is damaged: the entry at position {expected} is missing.")
         fields, stored = row[:-1], row[-1]
         previous = link(previous, fields)
         if previous != stored:
-            raise DamagedLog(f"The log is damaged: the entry at position {expected} is not the one that was written.")
+            raise CorruptLog(f"The log is damaged: the entry at position {expected} is not the one that was written.")
     if expected != upto:
-        raise DamagedLog(f"The log is damaged: the entry at position {expected + 1} is missing.")
+        raise CorruptLog(f"The log is damaged: the entry at position {expected + 1} is missing.")
     return previous
 
 
@@ -163,7 +163,7 @@ def _hash_at(cursor: Any, position: int, mark: str) -> bytes:
     query = f"SELECT hash FROM log WHERE position = {mark}"  # noqa: S608 - as above
     row = cursor.execute(query, (position,)).fetchone()
     if row is None:
-        raise DamagedLog(f"The log is damaged: the entry at position {position} is missing.")
+        raise CorruptLog(f"The log is damaged: the entry at position {position} is missing.")
     return bytes(row[0])
 
 
@@ -202,6 +202,6 @@ def damage_named() -> Iterator[None]:
         yield
     except PySparkException as ex:
         # All that comes back from an executor is its traceback, as text.
-        if (found := re.search(rf"{DamagedLog.__name__}: (.+)", str(ex))) is not None:
-            raise DamagedLog(found[1]) from ex
+        if (found := re.search(rf"{CorruptLog.__name__}: (.+)", str(ex))) is not None:
+            raise CorruptLog(found[1]) from ex
         raise

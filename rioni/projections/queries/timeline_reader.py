@@ -6,8 +6,8 @@ from typing import TypeVar
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
-from rioni.domain.subscriptions.cursor_arithmetic import Extent, Extents, place_since
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
+from rioni.domain.subscriptions.cursor_arithmetic import OffsetRange, OffsetRanges, place_since
 from rioni.domain.subscriptions.cursor_arithmetic import extents_of as extents_of_timelines
 from rioni.domain.timelines.timeline import Timeline, Timelines
 
@@ -15,7 +15,7 @@ from rioni.domain.timelines.timeline import Timeline, Timelines
 T = TypeVar("T")
 
 
-def extents_of(timelines: Timelines, stores: EventStores) -> Sequence[Extents]:
+def offset_ranges_of(timelines: Timelines, stores: EventStores) -> Sequence[OffsetRanges]:
     """What every partition holds, by number; of the timelines that are not cleaned up. May block on the disk.
 
     Raises:
@@ -34,8 +34,8 @@ def extents_of(timelines: Timelines, stores: EventStores) -> Sequence[Extents]:
     return extents_of_timelines(timelines.readable, bounds)
 
 
-def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
-    """The places of the last event of every partition, by number; raises as `extents_of`. Does not block.
+def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
+    """The places of the last event of every partition, by number; raises as `offset_ranges_of`. Does not block.
 
     Of what others have appended something may be missing, until they are heard of.
     PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
@@ -44,13 +44,13 @@ def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
     return _newest(timelines, stores.of(active.storage_id).newest(active.topic, active.partitions))
 
 
-def newest_now(timelines: Timelines, stores: EventStores) -> Sequence[Place]:
-    """The same with all that anybody has appended; may block on a server, and raises as `extents_of`."""
+def newest_consistent(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
+    """The same with all that anybody has appended; may block on a server, and raises as `offset_ranges_of`."""
     active = timelines.active
     return _newest(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
 
 
-def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[Place]:
+def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[TimelinePosition]:
     """The places of the last events, given the last positions in the active timeline."""
     active = timelines.active
     # A partition that is so new that the store has not heard of it is empty.
@@ -58,7 +58,9 @@ def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[Place]:
     return [timelines.newest(number, newest[number]) for number in range(active.partitions)]
 
 
-def since(timelines: Timelines, stores: EventStores, number: int, extents: Extents, recorded_at_ms: int) -> Place:
+def position_at_time(
+    timelines: Timelines, stores: EventStores, number: int, extents: OffsetRanges, recorded_at_ms: int
+) -> TimelinePosition:
     """The place in a partition before the first event that was stored at this time or later; blocks on the disk.
 
     Args:
@@ -74,7 +76,7 @@ def since(timelines: Timelines, stores: EventStores, number: int, extents: Exten
     """
     by_order = {timeline.order: timeline for timeline in timelines.readable}
 
-    def first_since(extent: Extent) -> int:
+    def first_since(extent: OffsetRange) -> int:
         timeline = by_order[extent.order]
         try:
             return stores.of(timeline.storage_id).first_since(timeline.topic, number, recorded_at_ms)
@@ -86,7 +88,7 @@ def since(timelines: Timelines, stores: EventStores, number: int, extents: Exten
     return place_since(extents, first_since)
 
 
-def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int, after: Place) -> int | None:
+def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int, after: TimelinePosition) -> int | None:
     """When the first event behind a place was stored; None where nothing follows. Blocks on the disk.
 
     Raises:
@@ -103,9 +105,9 @@ def read_after(
     timelines: Timelines,
     stores: EventStores,
     number: int,
-    after: Place,
+    after: TimelinePosition,
     bytes_max: int,
-    beside: Callable[[], Mapping[int, Place]] = dict,
+    beside: Callable[[], Mapping[int, TimelinePosition]] = dict,
 ) -> tuple[int, Sequence[Chunk]]:
     """The next chunks of a partition, all from one timeline, and the order of that; none where nothing follows.
 
@@ -128,7 +130,7 @@ def read_after(
     return _first_answer(timelines, stores, number, after, read) or (after.order, ())
 
 
-def _in_topic(timelines: Timelines, topic: str, places: Mapping[int, Place]) -> dict[int, int]:
+def _in_topic(timelines: Timelines, topic: str, places: Mapping[int, TimelinePosition]) -> dict[int, int]:
     """Of some partitions the first positions behind a place, where these are in a topic."""
     found = {}
     for number, after in places.items():
@@ -142,7 +144,7 @@ def _first_answer(
     timelines: Timelines,
     stores: EventStores,
     number: int,
-    after: Place,
+    after: TimelinePosition,
     ask: Callable[[EventStore, str, int], T | None],
 ) -> tuple[int, T] | None:
     """The answer of the first timeline that has one to a question about its store, topic and first position."""

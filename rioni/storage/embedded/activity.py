@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from rioni.domain.subscriptions.activity import Seen, Sighting
+from rioni.domain.subscriptions.activity import LastActivity, Sighting
 from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
@@ -44,7 +44,7 @@ class EmbeddedActivity:
         """
         self._database = _Database(path)
 
-    def add(self, sightings: Mapping[Sighting, Seen]) -> None:
+    def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
         """Add to what is known; see the port."""
         with self._database.writing() as connection:
             connection.executemany(
@@ -54,13 +54,13 @@ class EmbeddedActivity:
                 ((*sighting, seen.first_ms, seen.last_ms, seen.amount) for sighting, seen in sightings.items()),
             )
 
-    def of(self, deed: str, resource: str) -> Mapping[str, Seen]:
+    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
         """What clients did with a resource; see the port."""
         rows = self._database.fetch(
             "SELECT client, first_ms, last_ms, amount FROM sightings WHERE deed = ? AND resource = ? ORDER BY client",
             (deed, resource),
         )
-        return {client: Seen(*figures) for client, *figures in rows}
+        return {client: LastActivity(*figures) for client, *figures in rows}
 
     def forget(self, before_ms: int) -> None:
         """Forget who was not seen since; see the port."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 SUFFIX = ".socket"
@@ -60,7 +60,7 @@ class EmbeddedWatch:
 
 
 class EmbeddedSignals:
-    """The port `Signals` for the processes of one machine; each forked process opens its own socket."""
+    """The port `Notifier` for the processes of one machine; each forked process opens its own socket."""
 
     def __init__(self, directory: Path) -> None:
         """Open nothing yet.
@@ -69,7 +69,7 @@ class EmbeddedSignals:
             directory: an existing directory for the sockets, of any length.
         """
         self._directory = directory
-        self._lock = Places()
+        self._lock = ThreadSafeSemaphore()
         self._process = _Process(directory)
 
     def notify(self, *keys: str) -> None:
@@ -117,7 +117,7 @@ class EmbeddedSignals:
     def _here(self) -> "_Process":
         if self._process.pid != os.getpid():
             # Forked: locks may have been copied while held, the threads are gone, the sockets are the parent's.
-            self._lock = Places()
+            self._lock = ThreadSafeSemaphore()
             self._process.abandon()
             self._process = _Process(self._directory)
         return self._process
@@ -137,7 +137,7 @@ class _Process:
         self._watches: dict[str, set[EmbeddedWatch]] = {}
         self.generations: dict[str, int] = {}
         self._dispatched = 0
-        self._lock = Places()
+        self._lock = ThreadSafeSemaphore()
         self._backlog: dict[str, set[str]] = {}
         self._retries = 0
         self._closed = False

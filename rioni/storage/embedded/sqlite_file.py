@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from rioni.domain.errors import CommitUnknown, RioniError, Unavailable
+from rioni.domain.errors import CommitOutcomeUnknown, RioniError, Unavailable
 from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
 from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
 from rioni.storage.embedded.events.chunks import Damage, DamagedEvents
@@ -268,7 +268,7 @@ class EventsDatabase:
                 self._writer = self._reopen()
             except sqlite3.Error:
                 _log.error("the outcome of a write is unknown", file=self._path.name, error=str(ex))
-                raise CommitUnknown from ex
+                raise CommitOutcomeUnknown from ex
             # It is gone for good: nothing was written.
             raise _translation(ex) from ex
         # Whoever writes next writes over what failed, in whatever process that was. A disk that fails only now changes

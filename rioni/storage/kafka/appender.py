@@ -3,22 +3,22 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from rioni.domain.errors import OutcomeUnknown, PartlyStored
+from rioni.domain.errors import OutcomeUnknown, PartiallyStored
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.system.clock_jumps import not_before
 from rioni.storage.group_commit import GroupCommit
-from rioni.storage.kafka.client import Connection, Place
-from rioni.storage.kafka.delivery import Batch, Delivery, Part
+from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.delivery import Delivery, Part, ProduceBatch
 from rioni.storage.kafka.records import Record
 
 
-Written = dict[Place, list[Sequence[Record]]]
+Written = dict[TopicPartitionRef, list[Sequence[Record]]]
 """What is durable now, run by run."""
 
-Publish = Callable[[Mapping[Place, Sequence[Sequence[Record]]], set[str]], None]
+Publish = Callable[[Mapping[TopicPartitionRef, Sequence[Sequence[Record]]], set[str]], None]
 """Told what is durable now, run by run, and of the topics that have grown."""
 
 
@@ -36,7 +36,7 @@ class Appender:
         self,
         connection: Connection,
         clock: Clock,
-        offload: Offload,
+        offload: ThreadPool,
         publish: Publish,
         timeout_s: float,
         measurements: StoreMeasurements,
@@ -55,11 +55,14 @@ class Appender:
         self._measurements = measurements
         self._delivery = Delivery(connection, timeout_s)
         self._recorded_at_ms = 0
-        self._commits = GroupCommit[Batch](self._write, offload)
+        self._commits = GroupCommit[ProduceBatch](self._write, offload)
 
     def append(
-        self, topic: str, batches: Mapping[Place, Sequence[bytes]], headers: Mapping[Place, Sequence[Headers]]
-    ) -> Mapping[Place, int]:
+        self,
+        topic: str,
+        batches: Mapping[TopicPartitionRef, Sequence[bytes]],
+        headers: Mapping[TopicPartitionRef, Sequence[Headers]],
+    ) -> Mapping[TopicPartitionRef, int]:
         """Append events durably and return the offsets of the first ones; see the port `EventStore`.
 
         Args:
@@ -67,18 +70,18 @@ class Appender:
             batches: for each partition the events' JSON.
             headers: what is stored beside them, for none, some or all of the partitions.
         """
-        batch = Batch(topic, {place: Part(events, headers.get(place)) for place, events in batches.items()})
+        batch = ProduceBatch(topic, {place: Part(events, headers.get(place)) for place, events in batches.items()})
         try:
             self._commits.submit(batch, self._timeout_s)
         except OutcomeUnknown as ex:
-            raise PartlyStored({place.partition: "timed out" for place in batches}) from ex
+            raise PartiallyStored({place.partition: "timed out" for place in batches}) from ex
         return {place: part.offsets[0] for place, part in batch.parts.items()}
 
     def close(self) -> None:
         """Refuse further batches and wait until the pending ones are written."""
         self._commits.close()
 
-    def _write(self, group: Sequence[Batch]) -> Callable[[], None]:
+    def _write(self, group: Sequence[ProduceBatch]) -> Callable[[], None]:
         new = [batch for batch in group if not batch.under_way]
         slow = {place for batch in group if batch.under_way for place in batch.parts}
         recorded_at_ms = max(self._recorded_at_ms, *[batch.now_ms for batch in group])
@@ -105,7 +108,7 @@ class Appender:
         return publish
 
 
-def measure(measurements: StoreMeasurements, group: Sequence[Batch], seconds: float) -> None:
+def measure(measurements: StoreMeasurements, group: Sequence[ProduceBatch], seconds: float) -> None:
     """Tell of a group of batches."""
     measurements.append_seconds(seconds)
     if failed := sum(batch.error is not None for batch in group):

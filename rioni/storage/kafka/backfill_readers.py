@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import Offload
-from rioni.storage.greenlet_semaphore import Places
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, Place, unavailable
+from rioni.domain.ports.thread_pool import ThreadPool
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, unavailable
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 
 
@@ -58,12 +58,12 @@ class _Loader:
     def __init__(self, consumer: Consumer, *, shared: bool) -> None:
         self.consumer, self.shared = consumer, shared
         """Whether it was made for several partitions, of each of which it fetches little at once."""
-        self.at: dict[Place, int] = {}
+        self.at: dict[TopicPartitionRef, int] = {}
         """The next position of each partition that is assigned."""
-        self.ahead: dict[Place, int] = {}
+        self.ahead: dict[TopicPartitionRef, int] = {}
         """The bytes that were taken over of a partition since it was asked for."""
 
-    def assign(self, wanted: Mapping[Place, Wanted], timeout_s: float) -> None:
+    def assign(self, wanted: Mapping[TopicPartitionRef, Wanted], timeout_s: float) -> None:
         """Continue with these partitions, or begin with them."""
         new = {place: each for place, each in wanted.items() if self.at.get(place) != each.position}
         if len(new) == len(wanted):
@@ -77,7 +77,7 @@ class _Loader:
         self.at |= {place: each.position for place, each in new.items()}
         self.ahead = {place: 0 if place in wanted else self.ahead[place] for place in self.at}
 
-    def leave(self, places: list[Place]) -> None:
+    def leave(self, places: list[TopicPartitionRef]) -> None:
         """Read some partitions no more."""
         if places:
             self.consumer.incremental_unassign([TopicPartition(*place) for place in places])
@@ -85,17 +85,21 @@ class _Loader:
             del self.at[place]
 
 
-class Loaders:
+class BackfillReaders:
     """Reads chunks for any number of callers at once."""
 
-    def __init__(self, connection: Connection, offload: Offload, measurements: StoreMeasurements) -> None:
+    def __init__(self, connection: Connection, offload: ThreadPool, measurements: StoreMeasurements) -> None:
         self._connection, self._offload, self._measurements = connection, offload, measurements
-        self._lock = Places()
+        self._lock = ThreadSafeSemaphore()
         self._idle: list[_Loader] = []
 
     def load(
-        self, place: Place, wanted: Wanted, bytes_max: int, beside: Mapping[Place, Wanted] | None = None
-    ) -> dict[Place, list[Chunk]]:
+        self,
+        place: TopicPartitionRef,
+        wanted: Wanted,
+        bytes_max: int,
+        beside: Mapping[TopicPartitionRef, Wanted] | None = None,
+    ) -> dict[TopicPartitionRef, list[Chunk]]:
         """Read chunks of a partition, and what can be read at the same time of others.
 
         Args:
@@ -139,7 +143,7 @@ class Loaders:
         while self._idle:
             self._offload(self._idle.pop().consumer.close)
 
-    def _take(self, place: Place, position: int) -> _Loader | None:
+    def _take(self, place: TopicPartitionRef, position: int) -> _Loader | None:
         """The consumer that comes to this position next."""
         with self._lock:
             found = next((loader for loader in self._idle if loader.at.get(place) == position), None)
@@ -147,7 +151,7 @@ class Loaders:
                 self._idle.remove(found)
             return found
 
-    def _unread(self, wanted: Mapping[Place, Wanted]) -> dict[Place, Wanted]:
+    def _unread(self, wanted: Mapping[TopicPartitionRef, Wanted]) -> dict[TopicPartitionRef, Wanted]:
         """The partitions that no consumer reads from there on."""
         with self._lock:
             read = {item for loader in self._idle for item in loader.at.items()}
@@ -186,12 +190,12 @@ class _Run:
 class _Reading:
     """One call of `load`, in a native thread."""
 
-    def __init__(self, loader: _Loader, wanted: Mapping[Place, Wanted], timeout_s: float) -> None:
+    def __init__(self, loader: _Loader, wanted: Mapping[TopicPartitionRef, Wanted], timeout_s: float) -> None:
         self._loader, self._wanted, self._timeout_s = loader, wanted, timeout_s
-        self._runs: dict[Place, _Run] = {}
+        self._runs: dict[TopicPartitionRef, _Run] = {}
         self._awaited: dict[int | None, _Run] = {}
 
-    def load(self, place: Place, bytes_max: int) -> dict[Place, list[Chunk]]:
+    def load(self, place: TopicPartitionRef, bytes_max: int) -> dict[TopicPartitionRef, list[Chunk]]:
         deadline_s = time.monotonic() + self._timeout_s
         try:
             self._loader.assign(self._wanted, self._timeout_s)
@@ -237,13 +241,13 @@ class _Reading:
                 run.size += len(record.value)
                 run.end = record.offset + 1
                 continue
-            place = Place(message.topic() or "", message.partition() or 0)
+            place = TopicPartitionRef(message.topic() or "", message.partition() or 0)
             # One that was left a moment ago may still have had messages in the queue.
             if place in self._loader.at:
                 self._note(place, self._runs[place], message)
         return bool(messages)
 
-    def _note(self, place: Place, run: _Run, message: Message) -> None:
+    def _note(self, place: TopicPartitionRef, run: _Run, message: Message) -> None:
         if (error := message.error()) is None:
             record = record_of(message)
             run.records.append(record)

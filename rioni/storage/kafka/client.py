@@ -107,7 +107,7 @@ class Connection(msgspec.Struct, frozen=True):
 _OF_STORAGES = frozenset({"bootstrap_servers", "topic_prefix", "replication_factor", "min_insync_replicas"})
 
 
-class Place(NamedTuple):
+class TopicPartitionRef(NamedTuple):
     """A partition of a topic, by the name that Kafka knows it by."""
 
     topic: str

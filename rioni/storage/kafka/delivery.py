@@ -19,10 +19,10 @@ from itertools import repeat
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from rioni.domain.errors import NotFound, PartlyStored, RioniError, TooLarge, TopicClosed
+from rioni.domain.errors import NotFound, PartiallyStored, RioniError, TooLarge, TopicClosed
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.storage.group_commit import Job
-from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, Place, unavailable
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, TopicPartitionRef, unavailable
 from rioni.storage.kafka.records import Record, headers_of, key_of
 
 
@@ -119,10 +119,10 @@ class Part:
             self.offsets.append(message.offset())
 
 
-class Batch(Job):
+class ProduceBatch(Job):
     """A call of `append` that waits."""
 
-    def __init__(self, topic: str, parts: Mapping[Place, Part]) -> None:
+    def __init__(self, topic: str, parts: Mapping[TopicPartitionRef, Part]) -> None:
         self.topic, self.parts = topic, parts
         self.now_ms, self.begun_s, self.repeated = 0, 0.0, False
         self.deadline_s = math.inf
@@ -165,7 +165,7 @@ class Delivery:
         self._renumbered: set[Producer] = set()
         """Those of them in which something was refused."""
 
-    def deliver(self, group: Sequence[Batch], now_ms: int) -> None:
+    def deliver(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
         """Append batches and note their outcomes; blocks until all are known.
 
         Args:
@@ -175,7 +175,7 @@ class Delivery:
         self.begin(group, now_ms)
         self.advance(group, group, math.inf)
 
-    def begin(self, group: Sequence[Batch], now_ms: int) -> None:
+    def begin(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
         """Hand batches over to the producer; they are under way then."""
         self._poll(self._producer, 0)
         for batch in group:
@@ -183,7 +183,7 @@ class Delivery:
             batch.deadline_s = batch.begun_s + self._timeout_s
             self._produce_all(batch, batch.parts)
 
-    def advance(self, group: Sequence[Batch], awaited: Sequence[Batch], wait_s: float) -> None:
+    def advance(self, group: Sequence[ProduceBatch], awaited: Sequence[ProduceBatch], wait_s: float) -> None:
         """Wait until the outcomes of some batches are known, and note those of all that are.
 
         Args:
@@ -204,7 +204,7 @@ class Delivery:
             if time.monotonic() >= until_s:
                 return
 
-    def _settle(self, batch: Batch, group: Sequence[Batch]) -> None:
+    def _settle(self, batch: ProduceBatch, group: Sequence[ProduceBatch]) -> None:
         """Note the outcome of a batch, if it is known."""
         if batch.unanswered:
             if time.monotonic() < batch.deadline_s:
@@ -225,7 +225,7 @@ class Delivery:
         if any(part.refused for part in batch.parts.values()):
             self._renumber(batch, group)
 
-    def _renumber(self, refused: Batch, group: Sequence[Batch]) -> None:
+    def _renumber(self, refused: ProduceBatch, group: Sequence[ProduceBatch]) -> None:
         """See to it that nothing is stored twice though a producer numbers anew."""
         producer = refused.producer
         # The same topic, if it is closed, refuses what is sent again.
@@ -240,7 +240,7 @@ class Delivery:
         if any(batch.deadline_s < time.monotonic() for batch in others):
             producer.purge()
 
-    def _hear(self, batch: Batch, names: Collection[str]) -> None:
+    def _hear(self, batch: ProduceBatch, names: Collection[str]) -> None:
         """Let the producer ask for topics, a little later than the last time."""
         if batch.repeated:
             self._poll_all(LOOK_EVERY_S)
@@ -249,7 +249,7 @@ class Delivery:
             with contextlib.suppress(KafkaException):  # the others are written
                 self._producer.list_topics(name, self._request_timeout_s)
 
-    def _produce_all(self, batch: Batch, parts: Mapping[Place, Part]) -> None:
+    def _produce_all(self, batch: ProduceBatch, parts: Mapping[TopicPartitionRef, Part]) -> None:
         batch.producer = self._producer
         for place, part in parts.items():
             part.begin()
@@ -262,7 +262,7 @@ class Delivery:
             self._replaced.add(producer)
             self._producer = Producer(self._settings)
 
-    def _discard(self, group: Sequence[Batch]) -> None:
+    def _discard(self, group: Sequence[ProduceBatch]) -> None:
         """Let go of replaced producers that have nothing any more that is waited for."""
         if self._replaced:
             waited_for = {batch.producer for batch in group if batch.under_way}
@@ -285,7 +285,7 @@ class Delivery:
             _log.error("the client of Kafka has given up", reason=ex.args[0].str())
             self._replace(producer)
 
-    def _produce(self, batch: Batch, place: Place, part: Part) -> None:
+    def _produce(self, batch: ProduceBatch, place: TopicPartitionRef, part: Part) -> None:
         produce, record_headers, now_ms = batch.producer.produce, part.record_headers, batch.now_ms
         for index, (event, delivered) in enumerate(zip(part.events, part.callbacks(), strict=False)):
             headers = record_headers(index)
@@ -313,7 +313,7 @@ def refused(error: KafkaError) -> bool:
     return error.code() in _REFUSALS
 
 
-def _outcome(batch: Batch) -> RioniError | None:
+def _outcome(batch: ProduceBatch) -> RioniError | None:
     failed = {place.partition: part.error for place, part in batch.parts.items() if part.error is not None}
     if not failed:
         return None
@@ -329,6 +329,6 @@ def _outcome(batch: Batch) -> RioniError | None:
         if codes & UNKNOWN:
             return NotFound(f"topic {batch.topic} or one of its partitions does not exist")
         return unavailable(next(iter(failed.values())))
-    return PartlyStored(
+    return PartiallyStored(
         {number: "timed out" if error.code() in TIMED_OUT else "internal error" for number, error in failed.items()}
     )

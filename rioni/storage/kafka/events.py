@@ -4,20 +4,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Bounds, Chunk, Claim
+from rioni.domain.ports.event_store import Appended, Bounds, Chunk, IdempotencyClaim
 from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.appender import Appender
-from rioni.storage.kafka.backfill_readers import Loaders, OutOfRange, Wanted
-from rioni.storage.kafka.client import Connection, Place
-from rioni.storage.kafka.idempotence.idempotency_index import Names
-from rioni.storage.kafka.idempotence.idempotent_appender import NamedAppender
+from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted
+from rioni.storage.kafka.client import Connection, TopicPartitionRef
+from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
+from rioni.storage.kafka.idempotence.idempotent_appender import IdempotentAppender
 from rioni.storage.kafka.records import Record, fitting
-from rioni.storage.kafka.tail_follower import Tail, Tails
+from rioni.storage.kafka.tail_follower import Tail, TailFollower
 from rioni.storage.kafka.topics.topics import Topics
 
 
@@ -27,10 +27,10 @@ class KafkaEventStore:
     def __init__(
         self,
         connection: Connection,
-        names: Names,
+        names: IdempotencyIndex,
         *,
         clock: Clock,
-        signals: Signals,
+        signals: Notifier,
         offloads: StoreOffloads = StoreOffloads(),  # noqa: B008 - immutable
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
@@ -51,14 +51,14 @@ class KafkaEventStore:
         self._clock, self._signals, self._offloads = clock, signals, offloads
         self._prefix = connection.topic_prefix
         self._cluster_id: str | None = None
-        self._reached: dict[Place, int] = {}
+        self._reached: dict[TopicPartitionRef, int] = {}
         """The positions behind what was acknowledged here since they were last taken; a partition at a time."""
         self._cache = ChunkCache(cache_bytes_max)
         self._topics = Topics(connection)
-        self._tails = Tails(connection, self._topics, self._cache, self._notify, offloads, measurements)
-        self._loaders = Loaders(connection, offloads.read, measurements)
+        self._tails = TailFollower(connection, self._topics, self._cache, self._notify, offloads, measurements)
+        self._loaders = BackfillReaders(connection, offloads.read, measurements)
         self._appender = Appender(connection, clock, offloads.append, self._publish, append_timeout_s, measurements)
-        self._named = NamedAppender(
+        self._named = IdempotentAppender(
             connection, names, self._topics, clock, offloads, self._publish, append_timeout_s, measurements
         )
 
@@ -125,7 +125,7 @@ class KafkaEventStore:
         *,
         headers: Mapping[int, Sequence[Headers]] | None = None,
         ids: Mapping[int, Sequence[str]] | None = None,
-        claim: Claim | None = None,
+        claim: IdempotencyClaim | None = None,
     ) -> Appended:
         """Append events durably; see the port. Those with ids or a claim cost two transactions of the database more.
 
@@ -140,8 +140,8 @@ class KafkaEventStore:
         name = self._topics.name(topic)
         firsts = self._appender.append(
             topic,
-            {Place(name, number): events for number, events in batches.items()},
-            {Place(name, number): each for number, each in (headers or {}).items()},
+            {TopicPartitionRef(name, number): events for number, events in batches.items()},
+            {TopicPartitionRef(name, number): each for number, each in (headers or {}).items()},
         )
         return Appended({place.partition: first for place, first in firsts.items()})
 
@@ -180,7 +180,7 @@ class KafkaEventStore:
             if chunks := self._cache.run(tail.id, position, tail.next, bytes_max):
                 return chunks
             try:
-                place = Place(self._topics.name(topic), partition)
+                place = TopicPartitionRef(self._topics.name(topic), partition)
                 others = self._not_in_memory(topic, partition, beside())
                 loaded = self._loaders.load(place, Wanted(position, tail.next), bytes_max, others)
             except OutOfRange:
@@ -244,7 +244,9 @@ class KafkaEventStore:
             raise NotFound(f"topic {topic} has no partition {partition}")
         return tails[partition]
 
-    def _not_in_memory(self, topic: str, partition: int, positions: Mapping[int, int]) -> dict[Place, Wanted]:
+    def _not_in_memory(
+        self, topic: str, partition: int, positions: Mapping[int, int]
+    ) -> dict[TopicPartitionRef, Wanted]:
         """What there is in other partitions from some positions on, where it is not in memory."""
         name, tails, found = self._topics.name(topic), self._tails.of(topic), {}
         for number, first in positions.items():
@@ -252,14 +254,14 @@ class KafkaEventStore:
                 tail = tails[number]
                 position = max(first, tail.oldest)
                 if position < tail.next and not self._cache.run(tail.id, position, tail.next, 1):
-                    found[Place(name, number)] = Wanted(position, tail.next)
+                    found[TopicPartitionRef(name, number)] = Wanted(position, tail.next)
         return found
 
     def _find(self, topic: str, partition: int) -> None:
         if partition >= self._offloads.topics(self._topics.count, topic):
             raise NotFound(f"topic {topic} has no partition {partition}")
 
-    def _publish(self, written: Mapping[Place, Sequence[Sequence[Record]]], topics: set[str]) -> None:
+    def _publish(self, written: Mapping[TopicPartitionRef, Sequence[Sequence[Record]]], topics: set[str]) -> None:
         for place, runs in written.items():
             for records in runs:
                 self._tails.add(place, records)

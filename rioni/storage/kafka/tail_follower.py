@@ -17,8 +17,8 @@ from rioni.domain.ports.event_store import Bounds, Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StoreOffloads, without_deadline
 from rioni.storage.chunk_cache import ChunkCache
-from rioni.storage.greenlet_semaphore import Places
-from rioni.storage.kafka.client import END, Connection, Place
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.kafka.topics.topics import Topics
 
@@ -71,7 +71,7 @@ class _Topic:
         self.used_at_s = time.monotonic()
 
 
-class Tails:
+class TailFollower:
     """The ends of topics, kept up to date and in the cache by a thread of its own (under gevent a greenlet)."""
 
     def __init__(
@@ -96,12 +96,12 @@ class Tails:
         self._connection, self._names, self._cache = connection, topics, cache
         self._notify, self._offloads, self._measurements = notify, offloads, measurements
         self._ids = itertools.count(1)
-        self._lock = Places()
+        self._lock = ThreadSafeSemaphore()
         """Held for changes in memory only, never while Kafka is asked."""
-        self._asking: dict[str, Places] = {}
+        self._asking: dict[str, ThreadSafeSemaphore] = {}
         """Of each topic whose bounds are being asked: held by the caller that asks, waited for by the others."""
         self._topics: dict[str, _Topic] = {}
-        self._places: dict[Place, tuple[str, Tail]] = {}
+        self._places: dict[TopicPartitionRef, tuple[str, Tail]] = {}
         self._changes: deque[_Change] = deque()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -130,7 +130,7 @@ class Tails:
             tail.oldest = max(tail.oldest, each.oldest)
             tail.next = max(tail.next, each.newest + 1)
 
-    def add(self, place: Place, records: Sequence[Record]) -> None:
+    def add(self, place: TopicPartitionRef, records: Sequence[Record]) -> None:
         """Note what this process has written; nothing where the topic is not followed."""
         if (known := self._places.get(place)) is not None:
             first, end = records[0].offset, records[-1].offset + 1
@@ -139,7 +139,7 @@ class Tails:
                 self._keep(known[1], records, first, end)
             known[1].next = max(known[1].next, end)
 
-    def keep(self, place: Place, chunks: Sequence[Chunk]) -> None:
+    def keep(self, place: TopicPartitionRef, chunks: Sequence[Chunk]) -> None:
         """Put what was loaded of a partition into the cache; nothing where the topic is not followed."""
         if (known := self._places.get(place)) is not None:
             for chunk in chunks:
@@ -157,7 +157,7 @@ class Tails:
             self._thread.join(self._connection.request_timeout_s)
 
     def _follow(self, topic: str, partitions: int) -> _Topic:
-        asking = self._asking.setdefault(topic, Places())
+        asking = self._asking.setdefault(topic, ThreadSafeSemaphore())
         if not asking.take(self._connection.request_timeout_s):
             raise Unavailable(f"Kafka does not say what the topic {topic} holds. Try again later.")
         try:
@@ -175,7 +175,7 @@ class Tails:
         with self._lock:
             self._drop(topic)
             self._topics[topic] = found
-            self._places |= {Place(name, number): (topic, tail) for number, tail in enumerate(found.tails)}
+            self._places |= {TopicPartitionRef(name, number): (topic, tail) for number, tail in enumerate(found.tails)}
             places = [TopicPartition(name, number, tail.next) for number, tail in enumerate(found.tails)]
             self._changes.append(_Change(True, places))
             if self._thread is None:
@@ -189,7 +189,7 @@ class Tails:
             return
         name = self._names.name(topic)
         for number, tail in enumerate(found.tails):
-            self._places.pop(Place(name, number), None)
+            self._places.pop(TopicPartitionRef(name, number), None)
             self._cache.drop(tail.id)
         places = [TopicPartition(name, number) for number in range(len(found.tails))]
         self._changes.append(_Change(False, places))
@@ -215,9 +215,9 @@ class Tails:
 
     def _take(self, messages: Sequence[Message]) -> None:
         grown: set[str] = set()
-        runs: dict[Place, tuple[list[Record], int]] = {}
+        runs: dict[TopicPartitionRef, tuple[list[Record], int]] = {}
         for message in messages:
-            place = Place(message.topic() or "", message.partition() or 0)
+            place = TopicPartitionRef(message.topic() or "", message.partition() or 0)
             records, end = runs.get(place, ([], 0))
             if message.error() is None:
                 records.append(record_of(message))
@@ -237,7 +237,7 @@ class Tails:
         for topic in grown:
             self._notify(topic)
 
-    def _fail(self, place: Place) -> None:
+    def _fail(self, place: TopicPartitionRef) -> None:
         if (known := self._places.get(place)) is not None:
             # It is gone, no longer what it was, or not to be read by us; whoever reads asks anew, and is told.
             self._measurements.begun_anew(1)

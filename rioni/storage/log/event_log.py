@@ -10,11 +10,11 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine, Select, func, select, update
 
-from rioni.domain.errors import CommitUnknown, ConcurrentChange, Unavailable
+from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.log_format import FORMATS, Formats, newest
 from rioni.domain.ports.event_log import LogEntry, LogHead
-from rioni.storage.log.log_head import PostgresqlEnd, SqliteEnd
+from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
 from rioni.storage.log.log_tables import HEAD, LOG
 from rioni.storage.log.mapper import LogMapper
 from rioni.storage.log.recorder import append, lock_head, lock_log, stored_entry
@@ -51,8 +51,8 @@ class SqlEventLog:
         self.engine = engine
         self._return_wait_s = return_wait_s
         self._mapper, self._newest = LogMapper(topics, formats), newest(formats)
-        end = SqliteEnd if engine.dialect.name == "sqlite" else PostgresqlEnd
-        self._end: SqliteEnd | PostgresqlEnd = end(engine, self._newest)
+        end = SqliteHead if engine.dialect.name == "sqlite" else PostgresqlHead
+        self._end: SqliteHead | PostgresqlHead = end(engine, self._newest)
 
     def head(self) -> LogHead:
         """The end of the log.
@@ -133,7 +133,7 @@ class SqlEventLog:
                     position = connection.scalar(query)
             except Unavailable as ex:
                 if time.monotonic() > deadline:
-                    raise CommitUnknown from ex
+                    raise CommitOutcomeUnknown from ex
                 time.sleep(RETURN_LOOK_EVERY_S)
             else:
                 break

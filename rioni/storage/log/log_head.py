@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, func, select, text
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_log import LogHead
-from rioni.storage.log.log_listener import CHANNEL, NAME, TRUST_S, Follower
+from rioni.storage.log.log_listener import CHANNEL, NAME, TRUST_S, PostgresLogListener
 from rioni.storage.log.log_tables import HEAD
 from rioni.storage.sql.engines import translated
 
@@ -36,7 +36,7 @@ _LOOK_MIN_S = 0.001
 _LOOK_MAX_S = 0.02
 
 
-class SqliteEnd:
+class SqliteHead:
     """Reads the head past SQLAlchemy, each time.
 
     PERF: every request asks, on the hub; 6 µs instead of 120.
@@ -95,14 +95,14 @@ class SqliteEnd:
         return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
 
-class PostgresqlEnd:
+class PostgresqlHead:
     """Is told of new positions, and asks only where it can't rely on that."""
 
     def __init__(self, engine: Engine, newest_format: int) -> None:
         self._newest_format = newest_format
         # A statement of its own each time: no round trip to begin and none to end a transaction.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._follower: Follower | None = None
+        self._follower: PostgresLogListener | None = None
 
     def read(self) -> LogHead:
         """Ask the database."""
@@ -125,7 +125,7 @@ class PostgresqlEnd:
     def follow(self, on_news: Callable[[], object]) -> None:
         """Begin to follow."""
         assert self._follower is None
-        self._follower = Follower(self._engine, on_news, self._newest_format)
+        self._follower = PostgresLogListener(self._engine, on_news, self._newest_format)
         self._follower.start()
 
     def format_of_all(self, connection: Connection) -> int:

@@ -29,7 +29,7 @@ CLOSE_WAIT_S = 5.0
 _log = structlog.get_logger("rioni.storage")
 
 
-class Follower:
+class PostgresLogListener:
     """Knows the last position of the log, as long as its connection lives.
 
     A thread of its own listens (under gevent a greenlet: the driver waits without blocking others). What it learns it

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from rioni.domain.subscriptions.activity import Activity, Seen, Sighting
+from rioni.domain.subscriptions.activity import Activity, LastActivity, Sighting
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.sql.engines import reading, writing
 
@@ -76,7 +76,7 @@ class SqlActivity:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def add(self, sightings: Mapping[Sighting, Seen]) -> None:
+    def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
         """Add to what is known; see the port."""
         # In the order that all processes keep: so they wait for each other's rows, and never in a circle.
         rows = [
@@ -94,7 +94,7 @@ class SqlActivity:
             connection.execute(_NO_SYNC)
             connection.execute(_ADD, rows)
 
-    def of(self, deed: str, resource: str) -> Mapping[str, Seen]:
+    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
         """What clients did with a resource; see the port."""
         columns = SIGHTINGS.c
         query = (
@@ -103,7 +103,7 @@ class SqlActivity:
             .order_by(columns.client)
         )
         with reading(self._engine) as connection:
-            return {client.decode(): Seen(*figures) for client, *figures in connection.execute(query)}
+            return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
 
     def forget(self, before_ms: int) -> None:
         """Forget who was not seen since; see the port."""

@@ -41,7 +41,7 @@ _OTHERS = text("""
 _log = structlog.get_logger("rioni.storage")
 
 
-class Party(NamedTuple):
+class ClusterIdentity(NamedTuple):
     """Those who may use a database together."""
 
     key: str
@@ -56,7 +56,7 @@ class Party(NamedTuple):
         return int.from_bytes(digest[:4]) >> 1 or 1
 
 
-class Occupancy:
+class DatabaseLease:
     """The lock of one process; a forked process must take its own. On SQLite it does nothing: files have locks already.
 
     When its connection breaks it is taken again by itself, by a thread (under gevent a greenlet: the driver waits
@@ -64,7 +64,7 @@ class Occupancy:
     gone.
     """
 
-    def __init__(self, engine: Engine, party: Party) -> None:
+    def __init__(self, engine: Engine, party: ClusterIdentity) -> None:
         """Take nothing yet.
 
         Args:

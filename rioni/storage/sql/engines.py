@@ -17,10 +17,10 @@ from sqlalchemy import Connection, Engine, event, exc, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
-from rioni.domain.errors import CommitUnknown, NothingWritten, RioniError, Unavailable
-from rioni.storage.greenlet_semaphore import PAUSE_MAX_S, PAUSE_MIN_S, Places
+from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
+from rioni.storage.greenlet_semaphore import PAUSE_MAX_S, PAUSE_MIN_S, ThreadSafeSemaphore
 from rioni.storage.sql import postgres_connections
-from rioni.storage.sql.pool import FreeConnections
+from rioni.storage.sql.pool import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
 
 
@@ -107,7 +107,7 @@ def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S, connections_max
 def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:
     engine = sqlalchemy_engine(
         url,
-        poolclass=FreeConnections,
+        poolclass=GeventConnectionPool,
         connect_args={"check_same_thread": False},
         execution_options={_WAIT: lock_wait_s, _FAILED: []},
     )
@@ -127,7 +127,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
     try:
         engine = sqlalchemy_engine(
             url.set(drivername="postgresql+psycopg"),
-            poolclass=FreeConnections,
+            poolclass=GeventConnectionPool,
             pool_size=connections_max,
             pool_timeout=lock_wait_s,
             # After a restart of the server every connection turns out to be dead when it is next taken.
@@ -138,7 +138,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
                 "tcp_user_timeout": _UNACKNOWLEDGED_MS,
                 **SILENCE,
             },
-            execution_options={_WAIT: lock_wait_s, _TURN: Places()},
+            execution_options={_WAIT: lock_wait_s, _TURN: ThreadSafeSemaphore()},
         )
     except ImportError as ex:
         raise DriverMissing("PostgreSQL needs a driver: pip install 'rioni[cluster]'") from ex
@@ -195,7 +195,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
             transaction.commit()
         except exc.DBAPIError as ex:
             if ex.connection_invalidated:
-                raise CommitUnknown from ex
+                raise CommitOutcomeUnknown from ex
             if engine.dialect.name == "sqlite":
                 # It must not be closed before another one is open: see `write_ahead_log`.
                 with contextlib.suppress(sqlite3.Error):
@@ -258,7 +258,7 @@ def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> No
     except (exc.DBAPIError, sqlite3.Error):
         if failure is None:
             raise
-        raise CommitUnknown from failure
+        raise CommitOutcomeUnknown from failure
     finally:
         old.dispose()
     failed.clear()
@@ -286,7 +286,7 @@ def turn(engine: Engine) -> Iterator[None]:
     """
     options = engine.get_execution_options()
     if engine.dialect.name != "sqlite":
-        places: Places = options[_TURN]
+        places: ThreadSafeSemaphore = options[_TURN]
         if not places.take(options[_WAIT]):
             raise Unavailable(_BUSY)
         try:
@@ -338,7 +338,7 @@ def translated() -> Iterator[None]:
         raise Unavailable("All connections to the database are in use. Try again later.") from ex
     except (exc.DBAPIError, sqlite3.Error) as ex:
         if getattr(getattr(ex, "orig", None), "sqlstate", "") in _NOTHING_WRITTEN:
-            raise NothingWritten from ex
+            raise TransactionConflict from ex
         if (advice := _advice(ex)) is None:
             raise
         unavailable = Unavailable(advice)

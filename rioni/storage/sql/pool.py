@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import exc
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-from rioni.storage.greenlet_semaphore import Places
+from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
-class FreeConnections(Pool):
+class GeventConnectionPool(Pool):
     """Keeps the connections that nobody uses, as many as were ever used at once, and makes another where none is free.
 
     SQLAlchemy's own pools don't fit: `QueuePool` waits on locks of `threading`, which under gevent belong to the hub
@@ -26,7 +26,7 @@ class FreeConnections(Pool):
         super().__init__(creator, **kwargs)
         self._free = deque()
         self._size, self._timeout = pool_size, timeout
-        self._places = Places(pool_size) if pool_size else None
+        self._places = ThreadSafeSemaphore(pool_size) if pool_size else None
 
     def _do_get(self) -> ConnectionPoolEntry:
         if self._places and not self._places.take(self._timeout):
@@ -47,9 +47,9 @@ class FreeConnections(Pool):
         if self._places:
             self._places.give_back()
 
-    def recreate(self) -> "FreeConnections":
+    def recreate(self) -> "GeventConnectionPool":
         """An empty pool like this one."""
-        return FreeConnections(
+        return GeventConnectionPool(
             self._creator,
             pool_size=self._size,
             timeout=self._timeout,

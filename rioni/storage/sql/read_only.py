@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
 from rioni.storage.sql.engines import create_engine
-from rioni.storage.sql.pool import FreeConnections
+from rioni.storage.sql.pool import GeventConnectionPool
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def read_only_engine(url: str) -> Iterator[Engine]:
         return
     with read_only_uri(Path(parsed.database)) as uri:
         engine = sqlalchemy_engine(
-            f"sqlite:///{uri}&uri=true", poolclass=FreeConnections, connect_args={"check_same_thread": False}
+            f"sqlite:///{uri}&uri=true", poolclass=GeventConnectionPool, connect_args={"check_same_thread": False}
         )
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)

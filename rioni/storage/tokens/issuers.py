@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rioni.domain.authentication import realm_named
+from rioni.domain.authentication import normalize_realm
 from rioni.domain.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.http_get import why_unusable
@@ -48,7 +48,7 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def may_stand_for(self, attribute: Attribute, realm: str) -> bool:
         """Whether a token of this issuer is accepted for an attribute and a realm."""
-        if self.realms and realm_named(realm) not in map(realm_named, self.realms):
+        if self.realms and normalize_realm(realm) not in map(normalize_realm, self.realms):
             return False
         text = f"{attribute.data_type}:{attribute.value}"
         return not self.attributes or any(_covers(pattern, text) for pattern in self.attributes)

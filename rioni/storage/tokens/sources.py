@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from rioni.config.settings import Config
-from rioni.domain.authentication import Demands, Tokens
+from rioni.domain.authentication import TokenPolicy, Tokens
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.storage.tokens import http_get
 from rioni.storage.tokens.cached import CachedTokens
 from rioni.storage.tokens.issuers import read_issuers
@@ -16,7 +16,7 @@ from rioni.storage.tokens.tokens_file import TokensFile
 
 
 def sources_of_tokens(
-    config: Config, clock: Clock, demands: Demands, offload: Offload, *, only_remote: Callable[[], bool]
+    config: Config, clock: Clock, demands: TokenPolicy, offload: ThreadPool, *, only_remote: Callable[[], bool]
 ) -> Tokens:
     """All sources of tokens, those first that cost least; reads their files, but asks no server yet.
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from rioni.domain.authentication import TokenInfo, is_uid
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 
 
 LOOK_EVERY_S = 1.0
@@ -47,7 +47,7 @@ _Content = tuple[tuple[int, ...], Mapping[bytes, TokenInfo]]
 class TokensFile:
     """Reads a file of `[[token]]` tables, again whenever it has changed; what can't be read lets nobody in."""
 
-    def __init__(self, path: Path, clock: Clock, offload: Offload = direct) -> None:
+    def __init__(self, path: Path, clock: Clock, offload: ThreadPool = direct) -> None:
         """Read the file.
 
         Args:

@@ -7,11 +7,11 @@ import msgspec
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session, Topology
-from rioni.domain.streaming.admission import Seats
+from rioni.domain.streaming.admission import StreamSlots
 from rioni.domain.streaming.rebalance import rebalance
 
 
-class Share(msgspec.Struct, frozen=True, array_like=True):
+class PartitionAssignment(msgspec.Struct, frozen=True, array_like=True):
     """A partition, and who reads it."""
 
     partition: EventTypePartition
@@ -21,10 +21,10 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     """The epoch in which the session got the partition: it tells this time from every other."""
 
 
-class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the node of a subscription holds; the version of the node is its epoch."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[PartitionAssignment, ...]
     """In an order that never changes; what is new comes last."""
     sessions: Mapping[str, tuple[EventTypePartition, ...]] = msgspec.field(default_factory=dict)
     """What each stream insists on. Those without a node of their own have died."""
@@ -48,7 +48,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         """The names of the nodes of everything that has to live."""
         return {*self.sessions, *({self.reset} - {""})}
 
-    def concerned(self, before: "Plan") -> set[str] | None:
+    def concerned(self, before: "SubscriptionAssignment") -> set[str] | None:
         """The streams for which this plan differs from an earlier one, None where it may be all of them."""
         if (
             self.reset != before.reset
@@ -61,13 +61,15 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         return (names | (self.sessions.keys() - before.sessions)) - {""}
 
 
-decode: Callable[[bytes], Plan] = msgspec.json.Decoder(Plan).decode
+decode: Callable[[bytes], SubscriptionAssignment] = msgspec.json.Decoder(SubscriptionAssignment).decode
 
 
-class Draft:
+class AssignmentUpdate:
     """Changes of a plan that are written together, and what is to be written with it."""
 
-    def __init__(self, subscription_id: str, plan: Plan | None, version: int, living: Collection[str]) -> None:
+    def __init__(
+        self, subscription_id: str, plan: SubscriptionAssignment | None, version: int, living: Collection[str]
+    ) -> None:
         """Begin with what is stored; whatever has died is left out.
 
         Args:
@@ -79,7 +81,7 @@ class Draft:
         self._id, self._before, self.version = subscription_id, plan, version
         self._plan = plan
         self._rebalance = False
-        self._seats: Seats | None = None
+        self._seats: StreamSlots | None = None
         self.created: dict[str, bool] = {}
         """The nodes of what begins (true) and ends (false)."""
         if plan is not None and plan.needs() - {*living}:
@@ -88,7 +90,7 @@ class Draft:
             self._plan = msgspec.structs.replace(plan, sessions=sessions, reset=reset)
             self._rebalance = True
 
-    def finished(self) -> Plan | None:
+    def finished(self) -> SubscriptionAssignment | None:
         """What is to be stored; None where nothing has changed."""
         if self._plan is None:
             return None
@@ -106,7 +108,7 @@ class Draft:
         if session.id in plan.sessions:
             return  # begun already, though the answer was lost
         if self._seats is None:
-            self._seats = Seats(self._id, plan.topology(self.epoch))
+            self._seats = StreamSlots(self._id, plan.topology(self.epoch))
         self._seats.take(session)
         sessions = {**plan.sessions, session.id: tuple(sorted(session.requested))}
         self._change(sessions=sessions)
@@ -129,7 +131,7 @@ class Draft:
         given = {*partitions}
         self._change(
             shares=tuple(
-                Share(share.partition, share.next_session, "", self.epoch)
+                PartitionAssignment(share.partition, share.next_session, "", self.epoch)
                 if share.partition in given and share.session == stream_id and share.next_session
                 else share
                 for share in self._balanced().shares
@@ -142,7 +144,7 @@ class Draft:
         known = {share.partition for share in plan.shares}
         added = [partition for partition in partitions if partition not in known]
         if added:
-            self._change(shares=(*plan.shares, *map(Share, added)))
+            self._change(shares=(*plan.shares, *map(PartitionAssignment, added)))
             self._seats = None
             self._rebalance = True
         return added
@@ -171,7 +173,7 @@ class Draft:
         if not self.created.pop(node, False):
             self.created[node] = False
 
-    def _stored(self) -> Plan:
+    def _stored(self) -> SubscriptionAssignment:
         if self._plan is None:
             raise SubscriptionNotFound(self._id)
         return self._plan
@@ -179,7 +181,7 @@ class Draft:
     def _change(self, **changes: Any) -> None:
         self._plan = msgspec.structs.replace(self._stored(), **changes)
 
-    def _balanced(self) -> Plan:
+    def _balanced(self) -> SubscriptionAssignment:
         plan = self._stored()
         if self._rebalance:
             self._rebalance = False
@@ -189,6 +191,6 @@ class Draft:
             self._plan = plan = msgspec.structs.replace(plan, shares=shares)
         return plan
 
-    def _moved(self, share: Share, to: Assignment) -> Share:
+    def _moved(self, share: PartitionAssignment, to: Assignment) -> PartitionAssignment:
         term = share.term if to.session == share.session else self.epoch
-        return Share(share.partition, to.session, to.next_session, term)
+        return PartitionAssignment(share.partition, to.session, to.next_session, term)

@@ -7,11 +7,11 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
 from rioni.storage.zookeeper import assignment as plans
-from rioni.storage.zookeeper.assignment import Draft
+from rioni.storage.zookeeper.assignment import AssignmentUpdate
 from rioni.storage.zookeeper.paths import living_path, plan_path
 from rioni.storage.zookeeper.session.driver import REFUSALS
 from rioni.storage.zookeeper.session.operations import Operation, begin, delete, put
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 CHANGE_TIMEOUT_S = 30.0
@@ -21,7 +21,7 @@ CHANGE_TIMEOUT_S = 30.0
 class _Change(Job):
     """A change of a plan that waits to be written."""
 
-    def __init__(self, subscription_id: str, apply: Callable[[Draft], object]) -> None:
+    def __init__(self, subscription_id: str, apply: Callable[[AssignmentUpdate], object]) -> None:
         super().__init__(size=0)
         self.subscription_id, self.apply = subscription_id, apply
 
@@ -29,11 +29,11 @@ class _Change(Job):
 class Changes:
     """Writes plans, each time as one who has seen the last version."""
 
-    def __init__(self, keeper: Keeper, clock: Clock) -> None:
+    def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
         self._keeper, self._clock = keeper, clock
         self._group: GroupCommit[_Change] = GroupCommit(self._write, direct)
 
-    def make(self, subscription_id: str, apply: Callable[[Draft], object]) -> None:
+    def make(self, subscription_id: str, apply: Callable[[AssignmentUpdate], object]) -> None:
         """Change a plan, and leave out what has died.
 
         Args:
@@ -72,7 +72,7 @@ class Changes:
                 change.error = Overloaded("ZooKeeper was too busy. Try again later.")
         return _done
 
-    def _drafts(self, subscription_ids: Collection[str]) -> dict[str, Draft]:
+    def _drafts(self, subscription_ids: Collection[str]) -> dict[str, AssignmentUpdate]:
         requests = []
         for subscription_id in subscription_ids:
             path, living = plan_path(subscription_id), living_path(subscription_id)
@@ -83,13 +83,13 @@ class Changes:
         drafts = {}
         for subscription_id, stored, living in zip(subscription_ids, answers, answers, strict=True):
             if isinstance(stored, REFUSALS) or isinstance(living, REFUSALS):
-                drafts[subscription_id] = Draft(subscription_id, None, -1, ())
+                drafts[subscription_id] = AssignmentUpdate(subscription_id, None, -1, ())
             else:
                 data, stat = stored
-                drafts[subscription_id] = Draft(subscription_id, plans.decode(data), stat.version, living)
+                drafts[subscription_id] = AssignmentUpdate(subscription_id, plans.decode(data), stat.version, living)
         return drafts
 
-    def _operations(self, draft: Draft, subscription_id: str, changes: Sequence[_Change]) -> list[Operation]:
+    def _operations(self, draft: AssignmentUpdate, subscription_id: str, changes: Sequence[_Change]) -> list[Operation]:
         operations: list[Operation] = []
         for change in changes:
             try:

@@ -14,8 +14,8 @@ from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress
 from rioni.storage.zookeeper.session.driver import Interrupted
 from rioni.storage.zookeeper.session.operations import Operation, check, put
-from rioni.storage.zookeeper.session.session import Keeper
-from rioni.storage.zookeeper.subscriptions import UNKNOWN, KnownSubscriptions, Seen, Standing
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.subscriptions import UNKNOWN, ObservedSubscription, Standing, SubscriptionCache
 
 
 COMMIT_TIMEOUT_S = 30.0
@@ -98,7 +98,7 @@ class _Attempt(_Write):
 class Commits:
     """Writes what owners say, if they are the owners when it is written."""
 
-    def __init__(self, keeper: Keeper, known: KnownSubscriptions, clock: Clock) -> None:
+    def __init__(self, keeper: ZooKeeperSession, known: SubscriptionCache, clock: Clock) -> None:
         self._keeper, self._known, self._clock = keeper, known, clock
         self._group: GroupCommit[_Write] = GroupCommit(self._write, direct)
 
@@ -154,9 +154,7 @@ class Commits:
 class _Group:
     """What is to be written for one subscription in one transaction."""
 
-    def __init__(
-        self, known: KnownSubscriptions, subscription_id: str, writes: Sequence[_Write], *, sure: bool
-    ) -> None:
+    def __init__(self, known: SubscriptionCache, subscription_id: str, writes: Sequence[_Write], *, sure: bool) -> None:
         """Prepare it.
 
         Args:
@@ -205,7 +203,7 @@ class _Group:
         for key, progress in self._changed.items():
             self._known.wrote(self.subscription_id, key, Standing(self._standings[key].version + 1, progress))
 
-    def _build(self, seen: Seen, streams: Collection[str]) -> None:
+    def _build(self, seen: ObservedSubscription, streams: Collection[str]) -> None:
         name = self.subscription_id
         self.operations.append(check(plan_path(name), seen.version))
         self.operations += [check(f"{living_path(name)}/{stream_id}") for stream_id in streams]

@@ -14,22 +14,22 @@ from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import EventTypePartition, Session, Topology, Trouble
+from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Session, Topology
 from rioni.domain.ports.health import Health
-from rioni.domain.ports.notifier import Watch
+from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.admission import session_not_found
-from rioni.storage.hub_thread import Home, at_home
-from rioni.storage.stream_shutdown import await_end
+from rioni.storage.hub_thread import HubThread, run_on_hub
+from rioni.storage.stream_shutdown import wait_for_streams_to_end
 from rioni.storage.zookeeper import assignment as plans
-from rioni.storage.zookeeper.assignment import Draft
+from rioni.storage.zookeeper.assignment import AssignmentUpdate
 from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
 from rioni.storage.zookeeper.commits import Commits
 from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress
 from rioni.storage.zookeeper.session.driver import REFUSALS, UNREACHABLE, Interrupted
 from rioni.storage.zookeeper.session.operations import Operation, create, delete, put
-from rioni.storage.zookeeper.session.session import Keeper
-from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.subscriptions import SubscriptionCache
 
 
 T = TypeVar("T")
@@ -40,7 +40,12 @@ class ZooKeeperCoordinator:
     """The port `Coordinator` on ZooKeeper."""
 
     def __init__(
-        self, keeper: Keeper, known: KnownSubscriptions, *, clock: Clock, watch: Callable[[Sequence[str]], Watch]
+        self,
+        keeper: ZooKeeperSession,
+        known: SubscriptionCache,
+        *,
+        clock: Clock,
+        watch: Callable[[Sequence[str]], Waiter],
     ) -> None:
         """Begin without sessions.
 
@@ -50,7 +55,7 @@ class ZooKeeperCoordinator:
             clock: for deadlines.
             watch: waits for signals, those of `known` included.
         """
-        self.home: Home = keeper.home
+        self.home: HubThread = keeper.home
         self._keeper, self._known, self._clock, self._watch = keeper, known, clock, watch
         self._changes = Changes(keeper, clock)
         self._commits = Commits(keeper, known, clock)
@@ -62,28 +67,28 @@ class ZooKeeperCoordinator:
 
     # --- sessions ---
 
-    @at_home
+    @run_on_hub
     def initialise(self, subscription_id: str, cursors: Cursors) -> None:
         """Lay down the partitions and where reading begins; see the port."""
         if self.cursors(subscription_id):
             return
-        plan = plans.Plan(tuple(plans.Share(key) for key in cursors))
+        plan = plans.SubscriptionAssignment(tuple(plans.PartitionAssignment(key) for key in cursors))
         parents = (living_path(subscription_id), cursors_path(subscription_id))
         operations = [create(plan_path(subscription_id), plan.encoded()), *map(create, parents)]
         self._keeper.change(*operations, *_created(subscription_id, cursors))
 
-    @at_home
+    @run_on_hub
     def extend(self, subscription_id: str, cursors: Cursors) -> None:
         """Add partitions and rebalance; see the port."""
 
-        def extend(draft: Draft) -> list[Operation]:
+        def extend(draft: AssignmentUpdate) -> list[Operation]:
             added = draft.extend(cursors)
             return _created(subscription_id, {key: cursors[key] for key in added})
 
         if not cursors.keys() <= self.cursors(subscription_id).keys():
             self._changes.make(subscription_id, extend)
 
-    @at_home
+    @run_on_hub
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
         """Begin a session and rebalance; see the port."""
         session = Session(stream_id, frozenset(requested))
@@ -98,7 +103,7 @@ class ZooKeeperCoordinator:
                 self._unfinished.append(partial(self.leave, subscription_id, stream_id))
             raise
 
-    @at_home
+    @run_on_hub
     def leave(self, subscription_id: str, stream_id: str) -> None:
         """End a session at once and rebalance; see the port."""
         self._leaving.add(stream_id)
@@ -109,12 +114,12 @@ class ZooKeeperCoordinator:
         self._changes.make(subscription_id, lambda draft: draft.leave(stream_id))
         self._leaving.discard(stream_id)
 
-    @at_home
+    @run_on_hub
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
         """Hand partitions over, all in one transaction; see the port."""
         self._changes.make(subscription_id, lambda draft: draft.release(stream_id, partitions))
 
-    @at_home
+    @run_on_hub
     def topology(self, subscription_id: str) -> Topology:
         """Who reads what; see the port.
 
@@ -153,7 +158,7 @@ class ZooKeeperCoordinator:
 
     # --- cursors ---
 
-    @at_home
+    @run_on_hub
     def cursors(self, subscription_id: str) -> Cursors:
         """The committed offsets; see the port. Without ZooKeeper, as they were when they were last seen.
 
@@ -168,7 +173,7 @@ class ZooKeeperCoordinator:
                 return self._patiently(self._present_cursors, subscription_id)
             return last
 
-    @at_home
+    @run_on_hub
     def committed(self, subscription_id: str) -> Cursors:
         """The committed offsets, never older ones; see the port."""
         return self._patiently(self._known.cursors, subscription_id)
@@ -188,12 +193,12 @@ class ZooKeeperCoordinator:
                 if self._clock.monotonic() > deadline_s or self._closed.is_set():
                     raise
 
-    @at_home
+    @run_on_hub
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
         """How often what was committed was committed again; see the port. As last seen, with the cursors."""
         return self._known.heartbeats(subscription_id)
 
-    @at_home
+    @run_on_hub
     def commit(
         self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
     ) -> Sequence[bool]:
@@ -202,7 +207,7 @@ class ZooKeeperCoordinator:
             raise session_not_found(stream_id)
         return self._commits.commit(subscription_id, stream_id, cursors)
 
-    @at_home
+    @run_on_hub
     def attempt(
         self,
         subscription_id: str,
@@ -214,14 +219,14 @@ class ZooKeeperCoordinator:
         """Note what is about to be sent; see the port."""
         self._commits.attempt(subscription_id, stream_id, partition, offset, search_until)
 
-    @at_home
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+    @run_on_hub
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """The partitions that have failed, or are being searched; see the port."""
         self.topology(subscription_id)  # so that nobody counts as an owner who has died
         self.cursors(subscription_id)
         return self._known.troubles(subscription_id)
 
-    @at_home
+    @run_on_hub
     def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
         """Let all streams end, then set offsets; see the port."""
         if not cursors:
@@ -233,7 +238,7 @@ class ZooKeeperCoordinator:
             self._changes.make(subscription_id, lambda draft: draft.begin_reset(node))
             # Not as it was when it was last seen: whoever is lost to this process may still commit through others.
             topology = partial(self._patiently, self._present, subscription_id)
-            ended = await_end(topology, watch, self._clock, timeout_s)
+            ended = wait_for_streams_to_end(topology, watch, self._clock, timeout_s)
             if ended:
                 # Without streams nobody can commit: these are the last ones.
                 stored = self._patiently(self._present_cursors, subscription_id)
@@ -247,13 +252,13 @@ class ZooKeeperCoordinator:
             raise Unavailable("Timeout resetting cursors")
         return previous
 
-    @at_home
+    @run_on_hub
     def initialised(self) -> Collection[str]:
         """The ids of all subscriptions that are; see the port."""
         self._keeper.barrier(patient=True)
         return list(self._keeper.ask_patiently(lambda client: client.get_children_async(SUBSCRIPTIONS))[0])
 
-    @at_home
+    @run_on_hub
     def forget(self, subscription_id: str) -> None:
         """Remove sessions, assignments and cursors; see the port."""
         self._finish(partial(self._forget, subscription_id))
@@ -288,14 +293,14 @@ class ZooKeeperCoordinator:
         """The name of this process, or rather of its session with ZooKeeper; see the port."""
         return self._keeper.worker
 
-    @at_home
+    @run_on_hub
     def lives(self, worker: str) -> bool:
         """Whether a process lives; see the port."""
         path = f"{WORKERS}/{worker}"
         found = self._keeper.ask(lambda client: client.sync_async(path), lambda client: client.exists_async(path))[1]
         return found is not None
 
-    @at_home
+    @run_on_hub
     def reap(self) -> None:
         """Finish what could not be finished without ZooKeeper.
 
@@ -321,7 +326,7 @@ class ZooKeeperCoordinator:
         streams = f"end in {left_s:.1f} s" if (left_s := self._keeper.left_s()) > 0 else "have ended"
         return Health(reason=f"No server of ZooKeeper answers. Without one, streams of subscriptions {streams}.")
 
-    @at_home
+    @run_on_hub
     def close(self) -> None:
         """End all sessions of this process, and its session with ZooKeeper; see the port."""
         if self._closed.is_set():
@@ -336,11 +341,11 @@ def _created(subscription_id: str, cursors: Cursors) -> list[Operation]:
     return [create(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
 
 
-def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: Draft) -> list[Operation]:
+def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: AssignmentUpdate) -> list[Operation]:
     if not draft.end_reset(node):
         raise OutcomeUnknown("The reset lost its connection to ZooKeeper: it may have been done or not. Try again.")
     return [put(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
 
 
-def _nothing(_draft: Draft) -> None:
+def _nothing(_draft: AssignmentUpdate) -> None:
     """Change nothing, but leave out what has died."""

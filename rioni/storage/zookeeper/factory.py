@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.leadership import Leadership
-from rioni.domain.ports.notifier import Signals
-from rioni.domain.ports.quota import Slots
+from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.quota import ConnectionQuota
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.session.options import Options
@@ -21,9 +21,9 @@ class Shared(NamedTuple):
 
     coordinator: Coordinator
     """Closed last but for the signals: the session with ZooKeeper ends with it."""
-    slots: Slots
+    slots: ConnectionQuota
     leadership: Leadership
-    signals: Signals
+    signals: Notifier
     report: Callable[[int], None] = lambda _position: None
     """Tells operators how far this process has followed the log; to be called now and then, cheap."""
     claim: Callable[[str, int | None], int] = lambda _installation, _mark: 0
@@ -52,7 +52,7 @@ def open_shared(
         from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.leadership import ZooKeeperLeadership  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.path_mark import PathMark  # noqa: PLC0415 - as above
-        from rioni.storage.zookeeper.session.session import Keeper  # noqa: PLC0415 - as above
+        from rioni.storage.zookeeper.session.session import ZooKeeperSession  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.signals import ZooKeeperSignals  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.slots import ZooKeeperSlots  # noqa: PLC0415 - as above
     except ImportError as ex:
@@ -66,7 +66,7 @@ def open_shared(
     if options.certificate:
         driver |= {"certfile": options.certificate, "keyfile": options.key}
     clock = SystemClock()
-    keeper = Keeper(hosts, clock=clock, session_timeout_s=session_timeout_s, **driver)
+    keeper = ZooKeeperSession(hosts, clock=clock, session_timeout_s=session_timeout_s, **driver)
     signals, mark = ZooKeeperSignals(keeper, local), PathMark(keeper)
     coordinator = ZooKeeperCoordinator(keeper, signals.known, clock=clock, watch=signals.watch)
     return Shared(

@@ -5,15 +5,15 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from rioni.storage.hub_thread import at_home
+from rioni.storage.hub_thread import run_on_hub
 from rioni.storage.zookeeper.paths import LEADER
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 class ZooKeeperLeadership:
     """Implements the port `Leadership`; with its session a worker loses it, and is the first to know."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: ZooKeeperSession) -> None:
         self.home = keeper.home
         self._keeper = keeper
         self._session = ""
@@ -26,7 +26,7 @@ class ZooKeeperLeadership:
         self._apply()
         return False
 
-    @at_home
+    @run_on_hub
     def close(self) -> None:
         """Let another worker be the one."""
         self._closed = True

@@ -8,13 +8,13 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import DataMismatch
 from rioni.storage.zookeeper.paths import INSTALLATION
 from rioni.storage.zookeeper.session.driver import REFUSALS
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 class PathMark:
     """The node that holds the id of the installation. Its version is the sequence number of the path."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: ZooKeeperSession) -> None:
         self._keeper = keeper
         self._advanced_at = 0
         """The last change of ZooKeeper that the sequence number covers."""
@@ -31,7 +31,7 @@ class PathMark:
 
         Raises:
             DataMismatch: the path is empty although it has a mark, or is older than that.
-            Unavailable: another installation uses the path, or as `Keeper.ask`.
+            Unavailable: another installation uses the path, or as `ZooKeeperSession.ask`.
         """
         own, path = installation.encode(), self._keeper.path
         found = self._read()

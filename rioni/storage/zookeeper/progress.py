@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from rioni.domain.ports.coordinator import Trouble
+from rioni.domain.ports.coordinator import DeliveryFailure
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,11 +51,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
             return msgspec.structs.replace(known, sent=offset, term=term)
         return msgspec.structs.replace(known, failures=0, sent=offset, term=term, search_until=search_until)
 
-    def trouble(self, term: int) -> Trouble | None:
+    def trouble(self, term: int) -> DeliveryFailure | None:
         """What the port tells of it; None where all is well."""
         known = self.settled(term)
         if known.failures > 0 or known.search_until > known.offset:
-            return Trouble(known.failures, known.sent, known.search_until)
+            return DeliveryFailure(known.failures, known.sent, known.search_until)
         return None
 
 

@@ -6,20 +6,20 @@ whoever listens to the database; among the processes of a machine the signals of
 
 from collections.abc import Collection, Iterable
 
-from rioni.domain.ports.notifier import Watch
+from rioni.domain.ports.notifier import Waiter
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
-from rioni.storage.hub_thread import at_home
-from rioni.storage.zookeeper.session.session import Keeper
-from rioni.storage.zookeeper.subscriptions import KnownSubscriptions
+from rioni.storage.hub_thread import run_on_hub
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
+from rioni.storage.zookeeper.subscriptions import SubscriptionCache
 
 
 SUBSCRIPTION = "subscription:"
 
 
 class ZooKeeperSignals:
-    """The port `Signals`: those of the machine, and for subscriptions those of all machines."""
+    """The port `Notifier`: those of the machine, and for subscriptions those of all machines."""
 
-    def __init__(self, keeper: Keeper, local: EmbeddedSignals) -> None:
+    def __init__(self, keeper: ZooKeeperSession, local: EmbeddedSignals) -> None:
         """Begin without watches.
 
         Args:
@@ -27,7 +27,7 @@ class ZooKeeperSignals:
             local: wakes the processes of this machine.
         """
         self.home = keeper.home
-        self.known = KnownSubscriptions(keeper, self._tell)
+        self.known = SubscriptionCache(keeper, self._tell)
         """What this process knows of subscriptions."""
         self._local = local
 
@@ -35,8 +35,8 @@ class ZooKeeperSignals:
         """Wake who watches one of the keys; of subscriptions ZooKeeper tells by itself. Never blocks, never raises."""
         self._local.notify(*(key for key in keys if not key.startswith(SUBSCRIPTION)))
 
-    @at_home
-    def watch(self, keys: Iterable[str]) -> Watch:
+    @run_on_hub
+    def watch(self, keys: Iterable[str]) -> Waiter:
         """Begin to watch; what is notified from now on is not missed.
 
         Raises:
@@ -69,9 +69,9 @@ class ZooKeeperSignals:
 
 
 class _Watch:
-    """The port `Watch`."""
+    """The port `Waiter`."""
 
-    def __init__(self, local: EmbeddedWatch, known: KnownSubscriptions) -> None:
+    def __init__(self, local: EmbeddedWatch, known: SubscriptionCache) -> None:
         self._local, self._known = local, known
         self._followed: list[str] = []
 

@@ -13,11 +13,11 @@ from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.hub_thread import at_home
+from rioni.storage.hub_thread import run_on_hub
 from rioni.storage.zookeeper.paths import SLOTS, WORKERS
 from rioni.storage.zookeeper.session.driver import REFUSALS
 from rioni.storage.zookeeper.session.operations import Operation, create, delete, put
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 TAKE_TIMEOUT_S = 10.0
@@ -70,7 +70,7 @@ class _Found:
 class ZooKeeperSlots:
     """The port `Slots` on ZooKeeper. What a worker has written counts as long as its session lives."""
 
-    def __init__(self, keeper: Keeper, clock: Clock) -> None:
+    def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
         """Begin without slots."""
         self.home = keeper.home
         self._keeper, self._clock = keeper, clock
@@ -83,7 +83,7 @@ class ZooKeeperSlots:
         self._group: GroupCommit[_Take] = GroupCommit(self._write, direct)
         keeper.listen(self._resume)
 
-    @at_home
+    @run_on_hub
     def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
         """Take all slots or none; see the port."""
         take = _Take(slots)
@@ -92,7 +92,7 @@ class ZooKeeperSlots:
             self._holders[holder] = slots.keys()
         return take.full
 
-    @at_home
+    @run_on_hub
     def give_back(self, holder: str) -> None:
         """Free what a holder has taken; see the port. Without ZooKeeper, others learn of it when it is back."""
         slots = self._holders.pop(holder, ())
@@ -103,7 +103,7 @@ class ZooKeeperSlots:
                 # Taking none of them writes how many there are.
                 self._submit(_Take(dict.fromkeys(slots, 0)))
 
-    @at_home
+    @run_on_hub
     def close(self) -> None:
         """Nothing is left to do: what this process holds is free when its session ends; see the port."""
         self._group.close()

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.coordinator import EventTypePartition, Topology, Trouble
+from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Topology
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper import progress as progresses
-from rioni.storage.zookeeper.assignment import Plan
+from rioni.storage.zookeeper.assignment import SubscriptionAssignment
 from rioni.storage.zookeeper.paths import cursor_path, living_path, partition_of, plan_path, subscription_of
 from rioni.storage.zookeeper.progress import Progress
-from rioni.storage.zookeeper.session.node_cache import Mirror, Node
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.node_cache import Node, NodeCache
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 SUBSCRIPTIONS_MAX = 10_000
@@ -23,12 +23,12 @@ UNKNOWN = Topology(0, {}, {})
 Cursors = Mapping[EventTypePartition, str]
 
 
-class Seen(NamedTuple):
+class ObservedSubscription(NamedTuple):
     """The plan of a subscription, as it was at some version."""
 
     version: int
     data: bytes
-    plan: Plan
+    plan: SubscriptionAssignment
     topology: Topology
     terms: Mapping[EventTypePartition, int]
 
@@ -48,10 +48,10 @@ class _ReadCursors(NamedTuple):
     epoch: int
 
 
-class KnownSubscriptions:
-    """Subscriptions by their ids; what is read after `Keeper.barrier` holds everything that was done before."""
+class SubscriptionCache:
+    """Subscriptions by their ids; what is read after `barrier` holds all that was done before."""
 
-    def __init__(self, keeper: Keeper, tell: Callable[[str, Collection[str] | None], None]) -> None:
+    def __init__(self, keeper: ZooKeeperSession, tell: Callable[[str, Collection[str] | None], None]) -> None:
         """Know nothing yet.
 
         Args:
@@ -61,9 +61,9 @@ class KnownSubscriptions:
         """
         self._tell = tell
         self._followers: Counter[str] = Counter()
-        self._mirror = Mirror(keeper, self._is_followed, self._changed)
-        self._seen: dict[str, Seen] = {}
-        self._told: dict[str, Seen | None] = {}
+        self._mirror = NodeCache(keeper, self._is_followed, self._changed)
+        self._seen: dict[str, ObservedSubscription] = {}
+        self._told: dict[str, ObservedSubscription | None] = {}
         self._alive: dict[str, tuple[int, Node | None]] = {}
         self._cursors: dict[str, _ReadCursors] = {}
 
@@ -115,15 +115,15 @@ class KnownSubscriptions:
         seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
         return seen.topology if seen else None
 
-    def seen(self, subscription_id: str) -> Seen | None:
+    def seen(self, subscription_id: str) -> ObservedSubscription | None:
         """The plan as it is."""
         return self._understood(subscription_id, self._mirror.node(plan_path(subscription_id)))
 
-    def supposed(self, subscription_id: str) -> Seen | None:
+    def supposed(self, subscription_id: str) -> ObservedSubscription | None:
         """The plan as it probably is."""
         return self._understood(subscription_id, self._mirror.supposed([plan_path(subscription_id)])[0])
 
-    def _understood(self, subscription_id: str, node: Node | None) -> Seen | None:
+    def _understood(self, subscription_id: str, node: Node | None) -> ObservedSubscription | None:
         if node is None:
             return None
         seen = self._seen.get(subscription_id)
@@ -131,7 +131,7 @@ class KnownSubscriptions:
         if seen is None or (seen.version, seen.data) != (node.version, node.data):
             plan = plans.decode(node.data)
             terms = {share.partition: share.term for share in plan.shares}
-            seen = Seen(node.version, node.data, plan, plan.topology(node.version + 1), terms)
+            seen = ObservedSubscription(node.version, node.data, plan, plan.topology(node.version + 1), terms)
             if len(self._seen) >= SUBSCRIPTIONS_MAX:
                 self._seen.clear()
             self._seen[subscription_id] = seen
@@ -167,7 +167,7 @@ class KnownSubscriptions:
         known = self._cursors.get(subscription_id)
         return known.cursors if known and known.epoch == epoch else None
 
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """The partitions that have failed, or are being searched, when the cursors were last asked for."""
         terms, standings = self._last(subscription_id)
         troubles = {key: each.progress.trouble(terms[key]) for key, each in standings.items()}
@@ -239,7 +239,7 @@ def _children(node: Node | None) -> frozenset[str]:
     return node.children if node else frozenset()
 
 
-def _parts(subscription_id: str, plan: Plan) -> list[str]:
+def _parts(subscription_id: str, plan: SubscriptionAssignment) -> list[str]:
     """The paths of everything but the plan."""
     cursors = [cursor_path(subscription_id, share.partition) for share in plan.shares]
     return [living_path(subscription_id) + "/", *cursors]

@@ -9,7 +9,7 @@ from rioni.commands.publishing.publisher import PublishEvents
 from rioni.domain.authorization import BROKER
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import Options
-from rioni.domain.ports.event_store import Bounds, Claim
+from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.timestamps import milliseconds
 from tests.support.broker import COMPACTION_LAG_S, RETENTION_EVERY_S
@@ -134,7 +134,9 @@ def test_what_is_compacted_after_a_change_may_have_events_without_keys_from_befo
 def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, housekeeper):
     create(broker)
     publish(broker)
-    broker.store.append(broker.registry.timelines(NAME).active.topic, {0: [b"{}"]}, claim=Claim("name", "digest"))
+    broker.store.append(
+        broker.registry.timelines(NAME).active.topic, {0: [b"{}"]}, claim=IdempotencyClaim("name", "digest")
+    )
     broker.clock.advance(1_000 * WINDOW_S)
     housekeeper.tick()
     assert broker.store.claimed("name") == "digest"

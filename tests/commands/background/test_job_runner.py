@@ -1,7 +1,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.commands.background.job_runner import Attempts
+from rioni.commands.background.job_runner import LoggedJobRunner
 from rioni.domain.errors import Unavailable
 
 
@@ -27,7 +27,7 @@ def fails_with(*errors):
     ids=["success", "the same failure", "other failures", "success in between"],
 )
 def test_a_failure_is_logged_once_for_as_long_as_it_lasts(errors, reasons):
-    attempts, job = Attempts(), fails_with(*errors)
+    attempts, job = LoggedJobRunner(), fails_with(*errors)
     with capture_logs() as lines:
         for _ in errors:
             attempts.attempt("a job", job)
@@ -35,7 +35,7 @@ def test_a_failure_is_logged_once_for_as_long_as_it_lasts(errors, reasons):
 
 
 def test_jobs_fail_each_for_itself():
-    attempts = Attempts()
+    attempts = LoggedJobRunner()
     with capture_logs() as lines:
         for what in ("one", "two", "one"):
             attempts.attempt(what, fails_with(Unavailable("away")))
@@ -45,5 +45,5 @@ def test_jobs_fail_each_for_itself():
 @pytest.mark.parametrize(("error", "traceback"), [(Unavailable("away"), False), (KeyError("ours"), True)])
 def test_only_mistakes_of_ours_come_with_a_traceback(error, traceback):
     with capture_logs() as lines:
-        Attempts().attempt("a job", fails_with(error))
+        LoggedJobRunner().attempt("a job", fails_with(error))
     assert [line["exc_info"] for line in lines] == [traceback]

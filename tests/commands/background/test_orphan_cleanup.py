@@ -9,7 +9,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage
-from rioni.commands.timelines.timelines import FindForsakenTopics, StartSwitch
+from rioni.commands.timelines.timelines import FindOrphanedTopics, StartSwitch
 from rioni.domain.authorization import Subject
 from rioni.domain.errors import AdminOnly
 from rioni.domain.ports.coordinator import EventTypePartition
@@ -103,7 +103,7 @@ def test_a_topic_whose_timeline_was_recorded_meanwhile_stays(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     topics = broker.store.topics()
     assert len(topics) == 1
-    assert broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=topics)) == []
+    assert broker.do(FindOrphanedTopics(storage_id=DEFAULT_STORAGE, topics=topics)) == []
 
 
 def test_what_is_gone_already_is_no_error(broker):
@@ -115,7 +115,7 @@ def test_what_is_gone_already_is_no_error(broker):
 
 def test_only_administrators_find_topics(broker):
     with pytest.raises(AdminOnly):
-        broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[]), Subject(name="mallory"))
+        broker.do(FindOrphanedTopics(storage_id=DEFAULT_STORAGE, topics=[]), Subject(name="mallory"))
 
 
 def test_the_topic_of_an_event_type_that_is_being_created_stays(broker, an_hour_passes):
@@ -125,7 +125,7 @@ def test_the_topic_of_an_event_type_that_is_being_created_stays(broker, an_hour_
     for _ in range(3):
         an_hour_passes()
     assert broker.store.topics() == {creation.topic}
-    assert broker.do(FindForsakenTopics(storage_id=DEFAULT_STORAGE, topics=[creation.topic])) == []
+    assert broker.do(FindOrphanedTopics(storage_id=DEFAULT_STORAGE, topics=[creation.topic])) == []
 
 
 def test_a_store_that_does_not_know_its_topics_from_those_of_others_is_left_alone(broker):

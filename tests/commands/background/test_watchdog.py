@@ -1,10 +1,10 @@
-from rioni.commands.background.watchdog import SILENT_S, Pulse
+from rioni.commands.background.watchdog import SILENT_S, JobWatchdog
 from tests.support.clock import ManualClock
 
 
 def test_jobs_that_hang_are_told_from_those_that_are_done():
     clock, rounds = ManualClock(), []
-    pulse = Pulse(clock)
+    pulse = JobWatchdog(clock)
     jobs = pulse.beating(lambda: rounds.append(1))
     clock.advance(int(SILENT_S * 1_000) + 1)
     assert "restart" in pulse.health().reason
@@ -18,7 +18,7 @@ def test_a_mistake_in_a_job_does_not_keep_the_next_round_from_coming():
         raise LookupError
 
     clock = ManualClock()
-    pulse = Pulse(clock)
+    pulse = JobWatchdog(clock)
     jobs = pulse.beating(stumble)
     clock.advance(int(SILENT_S * 1_000) + 1)
     jobs()

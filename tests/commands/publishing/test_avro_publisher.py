@@ -10,7 +10,7 @@ from rioni.domain.authorization import BROKER, Attribute, EventTypeAuthorization
 from rioni.domain.avro.batches import single_object_header
 from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
-from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, Invalid, Malformed, TooLarge
+from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, Invalid, Malformed, TooLarge
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
 from tests.support.avro import EID, ORDER, avro_schema, batch, datum, envelope, record
 from tests.support.builders import SCHEMA, event_type_spec
@@ -208,7 +208,7 @@ def test_rights_come_before_the_body(broker):
     with pytest.raises(EventTypeNotFound):
         send(broker, b"{", name="nope")
     create(broker, authorization=EventTypeAuthorization(admins=(alice,), readers=(alice,), writers=(alice,)))
-    with pytest.raises(Denied):
+    with pytest.raises(AccessDenied):
         send(broker, b"{", subject=Subject(name="bob"))
     with pytest.raises(Malformed, match="has to begin with the bytes C3 01"):
         send(broker, b"{", subject=Subject(name="alice", attributes=frozenset({alice})))

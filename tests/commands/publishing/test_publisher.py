@@ -6,7 +6,7 @@ from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.publishing.publisher import DeleteEvents, PublishEvents
 from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
 from rioni.domain.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
-from rioni.domain.errors import Blocked, Denied, EventTypeNotFound, Malformed
+from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, Malformed
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.headers import Headers
 from tests.support.broker import DEFAULT_ADMIN
@@ -55,7 +55,7 @@ def test_what_can_not_be_read_is_refused_before_anything_else(broker):
 def test_only_writers_and_administrators_publish(broker):
     lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
     broker.do(CreateEventType(spec=event_type_spec(authorization=lists)))
-    with pytest.raises(Denied, match=f"Access on WRITE event-type:{NAME} denied"):
+    with pytest.raises(AccessDenied, match=f"Access on WRITE event-type:{NAME} denied"):
         publish(broker, subject=Subject(name="bob"))
     for attribute in (ALICE, DEFAULT_ADMIN):
         publish(broker, subject=Subject(name="x", attributes=frozenset({attribute})))
@@ -149,7 +149,7 @@ def test_deletions_are_stored_as_tombstones_with_their_key(broker):
 def test_deleting_needs_what_publishing_needs(broker):
     lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
     broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact", authorization=lists)))
-    with pytest.raises(Denied, match=f"Access on WRITE event-type:{NAME} denied"):
+    with pytest.raises(AccessDenied, match=f"Access on WRITE event-type:{NAME} denied"):
         delete(broker, subject=Subject(name="bob"))
     broker.do(AddBlacklistEntry(type="PRODUCER_ET", name=NAME))
     with pytest.raises(Blocked):

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.publishing.publisher import Publisher, PublishEvents
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.authorization import BROKER, Subject
-from rioni.domain.errors import KeyReused
+from rioni.domain.errors import IdempotencyKeyReused
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
 from rioni.domain.ports.thread_pool import direct
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.storages import StorageEntry
 from rioni.projections.queries.timeline_reader import read_after
 from tests.support.broker import running_broker
@@ -79,7 +79,7 @@ def test_a_repetition_goes_to_the_partitions_that_the_batch_went_to(tmp_path):
 def test_another_batch_needs_another_key(broker, changes):
     publish(broker, order("1"))
     order_id = changes.pop("order_id", "1")
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         publish(broker, order(order_id), **changes)
     assert stored(broker) == ["1"]
 
@@ -112,7 +112,7 @@ def test_a_refused_batch_may_be_repaired(broker):
 def losing_answers(broker):
     """A publisher whose store writes, and does not say so."""
     stores = OneStore(LosesItsAnswer(broker.store))
-    timeline = ActiveTimeline(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
+    timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
     return Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
 
 
@@ -139,7 +139,7 @@ def test_however_often_and_in_whatever_order_batches_come_each_is_stored_once(tm
         for key, order_id, lost in requests:
             try:
                 publish(broker, order(order_id), key=key, publisher=dying if lost else None)
-            except KeyReused:
+            except IdempotencyKeyReused:
                 assert first[key] != order_id
             else:
                 assert first.setdefault(key, order_id) == order_id
@@ -230,7 +230,7 @@ class Replaced:
 def overtaken(broker, happens):
     """A publisher that something overtakes: after it has looked what was stored, and before it appends."""
     stores = Replaced(broker.stores, Meanwhile(broker.store, happens))
-    timeline = ActiveTimeline(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
+    timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
     return Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
 
 
@@ -238,13 +238,13 @@ def everything(broker):
     """The order ids in all timelines."""
     broker.registry.refresh()
     timelines = broker.registry.timelines(NAME)
-    found, place = [], Place(1, -1)
+    found, place = [], TimelinePosition(1, -1)
     while True:
         timeline, chunks = read_after(timelines, broker.stores, 0, place, 1_000_000)
         if not chunks:
             return found
         found += [each["order_id"] for one in chunks for each in json.loads(b"[%b]" % one.data)]
-        place = Place(timeline, chunks[-1].next - 1)
+        place = TimelinePosition(timeline, chunks[-1].next - 1)
 
 
 def test_a_batch_that_is_repeated_while_its_event_type_moves_is_stored_once(broker, elsewhere):
@@ -255,7 +255,7 @@ def test_a_batch_that_is_repeated_while_its_event_type_moves_is_stored_once(brok
     publisher = overtaken(broker, the_first_is_stored_and_the_event_type_moves)
     assert publish(broker, order("1"), publisher=publisher).duplicates == 1
     assert everything(broker) == ["1"]
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         publish(broker, order("2"))
 
 

@@ -9,7 +9,7 @@ from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.authorization import BROKER, Attribute, Subject, SubscriptionAuthorization
-from rioni.domain.errors import Blocked, Denied, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
+from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.subscriptions.cursor import format_offset
 from tests.support.builders import LATER_MS, event_type_spec, subscription_spec
@@ -95,7 +95,7 @@ def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscripti
     refused(Blocked, blocked, subscription.id, "x", expired, bob)
     broker.do(RemoveBlacklistEntry(type="CONSUMER_ET", name="order.paid"))
     refused(SubscriptionNotFound, f'Subscription with id "{unknown}" does not exist', unknown, "x", expired, bob)
-    refused(Denied, f"Access on READ subscription:{subscription.id} denied", subscription.id, "x", expired, bob)
+    refused(AccessDenied, f"Access on READ subscription:{subscription.id} denied", subscription.id, "x", expired, bob)
     unavailable = f"offset -1 for partition 0 event type {NAME} is unavailable as retention time of data elapsed. "
     refused(UnavailableCursor, unavailable, subscription.id, "x", expired)
     refused(Invalid, "Stream id has to be valid UUID, but `x was provided", subscription.id, "x", there, partition="9")

@@ -1,11 +1,11 @@
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.subscriptions.cursor_resolution import NamedPlaces
+from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
-from rioni.domain.subscriptions.cursor import Place, format_offset
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.queries.timeline_reader import read_after, recorded_at_ms_after
 from tests.support.builders import event_type_spec
@@ -39,7 +39,9 @@ def publish(broker, *events):
 
 
 def readable(broker, **named):
-    return NamedPlaces(timelines(broker), broker.stores).readable(NamedPlace(event_type=NAME, partition="0", **named))
+    return CursorResolver(timelines(broker), broker.stores).readable(
+        CursorSpec(event_type=NAME, partition="0", **named)
+    )
 
 
 def following(broker, place):
@@ -52,7 +54,7 @@ def following(broker, place):
         (chunk,) = chunks
         first = place.position + 1 if place.order == order else 0
         found += chunk.cut(max(first, chunk.first), chunk.next).split(b",")
-        place = Place(order, chunk.next - 1)
+        place = TimelinePosition(order, chunk.next - 1)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +108,14 @@ def test_what_retention_has_removed_is_passed_over(broker, start_ms):
 @pytest.mark.parametrize(
     ("place", "after_ms"),
     [
-        (Place(1, -1), 0),
-        (Place(1, 0), 0),
-        (Place(1, 1), 10),
-        (Place(1, 2), 20),
-        (Place(2, -1), 20),
-        (Place(3, 0), 20),
-        (Place(3, 1), None),
-        (Place(3, 25), None),
+        (TimelinePosition(1, -1), 0),
+        (TimelinePosition(1, 0), 0),
+        (TimelinePosition(1, 1), 10),
+        (TimelinePosition(1, 2), 20),
+        (TimelinePosition(2, -1), 20),
+        (TimelinePosition(3, 0), 20),
+        (TimelinePosition(3, 1), None),
+        (TimelinePosition(3, 25), None),
     ],
 )
 def test_the_age_of_what_follows_is_known_across_timelines(broker, start_ms, place, after_ms):
@@ -123,7 +125,7 @@ def test_the_age_of_what_follows_is_known_across_timelines(broker, start_ms, pla
 
 def test_the_age_of_what_follows_is_that_of_what_retention_has_left(broker, start_ms):
     broker.store.expire(timelines(broker).timelines[0].topic, start_ms + 15)
-    assert recorded_at_ms_after(timelines(broker), broker.stores, 0, Place(1, 0)) == start_ms + 20
+    assert recorded_at_ms_after(timelines(broker), broker.stores, 0, TimelinePosition(1, 0)) == start_ms + 20
 
 
 @pytest.mark.parametrize(
@@ -143,4 +145,4 @@ def test_the_age_of_what_follows_is_that_of_what_retention_has_left(broker, star
 @pytest.mark.usefixtures("start_ms")
 def test_places_that_cannot_be_read_from_are_refused(broker, named, error, detail):
     with pytest.raises(error, match=detail):
-        NamedPlaces(timelines(broker), broker.stores).readable(NamedPlace(**{"partition": "0"} | named))
+        CursorResolver(timelines(broker), broker.stores).readable(CursorSpec(**{"partition": "0"} | named))

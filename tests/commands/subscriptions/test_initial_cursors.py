@@ -1,16 +1,16 @@
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.subscriptions.initial_cursors import Positions, ResetCursors
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer, ResetCursors
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.authorization import Attribute, Subject, SubscriptionAuthorization
-from rioni.domain.errors import Blocked, Denied, Invalid, InvalidCursor, Unavailable
+from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, Unavailable
 from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.subscriptions.cursor import format_offset
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.timestamps import rfc3339
 from tests.support.builders import context, event_type_spec, subscription_spec
 from tests.support.tables import rows
@@ -23,7 +23,7 @@ ALICE = Attribute("user", "alice")
 
 @pytest.fixture
 def positions(broker):
-    return Positions(
+    return CursorInitializer(
         broker.registry,
         broker.gate,
         broker.bus,
@@ -49,8 +49,8 @@ def subscribe(broker):
     rows(
         ("7.4 begin", "begin", (), -1),
         ("7.4 end", "end", (), 2),
-        ("7.4 cursors", "cursors", (NamedPlace(event_type=NAME, partition="0", offset="1"),), 1),
-        ("7.4 cursors: BEGIN", "cursors", (NamedPlace(event_type=NAME, partition="0", offset="BEGIN"),), -1),
+        ("7.4 cursors", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="1"),), 1),
+        ("7.4 cursors: BEGIN", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="BEGIN"),), -1),
     ),
 )
 def test_reading_begins_where_the_subscription_says(broker, positions, subscribe, read_from, cursors, position):
@@ -64,8 +64,8 @@ def test_reading_begins_where_the_subscription_says(broker, positions, subscribe
     [
         ("begin", (), format_offset(1, -1)),
         ("end", (), format_offset(2, -1)),
-        ("cursors", (NamedPlace(offset="END"),), format_offset(1, 2)),
-        ("cursors", (NamedPlace(offset="BEGIN"),), format_offset(1, -1)),
+        ("cursors", (CursorSpec(offset="END"),), format_offset(1, 2)),
+        ("cursors", (CursorSpec(offset="BEGIN"),), format_offset(1, -1)),
     ],
 )
 def test_begin_and_end_are_those_of_the_first_stream_and_not_of_the_creation(
@@ -79,7 +79,7 @@ def test_begin_and_end_are_those_of_the_first_stream_and_not_of_the_creation(
 
 
 def test_initial_cursors_are_not_looked_at_again(broker, positions, subscribe):
-    cursor = NamedPlace(event_type=NAME, partition="0", offset="0")
+    cursor = CursorSpec(event_type=NAME, partition="0", offset="0")
     subscription = subscribe(read_from="cursors", initial_cursors=(cursor,))
     broker.store.expire(broker.registry.timelines(NAME).active.topic, broker.clock.now_ms() + 1)
     positions.initialise(subscription)
@@ -99,7 +99,7 @@ def statistic(partitions):
 
 
 def reset(positions, subscription, offset, **who):
-    cursors = [NamedPlace(event_type=NAME, partition="0", offset=offset)]
+    cursors = [CursorSpec(event_type=NAME, partition="0", offset=offset)]
     positions.reset(ResetCursors(subscription_id=subscription.id, cursors=cursors), context(**who))
 
 
@@ -123,9 +123,9 @@ def test_names_of_places_are_recorded_as_the_offsets_that_they_stood_for(broker,
     spec = subscription_spec(event_types=("order.created", "order.paid"))
     subscription, _ = broker.do(CreateSubscription(spec=spec))
     names = [
-        NamedPlace(offset="end"),
-        NamedPlace(event_type="order.created", timestamp=rfc3339(broker.clock.now_ms()), shift=1),
-        NamedPlace(event_type="order.created", partition="1", offset="END", shift=-1),
+        CursorSpec(offset="end"),
+        CursorSpec(event_type="order.created", timestamp=rfc3339(broker.clock.now_ms()), shift=1),
+        CursorSpec(event_type="order.created", partition="1", offset="END", shift=-1),
     ]
     positions.reset(ResetCursors(subscription_id=subscription.id, cursors=names), context())
     expected = {("order.created", "0"): 0, ("order.created", "1"): 1, ("order.paid", "0"): -1}
@@ -140,7 +140,7 @@ def test_a_place_that_cannot_be_read_from_leaves_all_cursors_as_they_are(broker,
     subscription = subscribe()
     positions.initialise(subscription)
     before = dict(broker.coordinator.cursors(subscription.id))
-    names = [NamedPlace(offset="BEGIN"), NamedPlace(event_type=NAME, partition="0", offset="END", shift=1)]
+    names = [CursorSpec(offset="BEGIN"), CursorSpec(event_type=NAME, partition="0", offset="END", shift=1)]
     with pytest.raises(Invalid, match="does not exist"):
         positions.reset(ResetCursors(subscription_id=subscription.id, cursors=names), context())
     assert broker.coordinator.cursors(subscription.id) == before
@@ -164,7 +164,7 @@ def test_rights_and_blacklist_come_before_the_cursors(broker, positions, subscri
     with pytest.raises(Blocked, match="Application or subscription is blocked"):
         reset(positions, subscription, "x", subject=bob)
     broker.do(RemoveBlacklistEntry(type="CONSUMER_ET", name=NAME))
-    with pytest.raises(Denied, match="Access on ADMIN subscription"):
+    with pytest.raises(AccessDenied, match="Access on ADMIN subscription"):
         reset(positions, subscription, "x", subject=bob)
     with pytest.raises(InvalidCursor, match="invalid offset x for partition 0"):
         reset(positions, subscription, "x")
@@ -173,6 +173,6 @@ def test_rights_and_blacklist_come_before_the_cursors(broker, positions, subscri
 
 def test_only_administrators_reset(positions, subscribe):
     subscription = subscribe(authorization=SubscriptionAuthorization(admins=(ALICE,), readers=(ALICE,)))
-    with pytest.raises(Denied, match="Access on ADMIN subscription"):
+    with pytest.raises(AccessDenied, match="Access on ADMIN subscription"):
         reset(positions, subscription, "0", subject=Subject(name="bob"))
     reset(positions, subscription, "0", subject=Subject(name="alice", attributes=frozenset({ALICE})))

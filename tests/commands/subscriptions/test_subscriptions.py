@@ -4,9 +4,16 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.authorization import Attribute, Subject, SubscriptionAuthorization
-from rioni.domain.errors import Denied, Invalid, InvalidFields, SubscriptionNotFound, Unavailable, UnavailableCursor
+from rioni.domain.errors import (
+    AccessDenied,
+    Invalid,
+    InvalidFields,
+    SubscriptionNotFound,
+    Unavailable,
+    UnavailableCursor,
+)
 from rioni.domain.subscriptions.cursor import format_offset
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.subscriptions.subscription import InitialCursor
 from tests.support.builders import event_type_spec, subscription_spec
 
@@ -78,7 +85,7 @@ def test_unknown_event_types_are_named(broker):
 
 def test_initial_cursors_must_be_available(broker):
     def cursors(offset):
-        cursor = NamedPlace(event_type="order.created", partition="0", offset=offset)
+        cursor = CursorSpec(event_type="order.created", partition="0", offset=offset)
         return create(broker, read_from="cursors", initial_cursors=(cursor,))
 
     for offset in ("000", "001-0001-000000000000000000", "001-0002--1"):
@@ -102,13 +109,13 @@ def test_initial_cursors_must_be_available(broker):
 def test_initial_cursors_keep_offsets_as_given_and_what_other_names_stand_for(broker, named, kept):
     broker.registry.refresh()
     broker.store.append(broker.registry.timelines("order.created").active.topic, {0: [b"{}", b"{}", b"{}"]})
-    cursor = NamedPlace(event_type="order.created", partition="0", **named)
+    cursor = CursorSpec(event_type="order.created", partition="0", **named)
     subscription, _ = create(broker, read_from="cursors", initial_cursors=(cursor,))
     expected = InitialCursor(event_type="order.created", partition="0", offset=kept)
     assert subscription.initial_cursors == (expected,)
     spec = subscription_spec(read_from="cursors", initial_cursors=(expected.named,))
     broker.do(ChangeSubscription(subscription_id=subscription.id, spec=spec))
-    spec = subscription_spec(read_from="cursors", initial_cursors=(NamedPlace(offset="END", shift=-1),))
+    spec = subscription_spec(read_from="cursors", initial_cursors=(CursorSpec(offset="END", shift=-1),))
     with pytest.raises(Invalid, match="Not allowed to change subscription initial cursors"):
         broker.do(ChangeSubscription(subscription_id=subscription.id, spec=spec))
 
@@ -116,15 +123,15 @@ def test_initial_cursors_keep_offsets_as_given_and_what_other_names_stand_for(br
 def test_initial_cursors_may_be_for_all_partitions(broker):
     event_types = ("order.created", "order.paid")
     subscription, _ = create(
-        broker, event_types=event_types, read_from="cursors", initial_cursors=(NamedPlace(offset="begin"),)
+        broker, event_types=event_types, read_from="cursors", initial_cursors=(CursorSpec(offset="begin"),)
     )
     assert [(each.event_type, each.partition, each.offset) for each in subscription.initial_cursors] == [
         (name, "0", "begin") for name in event_types
     ]
-    foreign = (NamedPlace(offset="END"), NamedPlace(event_type="nope", offset="END"))
+    foreign = (CursorSpec(offset="END"), CursorSpec(event_type="nope", offset="END"))
     with pytest.raises(Invalid, match="only for partitions of this subscription"):
         create(broker, consumer_group="a", read_from="cursors", initial_cursors=foreign)
-    twice = (NamedPlace(offset="END"), NamedPlace(event_type="order.created", offset="END"))
+    twice = (CursorSpec(offset="END"), CursorSpec(event_type="order.created", offset="END"))
     with pytest.raises(Invalid, match="no more than 1 cursor for each partition"):
         create(broker, consumer_group="a", read_from="cursors", initial_cursors=twice)
 
@@ -133,10 +140,10 @@ def test_initial_cursors_may_be_for_all_partitions(broker):
     "named", [{"offset": "END"}, {"offset": "1", "shift": 1}, {"offset": "BEGIN", "partition": None}]
 )
 def test_only_offsets_are_kept_where_they_are_not_used(broker, named):
-    cursor = NamedPlace(**{"event_type": "order.created", "partition": "0"} | named)
+    cursor = CursorSpec(**{"event_type": "order.created", "partition": "0"} | named)
     with pytest.raises(InvalidFields, match="unless read_from is cursors"):
         create(broker, read_from="begin", initial_cursors=(cursor,))
-    unused = NamedPlace(event_type="order.created", partition="0", offset="x")
+    unused = CursorSpec(event_type="order.created", partition="0", offset="x")
     subscription, _ = create(broker, read_from="begin", initial_cursors=(unused,))
     broker.registry.refresh()
     broker.positions.initialise(subscription)
@@ -145,7 +152,7 @@ def test_only_offsets_are_kept_where_they_are_not_used(broker, named):
 
 def test_only_administrators_change_and_delete(broker):
     subscription, _ = create(broker, authorization=ALICES)
-    with pytest.raises(Denied, match=f"Access on ADMIN subscription:{subscription.id} denied"):
+    with pytest.raises(AccessDenied, match=f"Access on ADMIN subscription:{subscription.id} denied"):
         broker.do(DeleteSubscription(subscription_id=subscription.id), BOB)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 import pytest
 
 from rioni.commands.system import client_activity
-from rioni.commands.system.client_activity import Attendance
+from rioni.commands.system.client_activity import ActivityTracker
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import direct
-from rioni.domain.subscriptions.activity import KEPT_MS, Seen
+from rioni.domain.subscriptions.activity import RETENTION_MS, LastActivity
 from rioni.storage.embedded.activity import EmbeddedActivity
 from tests.support.clock import ManualClock
 
@@ -27,26 +27,26 @@ def activity(tmp_path) -> Iterator[EmbeddedActivity]:
 
 
 @pytest.fixture
-def process(activity, clock) -> Attendance:
-    return Attendance(activity, clock, direct)
+def process(activity, clock) -> ActivityTracker:
+    return ActivityTracker(activity, clock, direct)
 
 
 def test_a_process_knows_at_once_what_its_own_clients_did(process, clock):
     process.notice("publish", "order", "alice", 3)
     clock.advance(10)
     process.notice("publish", "order", "alice", 4)
-    assert process.of("publish", "order") == {"alice": Seen(START_MS, START_MS + 10, 7)}
+    assert process.of("publish", "order") == {"alice": LastActivity(START_MS, START_MS + 10, 7)}
 
 
 def test_others_know_it_after_the_next_tick(process, activity, clock):
-    other = Attendance(activity, clock, direct)
+    other = ActivityTracker(activity, clock, direct)
     process.tick()
     process.notice("publish", "order", "alice", 3)
     process.tick()
     assert other.of("publish", "order") == {}
     clock.advance(int(client_activity.WRITE_EVERY_S * 1_000))
     process.tick()
-    assert other.of("publish", "order") == {"alice": Seen(START_MS, START_MS, 3)}
+    assert other.of("publish", "order") == {"alice": LastActivity(START_MS, START_MS, 3)}
 
 
 def test_nothing_is_counted_twice_however_often_it_is_asked_for(process, clock):
@@ -67,7 +67,7 @@ def test_what_could_not_be_written_is_written_later(tmp_path, clock):
             super().add(sightings)
 
     with contextlib.closing(Failing(tmp_path / "failing.db")) as failing:
-        process = Attendance(failing, clock, direct)
+        process = ActivityTracker(failing, clock, direct)
         process.notice("publish", "order", "alice", 1)
         process.tick()
         with pytest.raises(Unavailable):
@@ -80,7 +80,7 @@ def test_what_could_not_be_written_is_written_later(tmp_path, clock):
 def test_who_stays_away_is_forgotten(process, clock):
     process.notice("publish", "order", "alice")
     process.tick()
-    clock.advance(KEPT_MS)
+    clock.advance(RETENTION_MS)
     process.notice("publish", "order", "bob")
     process.tick()
     assert list(process.of("publish", "order")) == ["alice", "bob"]

@@ -7,9 +7,9 @@ import pytest
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.schemas import AddSchema
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
-from rioni.commands.system.log_consumers import LogFeed
+from rioni.commands.system.log_consumers import LogConsumer
 from rioni.commands.system.settings import SwitchFeature
-from rioni.commands.system.usage_metrics import Meters
+from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.domain.audit.registry_kpis import (
     EVENT_TYPE_LOG,
     SUBSCRIPTION_LOG,
@@ -23,9 +23,9 @@ from rioni.domain.system.kpis import (
     ACCESS_LOG,
     BATCH_PUBLISHED,
     DATA_STREAMED,
-    Accessed,
     BatchPublished,
     BatchStreamed,
+    RequestServed,
 )
 from rioni.domain.system.system_event_types import ACCESS_FEATURE, KPI_FEATURE
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
@@ -62,7 +62,7 @@ def streamed(stream="a"):
     )
 
 
-ACCESSED = Accessed(
+ACCESSED = RequestServed(
     at_ms=1_700_000_000_000,
     flow_id="flow",
     method="GET",
@@ -85,7 +85,7 @@ class Worker:
     def __init__(self, broker):
         self.dropped = 0
         self.spools = broker.spools()
-        self.meters = Meters(broker.registry, self.spools, self._drop)
+        self.meters = UsageRecorder(broker.registry, self.spools, self._drop)
         self.feed = broker.kpi_feed(self.spools, self._drop)
 
     def _drop(self, count):
@@ -246,7 +246,7 @@ def reported(broker, event_type, events, *, setup, command):
     """What a feed says of a command."""
     for each in setup:
         broker.do(each)
-    feeds = broker.feeds(LogFeed(event_type, KPI_FEATURE, events))
+    feeds = broker.feeds(LogConsumer(event_type, KPI_FEATURE, events))
     broker.do(ON)
     feeds.tick()
     broker.own_event_types.ensure()

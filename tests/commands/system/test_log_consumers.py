@@ -14,7 +14,7 @@ from rioni.commands.subscriptions.subscriptions import (
     DeleteSubscription,
     RecordCursorsReset,
 )
-from rioni.commands.system.log_consumers import LogFeed
+from rioni.commands.system.log_consumers import LogConsumer
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefaultStorage
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
@@ -23,11 +23,11 @@ from rioni.domain.authorization import Attribute, Subject
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.subscriptions.subscription import InitialCursor
-from rioni.domain.system.pseudonyms import hashed
+from rioni.domain.system.pseudonyms import pseudonymize
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import AUDIT_FEATURE, AUDIT_LOG
-from rioni.domain.system.system_events import OwnEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 
@@ -35,7 +35,7 @@ from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 NAME = "order.created"
 CREATE = CreateEventType(spec=event_type_spec())
 WIDER = SubmittedSchema(type="json_schema", schema=SCHEMA.replace("}}", '},"note":{"type":"string"}}', 1))
-FEED = LogFeed(AUDIT_LOG, AUDIT_FEATURE, partial(audit_events, salt="salt"))
+FEED = LogConsumer(AUDIT_LOG, AUDIT_FEATURE, partial(audit_events, salt="salt"))
 ON, OFF = (SwitchFeature(feature=AUDIT_FEATURE, enabled=enabled) for enabled in (True, False))
 ALICE = Subject(name="alice", attributes=frozenset({DEFAULT_ADMIN}))
 ADMINS = Admins(**dict.fromkeys(("admins", "readers", "writers"), (Attribute("user", "alice"),)))
@@ -72,7 +72,7 @@ def test_an_event_says_who_did_what_with_both_states(broker):
     data = event["data"]
     assert (event["data_type"], event["data_op"]) == ("event_type", "U")
     assert data["user"] == "alice"
-    assert data["user_hash"] == hashed("salt", "alice")
+    assert data["user_hash"] == pseudonymize("salt", "alice")
     for state, owner in (("previous", "shop"), ("new", "other")):
         assert data[f"{state}_object"]["owning_application"] == owner
         assert msgspec.json.decode(data[f"{state}_text"]) == data[f"{state}_object"]
@@ -84,7 +84,7 @@ def test_an_event_says_who_did_what_with_both_states(broker):
 
 
 def test_the_hash_of_a_user_is_that_of_the_contract():
-    assert hashed("salt", "user-name") == "89bc5f7398509d3ce86c013c138e11357ff7f589fca9d58cfce443c27f81956c"
+    assert pseudonymize("salt", "user-name") == "89bc5f7398509d3ce86c013c138e11357ff7f589fca9d58cfce443c27f81956c"
 
 
 SUBSCRIBE = CreateSubscription(spec=subscription_spec())
@@ -276,7 +276,7 @@ def test_what_was_stored_before_a_switch_is_not_stored_again_after_it_not_even_e
     broker.do(CreateStorage(storage=STORAGE))
     broker.own_event_types.ensure_one(AUDIT_LOG)
     data = {"resource_type": "x", "resource_id": "1", "user": "alice", "user_hash": "x"}
-    event = OwnEvent(
+    event = SystemEvent(
         eid=derived_eid(UUID(int=1), "x"),
         occurred_at="2026-11-20T10:00:00.000Z",
         flow_id="",

@@ -3,7 +3,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
 from rioni.domain.authorization import Subject
-from rioni.domain.errors import AdminOnly, NotFound, StillUsed, Unavailable
+from rioni.domain.errors import AdminOnly, InUse, NotFound, Unavailable
 from rioni.domain.system.storages import StorageEntry
 from tests.support.builders import event_type_spec
 
@@ -55,7 +55,7 @@ def test_a_storage_that_holds_events_is_not_deleted(broker):
     broker.do(embedded("a", default=True))
     broker.do(CreateEventType(spec=event_type_spec()))
     broker.do(SetDefaultStorage(storage_id="default"))
-    with pytest.raises(StillUsed):
+    with pytest.raises(InUse):
         broker.do(DeleteStorage(storage_id="a"))
 
 

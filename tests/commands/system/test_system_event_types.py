@@ -4,7 +4,7 @@ import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.domain.authorization import Attribute, Subject
-from rioni.domain.errors import Denied
+from rioni.domain.errors import AccessDenied
 from rioni.domain.system.system_event_types import AUDIT_LOG, NAMES
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import as_spec, event_type_spec
@@ -26,24 +26,24 @@ def event_type(broker):
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_only_administrators_create_them_before_the_broker_does(broker, name):
     command = CreateEventType(spec=event_type_spec(name=name))
-    with pytest.raises(Denied, match="the broker itself publishes to it"):
+    with pytest.raises(AccessDenied, match="the broker itself publishes to it"):
         broker.do(command, STRANGER)
     broker.do(command, ADMIN)
 
 
 def test_only_whom_the_setting_names_reads_the_audit_log(broker, event_type):
     assert broker.gate.event_type(ADMIN, AUDIT_LOG, "READ") == event_type
-    with pytest.raises(Denied, match=r"READ event-type:nakadi\.audit\.log"):
+    with pytest.raises(AccessDenied, match=r"READ event-type:nakadi\.audit\.log"):
         broker.gate.event_type(STRANGER, AUDIT_LOG, "READ")
 
 
 def test_only_administrators_write_change_and_delete_it(broker, event_type):
     changed = ChangeEventType(name=AUDIT_LOG, spec=as_spec(event_type))
-    with pytest.raises(Denied):
+    with pytest.raises(AccessDenied):
         broker.gate.event_type(STRANGER, AUDIT_LOG, "WRITE")
-    with pytest.raises(Denied):
+    with pytest.raises(AccessDenied):
         broker.do(changed, STRANGER)
-    with pytest.raises(Denied):
+    with pytest.raises(AccessDenied):
         broker.do(DeleteEventType(name=AUDIT_LOG), STRANGER)
     broker.gate.event_type(ADMIN, AUDIT_LOG, "WRITE")
     broker.do(changed, ADMIN)

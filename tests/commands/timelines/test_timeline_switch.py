@@ -9,23 +9,23 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.commands.publishing.publisher import PublishEvents
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage
-from rioni.commands.timelines.timeline_switch import RETRY_S, Switcher
+from rioni.commands.timelines.timeline_switch import RETRY_S, TimelineSwitcher
 from rioni.commands.timelines.timelines import AbortSwitch, CloseTimeline, StartSwitch
 from rioni.domain.authorization import BROKER, Subject
 from rioni.domain.errors import (
+    AccessDenied,
     Conflict,
-    Denied,
     EventTypeNotFound,
+    InUse,
     Invalid,
     InvalidFields,
     NotFound,
-    StillUsed,
     TopicClosed,
     Unavailable,
 )
 from rioni.domain.event_types.event_type import Options
 from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.projections.queries.timeline_reader import read_after, recorded_at_ms_after
@@ -111,7 +111,7 @@ def test_compacted_event_types_keep_their_timeline(broker):
 
 
 def test_timelines_are_for_administrators(broker):
-    with pytest.raises(Denied, match=f"Access on ADMIN event-type:{NAME} denied"):
+    with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
         switch(broker, subject=Subject(name="somebody"))
 
 
@@ -205,12 +205,14 @@ def test_readers_do_not_go_on_to_the_next_timeline_before_they_have_heard_of_all
     publish(broker)
     stores = {name: broker.stores.of(name) for name in ("default", "a")}
     stores[lagging] = Lagging(stores[lagging])
-    order, chunks = read_after(timelines(broker), Stores(stores), 0, Place(1, -1), 1_000_000)
+    order, chunks = read_after(timelines(broker), Stores(stores), 0, TimelinePosition(1, -1), 1_000_000)
     assert (order, len(chunks)) == (1, 1)
     stores["default"] = Lagging(broker.store)
     broker.clock.advance(1)
-    assert recorded_at_ms_after(timelines(broker), Stores(stores), 0, Place(1, -1)) == chunks[0].recorded_at_ms
-    order, chunks = read_after(timelines(broker), Stores(stores), 0, Place(1, 0), 1_000_000)
+    assert (
+        recorded_at_ms_after(timelines(broker), Stores(stores), 0, TimelinePosition(1, -1)) == chunks[0].recorded_at_ms
+    )
+    order, chunks = read_after(timelines(broker), Stores(stores), 0, TimelinePosition(1, 0), 1_000_000)
     assert (order, len(chunks)) == ((2, 1) if lagging == "default" else (1, 0)), "who lags behind the end waits"
 
 
@@ -343,7 +345,7 @@ def test_the_storage_that_a_switch_goes_to_can_not_be_deleted_from_when_it_can_o
     following = broker.start_switch(NAME, "a")
     broker.stores.of("a").create_topic(following.topic, 1)
     broker.bus.transact(CloseTimeline(event_type=NAME, timeline=following), broker.context())
-    with pytest.raises(StillUsed):
+    with pytest.raises(InUse):
         broker.do(DeleteStorage(storage_id="a"))
     repair(broker)
     assert timelines(broker).active.id == following.id
@@ -439,7 +441,7 @@ def test_a_storage_that_can_not_be_opened_keeps_only_its_own_switches_from_being
         broker.bus.transact(CloseTimeline(event_type=name, timeline=following), broker.context())
     broker.registry.refresh()
     with contextlib.closing(broker.stores_without("second")) as usable:
-        switcher = Switcher(broker.registry, broker.bus_on(broker.log, usable), broker.signals, broker.clock)
+        switcher = TimelineSwitcher(broker.registry, broker.bus_on(broker.log, usable), broker.signals, broker.clock)
         with pytest.raises(Unavailable, match=r"^event type b: [^;]*$"):
             switcher.repair(broker.context)
     broker.registry.refresh()

@@ -10,8 +10,8 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
-from rioni.domain.errors import Conflict, EventTypeNotFound, NotFound, RioniError, StillUsed, Unavailable
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, Place
+from rioni.domain.errors import Conflict, EventTypeNotFound, InUse, NotFound, RioniError, Unavailable
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.system.storages import StorageEntry
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
@@ -76,13 +76,13 @@ class Race:
 
     def stored(self):
         """All events, in the order in which they are read."""
-        place, found = Place(1, BEFORE_FIRST), []
+        place, found = TimelinePosition(1, BEFORE_FIRST), []
         while True:
             order, chunks = read_after(self.timelines, self.broker.stores, 0, place, 100)
             if not chunks:
                 return found
             found += [event for chunk in chunks for event in chunk.data.split(b",")]
-            place = Place(order, chunks[-1].next - 1)
+            place = TimelinePosition(order, chunks[-1].next - 1)
 
     def check(self):
         """Nothing is lost or locked: it can be published and switched, and no topic is left but those of timelines."""
@@ -187,7 +187,7 @@ def test_a_storage_goes_amid_a_switch_to_it_or_the_switch_is_made(race, at):
     act = partial(race.other.bus.dispatch, DeleteStorage(storage_id="other"), race.broker.context())
     done = race.switch(at, act)
     assert (race.answer is True) != (done is True)
-    assert race.answer in {True, StillUsed}
+    assert race.answer in {True, InUse}
     if done is True:
         race.check()
     else:

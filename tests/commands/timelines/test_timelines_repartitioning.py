@@ -3,17 +3,17 @@ import contextlib
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.subscriptions.initial_cursors import Positions
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.authorization import Subject
-from rioni.domain.errors import Denied, Disabled, Invalid, Unavailable
+from rioni.domain.errors import AccessDenied, FeatureDisabled, Invalid, Unavailable
 from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.subscriptions.cursor import format_offset
-from rioni.domain.subscriptions.cursor_spec import NamedPlace
+from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.timelines.timeline import Timelines
@@ -101,17 +101,17 @@ def test_it_excludes_a_switch(broker):
 
 
 def test_it_is_for_administrators_and_only_while_the_feature_is_on(broker):
-    with pytest.raises(Denied, match=f"Access on ADMIN event-type:{NAME} denied"):
+    with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
         broker.do(repartition(2), Subject(name="somebody"))
     broker.do(SwitchFeature(feature="repartitioning", enabled=False))
-    with pytest.raises(Disabled):
+    with pytest.raises(FeatureDisabled):
         broker.do(repartition(2))
 
 
 @pytest.mark.parametrize("read_from", ["begin", "end", "cursors"])
 def test_subscriptions_read_new_partitions_from_their_begin_and_the_others_where_they_were(broker, read_from):
     given = (
-        (NamedPlace(event_type=NAME, partition="0", offset=format_offset(1, 1)),) if read_from == "cursors" else None
+        (CursorSpec(event_type=NAME, partition="0", offset=format_offset(1, 1)),) if read_from == "cursors" else None
     )
     broker.store.append(timelines(broker).active.topic, {0: [b"{}", b"{}"]})
     subscription = subscribe(broker, read_from=read_from, initial_cursors=given)
@@ -157,7 +157,7 @@ def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_
         broker.do(Repartition(event_type=name, partition_count=2))
     broker.registry.refresh()
     with contextlib.closing(broker.stores_without("second")) as usable:
-        positions = Positions(
+        positions = CursorInitializer(
             broker.registry,
             broker.gate,
             broker.bus,

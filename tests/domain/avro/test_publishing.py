@@ -9,7 +9,7 @@ from rioni.domain.authorization import Attribute
 from rioni.domain.avro.envelopes import read_publishing_batch
 from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.avro.publishing import prepare_avro, prepare_avro_deletion
-from rioni.domain.errors import Denied, Invalid, Malformed, TooLarge
+from rioni.domain.errors import AccessDenied, Invalid, Malformed, TooLarge
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.rules import PublishRules
@@ -73,7 +73,7 @@ def test_owners_are_found_as_in_json(selector, owner):
 
 def test_who_may_not_write_in_an_owners_name_is_refused():
     def deny(_owner, eid):
-        raise Denied("WRITE", f"event:{eid}")
+        raise AccessDenied("WRITE", f"event:{eid}")
 
     (item,) = prepare(rules(event_owner_selector=SELECTORS[0][0]), envelope(DATUM), check_owner=deny).refused
     assert (item.publishing_status, item.detail) == ("failed", f"Access on WRITE event:{EID} denied")

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.domain.authorization import Attribute
 from rioni.domain.event_types.event_type import EventOwnerSelector
-from rioni.domain.event_types.owner import OwnerFinder
+from rioni.domain.event_types.owner import OwnerSelector
 
 
 EVENT = {
@@ -13,7 +13,7 @@ EVENT = {
 
 
 def finder(value, type_="path", *, enriches=True):
-    return OwnerFinder.of(EventOwnerSelector(type=type_, name="retailer_id", value=value), enriches=enriches)
+    return OwnerSelector.of(EventOwnerSelector(type=type_, name="retailer_id", value=value), enriches=enriches)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from rioni.domain.authorization import Attribute
-from rioni.domain.errors import Denied, Invalid
+from rioni.domain.errors import AccessDenied, Invalid
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.headers import Headers
 from tests.support.publishing import EIDS, event, item, publish, refused, rules
@@ -28,7 +28,7 @@ def anybody(_owner, _eid):
 
 def only_acme(owner, eid):
     if owner != ACME:
-        raise Denied("WRITE", f"event:{eid}")
+        raise AccessDenied("WRITE", f"event:{eid}")
 
 
 # --- keys ---
@@ -65,7 +65,7 @@ def test_a_static_owner_owns_every_event():
 
 def test_an_owner_may_stand_in_what_the_broker_writes():
     def nobody(owner, eid):
-        raise Denied("WRITE", f"event:{eid}")
+        raise AccessDenied("WRITE", f"event:{eid}")
 
     by = owned("metadata.published_by")
     assert publish([event()], by, publisher="acme", check_owner=only_acme).headers == {0: [Headers(owner=ACME)]}

@@ -8,7 +8,7 @@ from rioni.domain.errors import Invalid
 from rioni.domain.schemas.patterns import PATTERNS_MAX
 from rioni.domain.schemas.schema import EffectiveSchema, check_schema
 from rioni.domain.schemas.validation import EventValidator
-from rioni.domain.schemas.validation_cost import Work
+from rioni.domain.schemas.validation_cost import ValidationCost
 
 
 HEAVY = "((a{1,100}){1,50})x$"
@@ -27,7 +27,7 @@ def refusal(schema: dict) -> str:
 
 @given(st.lists(st.integers(2, 3_000), max_size=20), st.sampled_from([{}, {"properties": {"a": {"pattern": HEAVY}}}]))
 def test_the_portions_of_a_batch_are_all_of_it_in_order_and_small(sizes: list[int], schema: dict) -> None:
-    work = Work(effective(schema))
+    work = ValidationCost(effective(schema))
     portions = list(work.portions(sizes))
     assert [index for portion in portions for index in range(portion.start, portion.stop)] == list(range(len(sizes)))
     for portion in portions:
@@ -36,7 +36,7 @@ def test_the_portions_of_a_batch_are_all_of_it_in_order_and_small(sizes: list[in
 
 def test_ordinary_batches_are_validated_in_one_go() -> None:
     schema = {"properties": {f"p{number}": STRING for number in range(50)}, "required": ["p0"]}
-    assert Work(effective(schema)).portion_bytes > 500_000
+    assert ValidationCost(effective(schema)).portion_bytes > 500_000
 
 
 TEXT = "a" * 100_000
@@ -70,7 +70,7 @@ TEXT = "a" * 100_000
     ],
 )
 def test_events_that_would_take_too_long_are_known_beforehand(schema: dict, event: dict, too_much: bool) -> None:
-    assert Work(effective(schema)).is_too_much(event) == too_much
+    assert ValidationCost(effective(schema)).is_too_much(event) == too_much
 
 
 def test_only_large_events_are_looked_into() -> None:

@@ -6,26 +6,26 @@ from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
-    Arrived,
     Attempt,
-    Bury,
     Close,
     Commit,
     Coordinated,
     End,
     Fetch,
     Fetched,
-    Holding,
     Input,
+    NewEvents,
+    PartitionOwnership,
     Reason,
     Release,
     Run,
     Send,
+    SendToDeadLetterQueue,
     Tick,
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore
@@ -37,8 +37,8 @@ A, B, C = (EventTypePartition("a", str(number)) for number in range(3))
 HIDING = {".": NO_HEADERS, "t": Headers(key="key"), "x": Headers(subscription_id="another")}
 
 
-def place(position: int) -> Place:
-    return Place(1, position)
+def place(position: int) -> TimelinePosition:
+    return TimelinePosition(1, position)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Driver:
     """A stream, what it reads, and what it has done. The events are the numbers of their positions."""
 
     parameters: StreamParameters
-    start: dict[EventTypePartition, Place] | None = None
+    start: dict[EventTypePartition, TimelinePosition] | None = None
     batches: list[Batch] = field(default_factory=list)
     released: list[EventTypePartition] = field(default_factory=list)
     closed: Reason | None = None
@@ -65,7 +65,7 @@ class Driver:
         self.store = MemoryEventStore(self.clock)
         self.store.create_topic("a", 3)
         self.machine = StreamMachine(self.parameters, self.now_s, self.start, policy=self.policy)
-        self.holdings: dict[EventTypePartition, Holding] = {}
+        self.holdings: dict[EventTypePartition, PartitionOwnership] = {}
         self.autocommitted: list[tuple[EventTypePartition, int]] = []
         self.attempts: list[tuple[EventTypePartition, int, int | None]] = []
         """What was noted before it was sent: partition, last position, position up to which to search."""
@@ -100,10 +100,10 @@ class Driver:
 
     def arrive(self) -> None:
         bounds = self.store.bounds("a")
-        self.step(Arrived({key: place(bounds[int(key.partition)].newest) for key in (A, B, C)}))
+        self.step(NewEvents({key: place(bounds[int(key.partition)].newest) for key in (A, B, C)}))
 
     def own(self, *partitions: EventTypePartition, failures: Failures = NONE, committed: int = -1) -> None:
-        self.holdings |= {key: Holding(place(committed), False, failures) for key in partitions}
+        self.holdings |= {key: PartitionOwnership(place(committed), False, failures) for key in partitions}
         self.step(Coordinated(self.holdings))
 
     def commit(self, partition: EventTypePartition, position: int) -> None:
@@ -145,7 +145,7 @@ class Driver:
     def step(self, message: Input) -> None:
         outputs = self.machine.step(message, self.now_s)
         assert not (self.closed and outputs), "nothing comes after the end"
-        committed: list[tuple[EventTypePartition, Place]] = []
+        committed: list[tuple[EventTypePartition, TimelinePosition]] = []
         while outputs:
             runs = []
             for output in outputs:
@@ -163,7 +163,7 @@ class Driver:
                         runs.append(Run(output, 1, self.store.read("a", number, after.position + 1, bytes_max)))
                     case Commit(cursors):
                         committed += cursors
-                    case Attempt() | Bury():
+                    case Attempt() | SendToDeadLetterQueue():
                         committed += self.note(output)
                     case Release(partition):
                         self.committed(committed)
@@ -179,18 +179,18 @@ class Driver:
         noted = [last for key, last, _ in self.attempts if key == partition]
         return self.policy is None or noted[-1] > self.holdings[partition].committed.position
 
-    def note(self, output: Attempt | Bury) -> list[tuple[EventTypePartition, Place]]:
+    def note(self, output: Attempt | SendToDeadLetterQueue) -> list[tuple[EventTypePartition, TimelinePosition]]:
         """What is done about dead letters; returns what is committed with it."""
         match output:
             case Attempt(partition, at, until):
                 self.attempts.append((partition, at.position, until.position if until else None))
                 return []
-            case Bury(partition, event):
+            case SendToDeadLetterQueue(partition, event):
                 assert event.stop == event.start + 1
                 self.buried.append((partition, event.start))
                 return [(partition, event.last)] if self.buries else []
 
-    def committed(self, cursors: list[tuple[EventTypePartition, Place]]) -> bool:
+    def committed(self, cursors: list[tuple[EventTypePartition, TimelinePosition]]) -> bool:
         """Do what the coordinator does with a commit of the stream."""
         news = bool(cursors)
         while cursors:

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session, Topology
-from rioni.domain.streaming.admission import Seats, check_commit, compare
+from rioni.domain.streaming.admission import StreamSlots, check_commit, compare
 from rioni.domain.subscriptions.cursor import format_offset
 
 
@@ -19,7 +19,7 @@ def topology(*sessions: Session, resetting: bool = False) -> Topology:
 
 
 def test_there_are_as_many_seats_as_partitions_that_nobody_insists_on():
-    seats = Seats("s", topology(Session("direct", frozenset({A}))))
+    seats = StreamSlots("s", topology(Session("direct", frozenset({A}))))
     seats.take(Session("first"))
     seats.take(Session("second"))
     with pytest.raises(Conflict, match=r"^No free slots for streaming available for subscription s. Total slots: 3$"):
@@ -31,9 +31,9 @@ def test_there_are_as_many_seats_as_partitions_that_nobody_insists_on():
 
 def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
     with pytest.raises(Conflict, match="still in progress"):
-        Seats("s", topology(resetting=True)).take(Session("first"))
+        StreamSlots("s", topology(resetting=True)).take(Session("first"))
     with pytest.raises(SubscriptionNotFound):
-        Seats("s", Topology(0, {}, {}))
+        StreamSlots("s", Topology(0, {}, {}))
 
 
 @pytest.mark.parametrize(

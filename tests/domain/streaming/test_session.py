@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.streaming.messages import Coordinated, Holding, Reason
+from rioni.domain.streaming.messages import Coordinated, PartitionOwnership, Reason
 from tests.domain.streaming.driver import A, B, Batch, C, low_level, place, subscription
 
 
@@ -307,7 +307,7 @@ def test_a_partition_that_nobody_wants_any_more_goes_on():
 
 def test_a_partition_that_is_wanted_before_it_is_read_is_released_at_once():
     stream = subscription()
-    stream.holdings[B] = Holding(place(-1), True)
+    stream.holdings[B] = PartitionOwnership(place(-1), True)
     stream.want(B)
     assert stream.released == [B]
 
@@ -315,7 +315,7 @@ def test_a_partition_that_is_wanted_before_it_is_read_is_released_at_once():
 def test_a_new_owner_begins_behind_the_committed_position():
     stream = subscription()
     stream.publish_alone(B, 5)
-    stream.holdings[B] = Holding(place(2), False)
+    stream.holdings[B] = PartitionOwnership(place(2), False)
     stream.step(Coordinated(stream.holdings))
     assert [batch.events for batch in stream.taken()] == [[3], [4]]
 

@@ -1,4 +1,4 @@
-from rioni.domain.streaming.messages import Holding, Reason
+from rioni.domain.streaming.messages import PartitionOwnership, Reason
 from tests.domain.streaming.driver import A, B, place, subscription
 
 
@@ -27,7 +27,7 @@ def test_heartbeats_of_one_partition_do_not_hide_another():
 
 def test_heartbeats_of_a_previous_owner_are_nobodys():
     stream = subscription(commit_timeout_s=10)
-    stream.holdings[B] = Holding(place(-1), wanted=False, heartbeats=7)
+    stream.holdings[B] = PartitionOwnership(place(-1), wanted=False, heartbeats=7)
     stream.own(A)
     stream.publish(B, 1)
     stream.wait(9)

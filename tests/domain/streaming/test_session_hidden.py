@@ -4,7 +4,7 @@ import pytest
 
 from rioni.domain.authorization import Attribute, Subject
 from rioni.domain.publishing.headers import Headers
-from rioni.domain.streaming.messages import Reason, Seen
+from rioni.domain.streaming.messages import Reason, VisibilityChanged
 from rioni.domain.streaming.session import AUTOCOMMIT_EVERY_S
 from rioni.domain.streaming.visibility import Visibility
 from tests.domain.streaming.driver import A, B, low_level, subscription
@@ -173,10 +173,10 @@ def test_what_becomes_visible_or_hidden_holds_for_all_that_was_not_sent():
     stream.store.append("a", {0: [b"%d" % n for n in range(4)]}, headers={0: [Headers(owner=owner)] * 4})
     stream.arrive()
     assert stream.taken()[0].events == [0]
-    stream.step(Seen(Visibility(reader=Subject(name="blue"))))
+    stream.step(VisibilityChanged(Visibility(reader=Subject(name="blue"))))
     stream.commit(A, 0)
     assert stream.taken() == []
     assert stream.autocommitted == [(A, 3)]
-    stream.step(Seen(Visibility()))
+    stream.step(VisibilityChanged(Visibility()))
     stream.publish_hidden(A, ".")
     assert stream.taken()[0].events == [4]

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import InvalidCursor
-from rioni.domain.subscriptions.cursor import POSITION_MAX, Place, format_offset, parse_offset
+from rioni.domain.subscriptions.cursor import POSITION_MAX, TimelinePosition, format_offset, parse_offset
 from tests.support.tables import rows
 
 
-PLACES = st.builds(Place, st.integers(1, 0xFFFF), st.integers(-1, POSITION_MAX))
+PLACES = st.builds(TimelinePosition, st.integers(1, 0xFFFF), st.integers(-1, POSITION_MAX))
 
 
 def parse(offset):
@@ -42,13 +42,13 @@ def test_the_form_that_is_written(order, position, offset):
 @pytest.mark.parametrize(
     ("offset", "place"),
     rows(
-        ("2.1 canonical", "001-0002-000000000000000005", Place(2, 5)),
-        ("2.1 before the first event", "001-0002--1", Place(2, -1)),
-        ("2.1 upper-case order", "001-00AB-000000000000000001", Place(0xAB, 1)),
-        ("2.1 not padded", "001-0001-5", Place(1, 5)),
-        ("2.1 version 000", "000-0001-000000000000000007", Place(1, 7)),
-        ("2.1 plain number: in the oldest timeline", "7", Place(1, 7)),
-        ("2.1 plain -1", "-1", Place(1, -1)),
+        ("2.1 canonical", "001-0002-000000000000000005", TimelinePosition(2, 5)),
+        ("2.1 before the first event", "001-0002--1", TimelinePosition(2, -1)),
+        ("2.1 upper-case order", "001-00AB-000000000000000001", TimelinePosition(0xAB, 1)),
+        ("2.1 not padded", "001-0001-5", TimelinePosition(1, 5)),
+        ("2.1 version 000", "000-0001-000000000000000007", TimelinePosition(1, 7)),
+        ("2.1 plain number: in the oldest timeline", "7", TimelinePosition(1, 7)),
+        ("2.1 plain -1", "-1", TimelinePosition(1, -1)),
         ("2.1 BEGIN", "BEGIN", None),
         ("2.1 begin in any case", "bEgIn", None),
     ),

@@ -6,25 +6,32 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import Place
-from rioni.domain.subscriptions.cursor_arithmetic import Extent, begin, distance, extents_of, readable_place, shifted
+from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.subscriptions.cursor_arithmetic import (
+    OffsetRange,
+    begin,
+    distance,
+    extents_of,
+    readable_place,
+    shifted,
+)
 from tests.support.builders import timeline
 from tests.support.tables import rows
 
 
-THREE = [Extent(1, 0, 4), Extent(2, 0, 0), Extent(3, 0, 9)]
+THREE = [OffsetRange(1, 0, 4), OffsetRange(2, 0, 0), OffsetRange(3, 0, 9)]
 """Timelines of five, one and ten events."""
 
 
 @pytest.mark.parametrize(
     ("initial", "final", "events"),
     rows(
-        ("3.3 equal cursors", Place(1, 2), Place(1, 2), 0),
-        ("2.2 -1 counts as position -1", Place(1, -1), Place(1, 4), 5),
-        ("2.2 backwards", Place(1, 4), Place(1, 0), -4),
-        ("2.2 the end of a timeline is the beginning of the next", Place(1, 4), Place(2, -1), 0),
-        ("2.2 across timelines", Place(1, 3), Place(3, 1), 4),
-        ("2.2 across timelines, backwards", Place(3, 1), Place(1, 3), -4),
+        ("3.3 equal cursors", TimelinePosition(1, 2), TimelinePosition(1, 2), 0),
+        ("2.2 -1 counts as position -1", TimelinePosition(1, -1), TimelinePosition(1, 4), 5),
+        ("2.2 backwards", TimelinePosition(1, 4), TimelinePosition(1, 0), -4),
+        ("2.2 the end of a timeline is the beginning of the next", TimelinePosition(1, 4), TimelinePosition(2, -1), 0),
+        ("2.2 across timelines", TimelinePosition(1, 3), TimelinePosition(3, 1), 4),
+        ("2.2 across timelines, backwards", TimelinePosition(3, 1), TimelinePosition(1, 3), -4),
     ),
 )
 def test_distances_span_timelines(initial, final, events):
@@ -34,12 +41,12 @@ def test_distances_span_timelines(initial, final, events):
 @pytest.mark.parametrize(
     ("place", "shift", "result"),
     rows(
-        ("3.3 back to the beginning of a timeline", Place(3, 1), -2, Place(3, -1)),
-        ("3.3 back into the one before", Place(3, 1), -3, Place(2, -1)),
-        ("3.3 to the end of a closed timeline", Place(1, 3), 1, Place(2, -1)),
-        ("3.3 across one event", Place(1, 3), 2, Place(3, -1)),
-        ("3.3 across timelines", Place(1, 3), 3, Place(3, 0)),
-        ("3.3 by nothing", Place(1, -1), 0, Place(1, -1)),
+        ("3.3 back to the beginning of a timeline", TimelinePosition(3, 1), -2, TimelinePosition(3, -1)),
+        ("3.3 back into the one before", TimelinePosition(3, 1), -3, TimelinePosition(2, -1)),
+        ("3.3 to the end of a closed timeline", TimelinePosition(1, 3), 1, TimelinePosition(2, -1)),
+        ("3.3 across one event", TimelinePosition(1, 3), 2, TimelinePosition(3, -1)),
+        ("3.3 across timelines", TimelinePosition(1, 3), 3, TimelinePosition(3, 0)),
+        ("3.3 by nothing", TimelinePosition(1, -1), 0, TimelinePosition(1, -1)),
     ),
 )
 def test_shifts_cross_timelines(place, shift, result):
@@ -51,10 +58,10 @@ def test_shifts_cross_timelines(place, shift, result):
 @pytest.mark.parametrize(
     ("place", "shift", "text"),
     rows(
-        ("3.3 before the first timeline", Place(1, -1), -1, "Timeline not found"),
-        ("14-20 one too far", Place(3, 9), 1, "does not exist"),
-        ("14-20 far too far", Place(1, 0), 100, "does not exist"),
-        ("3.3 an unknown timeline", Place(9, 0), 0, "Timeline not found"),
+        ("3.3 before the first timeline", TimelinePosition(1, -1), -1, "Timeline not found"),
+        ("14-20 one too far", TimelinePosition(3, 9), 1, "does not exist"),
+        ("14-20 far too far", TimelinePosition(1, 0), 100, "does not exist"),
+        ("3.3 an unknown timeline", TimelinePosition(9, 0), 0, "Timeline not found"),
     ),
 )
 def test_what_does_not_exist_is_refused(place, shift, text):
@@ -64,22 +71,22 @@ def test_what_does_not_exist_is_refused(place, shift, text):
 
 def test_expired_positions_and_timelines_are_refused():
     with pytest.raises(Invalid):
-        shifted(Place(1, 9), -5, [Extent(1, 7, 9)])
-    assert shifted(Place(1, 9), -3, [Extent(1, 7, 9)]) == Place(1, 6)
+        shifted(TimelinePosition(1, 9), -5, [OffsetRange(1, 7, 9)])
+    assert shifted(TimelinePosition(1, 9), -3, [OffsetRange(1, 7, 9)]) == TimelinePosition(1, 6)
     with pytest.raises(Invalid, match="Timeline not found"):
-        distance(Place(7, 0), Place(1, 0), THREE)
+        distance(TimelinePosition(7, 0), TimelinePosition(1, 0), THREE)
 
 
-RETAINED = [[Extent(2, 5, 9), Extent(3, 0, -1), Extent(4, 0, 3)]]
+RETAINED = [[OffsetRange(2, 5, 9), OffsetRange(3, 0, -1), OffsetRange(4, 0, 3)]]
 """One partition: a closed timeline of which five positions are left, an empty one, and the active one."""
 
 
 @pytest.mark.parametrize(
     ("extents", "place"),
     rows(
-        ("2.1 nothing was ever written", [Extent(1, 0, -1), Extent(2, 0, -1)], Place(1, -1)),
-        ("2.1 what was written has expired", [Extent(1, 5, 4), Extent(2, 0, -1)], Place(2, -1)),
-        ("2.1 an empty timeline comes first", [Extent(1, 0, -1), Extent(2, 0, 3)], Place(2, -1)),
+        ("2.1 nothing was ever written", [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)], TimelinePosition(1, -1)),
+        ("2.1 what was written has expired", [OffsetRange(1, 5, 4), OffsetRange(2, 0, -1)], TimelinePosition(2, -1)),
+        ("2.1 an empty timeline comes first", [OffsetRange(1, 0, -1), OffsetRange(2, 0, 3)], TimelinePosition(2, -1)),
     ),
 )
 def test_where_begin_is(extents, place):
@@ -90,13 +97,13 @@ def test_where_begin_is(extents, place):
 @pytest.mark.parametrize(
     ("offset", "place"),
     rows(
-        ("2.3 the newest position", "001-0004-000000000000000003", Place(4, 3)),
-        ("2.3 before the first one", "001-0004--1", Place(4, -1)),
-        ("2.3 in a closed timeline", "001-0002-000000000000000007", Place(2, 7)),
-        ("2.3 one before the oldest", "001-0002-000000000000000004", Place(2, 4)),
-        ("2.2 the end of a closed timeline", "001-0002-000000000000000009", Place(2, 9)),
-        ("2.2 in an empty timeline", "001-0003--1", Place(3, -1)),
-        ("2.1 BEGIN", "begin", Place(2, 4)),
+        ("2.3 the newest position", "001-0004-000000000000000003", TimelinePosition(4, 3)),
+        ("2.3 before the first one", "001-0004--1", TimelinePosition(4, -1)),
+        ("2.3 in a closed timeline", "001-0002-000000000000000007", TimelinePosition(2, 7)),
+        ("2.3 one before the oldest", "001-0002-000000000000000004", TimelinePosition(2, 4)),
+        ("2.2 the end of a closed timeline", "001-0002-000000000000000009", TimelinePosition(2, 9)),
+        ("2.2 in an empty timeline", "001-0003--1", TimelinePosition(3, -1)),
+        ("2.1 BEGIN", "begin", TimelinePosition(2, 4)),
     ),
 )
 def test_where_reading_can_begin(offset, place):
@@ -137,12 +144,14 @@ def test_where_reading_cannot_begin(partition, offset, text):
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5), st.data())
 def test_they_agree_with_a_plain_list_of_all_events(lengths, data):
-    extents = [Extent(order, 0, length - 1) for order, length in enumerate(lengths, 1)]
-    everything = [Place(extent.order, position) for extent in extents for position in range(extent.newest + 1)]
+    extents = [OffsetRange(order, 0, length - 1) for order, length in enumerate(lengths, 1)]
+    everything = [
+        TimelinePosition(extent.order, position) for extent in extents for position in range(extent.newest + 1)
+    ]
     start = data.draw(st.integers(0, len(everything)))
     end = data.draw(st.integers(0, len(everything)))
-    initial = everything[start - 1] if start else Place(1, -1)
-    final = everything[end - 1] if end else Place(1, -1)
+    initial = everything[start - 1] if start else TimelinePosition(1, -1)
+    final = everything[end - 1] if end else TimelinePosition(1, -1)
     assert distance(initial, final, extents) == end - start
     assert distance(shifted(initial, end - start, extents), final, extents) == 0
 
@@ -151,4 +160,4 @@ def test_partitions_that_a_server_has_not_heard_of_yet_are_empty():
     """Another server has added them: those of a closed timeline never had events, those of the active one have none."""
     closed = timeline(1, "old", partitions=2, latest_position=(4, -1))
     found = extents_of([closed, timeline(2, "new", partitions=2)], lambda _: [Bounds(0, 4)])
-    assert found == [[Extent(1, 0, 4), Extent(2, 0, 4)], [Extent(1, 0, -1), Extent(2, 0, -1)]]
+    assert found == [[OffsetRange(1, 0, 4), OffsetRange(2, 0, 4)], [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)]]

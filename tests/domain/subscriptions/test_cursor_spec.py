@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.errors import Invalid
-from rioni.domain.subscriptions.cursor_spec import NamedPlace, for_each_partition, violations
+from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition, violations
 
 
 TIME = "2026-11-20T10:00:00Z"
@@ -34,7 +34,7 @@ PARTITIONS = {"a": 2, "b": 1}
     ],
 )
 def test_exactly_one_place_is_named_in_partitions_that_are_known(members, wrong):
-    assert [field for field, _ in violations(NamedPlace(**members), "items[0]")] == [
+    assert [field for field, _ in violations(CursorSpec(**members), "items[0]")] == [
         f"items[0].{name}" for name in wrong
     ]
 
@@ -44,15 +44,15 @@ def keys(*names):
 
 
 def test_a_name_without_partition_is_for_all_of_them():
-    assert keys(NamedPlace(event_type="a", offset="END")) == ["a0", "a1"]
-    assert keys(NamedPlace(offset="END")) == ["a0", "a1", "b0"]
-    assert keys(NamedPlace(offset="END"), NamedPlace(event_type="a", partition="1", offset="0"))[-1] == "a1"
-    assert keys(NamedPlace(event_type="c", partition="7", offset="0")) == ["c7"]
-    ((_, named),) = for_each_partition([NamedPlace(event_type="b", timestamp=TIME, shift=-3)], PARTITIONS)
-    assert named == NamedPlace(event_type="b", partition="0", timestamp=TIME, shift=-3)
+    assert keys(CursorSpec(event_type="a", offset="END")) == ["a0", "a1"]
+    assert keys(CursorSpec(offset="END")) == ["a0", "a1", "b0"]
+    assert keys(CursorSpec(offset="END"), CursorSpec(event_type="a", partition="1", offset="0"))[-1] == "a1"
+    assert keys(CursorSpec(event_type="c", partition="7", offset="0")) == ["c7"]
+    ((_, named),) = for_each_partition([CursorSpec(event_type="b", timestamp=TIME, shift=-3)], PARTITIONS)
+    assert named == CursorSpec(event_type="b", partition="0", timestamp=TIME, shift=-3)
 
 
 @pytest.mark.parametrize("event_type", [None, "a"])
 def test_more_than_one_name_for_the_same_partitions_is_refused(event_type):
     with pytest.raises(Invalid, match="no more than 1 cursor for all partitions"):
-        keys(NamedPlace(event_type=event_type, offset="END"), NamedPlace(event_type=event_type, offset="BEGIN"))
+        keys(CursorSpec(event_type=event_type, offset="END"), CursorSpec(event_type=event_type, offset="BEGIN"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.subscriptions.dead_letter_policy import POLICY, SEND_COUNT, Policy, complaint, policy_of
+from rioni.domain.subscriptions.dead_letter_policy import POLICY, SEND_COUNT, Policy, policy_error, policy_of
 from tests.support.tables import rows
 
 
@@ -19,7 +19,7 @@ from tests.support.tables import rows
     ),
 )
 def test_annotations_ask_for_a_policy(annotations, policy):
-    assert complaint(annotations) is None
+    assert policy_error(annotations) is None
     assert policy_of(annotations) == policy
 
 
@@ -55,5 +55,5 @@ def test_annotations_ask_for_a_policy(annotations, policy):
     ),
 )
 def test_what_is_wrong_is_said_and_asks_for_nothing(annotations, text):
-    assert complaint(annotations) == text
+    assert policy_error(annotations) == text
     assert policy_of(annotations) is None

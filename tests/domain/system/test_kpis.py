@@ -10,13 +10,13 @@ from rioni.domain.system.kpis import (
     ACCESS_LOG,
     BATCH_PUBLISHED,
     DATA_STREAMED,
-    Accessed,
     BatchPublished,
     BatchStreamed,
+    RequestServed,
     line_of,
     reports_of,
 )
-from rioni.domain.system.pseudonyms import hashed
+from rioni.domain.system.pseudonyms import pseudonymize
 
 
 SPOOL = UUID("0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11")
@@ -43,7 +43,7 @@ STREAMED = BatchStreamed(
 
 
 def test_the_hash_of_an_application_is_that_of_the_contract():
-    assert hashed("123", "application") == "befee725ab2ed3b17020112089a693ad8d8cfbf62b2442dcb5b89d66ce72391e"
+    assert pseudonymize("123", "application") == "befee725ab2ed3b17020112089a693ad8d8cfbf62b2442dcb5b89d66ce72391e"
 
 
 def test_a_batch_is_one_event_with_the_fields_of_the_contract():
@@ -106,7 +106,7 @@ STREAMED_BATCHES = st.builds(
     NUMBERS,
 )
 ACCESSES = st.builds(
-    Accessed,
+    RequestServed,
     st.integers(0, 2**41),
     *[TEXTS] * 6,
     st.integers(100, 599),
@@ -129,7 +129,7 @@ def test_whatever_is_measured_is_one_line_and_nothing_is_lost_or_doubled(measure
     events = [event for some in reports.events.values() for event in some]
     assert len({event.eid for event in events}) == len(events)
     streamed = [each for each in measurements if isinstance(each, BatchStreamed)]
-    for name, kind in ((BATCH_PUBLISHED, BatchPublished), (ACCESS_LOG, Accessed)):
+    for name, kind in ((BATCH_PUBLISHED, BatchPublished), (ACCESS_LOG, RequestServed)):
         assert len(reports.events.get(name, [])) == sum(isinstance(each, kind) for each in measurements)
     reported = [event.members for event in reports.events.get(DATA_STREAMED, [])]
     for total in ("number_of_events", "bytes_streamed"):

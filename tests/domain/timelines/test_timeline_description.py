@@ -11,7 +11,7 @@ from rioni.domain.timelines.timeline import (
     TimelineSwitchStarted,
     evolve,
 )
-from rioni.domain.timelines.timeline_description import told
+from rioni.domain.timelines.timeline_description import describe_change
 from tests.support.builders import timeline
 
 
@@ -43,9 +43,9 @@ def test_the_story_of_an_event_type_is_told_from_its_creation_through_each_switc
     state: Timelines | None = None
     for event, expected in STORY:
         before, state = state, evolve(state, event)
-        assert told(event.TOPIC, before, state) == expected
+        assert describe_change(event.TOPIC, before, state) == expected
 
 
 @pytest.mark.parametrize("topic", ["event-type.created", "timeline.of-the-future"])
 def test_of_what_is_not_known_nothing_is_told(topic):
-    assert told(topic, None, None) == ""
+    assert describe_change(topic, None, None) == ""

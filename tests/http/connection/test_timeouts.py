@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rioni.http.connection.timeouts import SMALL_BYTES, Deadlines, PacedSocket
+from rioni.http.connection.timeouts import SMALL_BYTES, Deadlines, DeadlineSocket
 
 
 DEADLINES = Deadlines(header_s=5, body_s=30, body_bytes_per_s=1_000)
@@ -45,7 +45,7 @@ def received(client, paced):
 
 def paced(*pieces):
     client = Client(*pieces)
-    return client, PacedSocket(client, DEADLINES, lambda: client.now_s)
+    return client, DeadlineSocket(client, DEADLINES, lambda: client.now_s)
 
 
 def test_a_connection_is_idle_until_something_of_a_request_comes():
@@ -63,7 +63,7 @@ def test_a_connection_is_idle_until_something_of_a_request_comes():
 def test_what_has_come_before_reading_is_stopped_is_read():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        sock = PacedSocket(ours, DEADLINES, time.monotonic)
+        sock = DeadlineSocket(ours, DEADLINES, time.monotonic)
         theirs.sendall(b"GET")
         sock.stop_reading()
         sock.stop_reading()
@@ -147,7 +147,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 def test_an_answer_of_known_length_is_sent_at_once_and_a_stream_piece_by_piece(written, expected):
     buffer = Buffer(room=1_000)
-    sock = PacedSocket(buffer, DEADLINES, time.monotonic)
+    sock = DeadlineSocket(buffer, DEADLINES, time.monotonic)
     for data in written:
         sock.sendall(data)
     assert buffer.sent == expected
@@ -157,7 +157,7 @@ def test_an_answer_of_known_length_is_sent_at_once_and_a_stream_piece_by_piece(w
 
 def test_a_head_without_a_body_is_sent_when_the_request_is_over():
     buffer = Buffer(room=1_000)
-    sock = PacedSocket(buffer, DEADLINES, time.monotonic)
+    sock = DeadlineSocket(buffer, DEADLINES, time.monotonic)
     sock.sendall(HEAD)
     assert buffer.sent == []
     sock.flush()
@@ -169,5 +169,5 @@ def test_a_head_without_a_body_is_sent_when_the_request_is_over():
 def test_all_is_sent_however_little_fits_at_once(size):
     data = (bytes(range(256)) * 257)[:size]
     buffer = Buffer(room=10)
-    PacedSocket(buffer, DEADLINES, time.monotonic).sendall(data)
+    DeadlineSocket(buffer, DEADLINES, time.monotonic).sendall(data)
     assert b"".join(buffer.sent) == data

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rioni.domain.authentication import Demands, Mode, TokenInfo
+from rioni.domain.authentication import Mode, TokenInfo, TokenPolicy
 from rioni.domain.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.errors import InsufficientRealm, InsufficientScope, TokensUnavailable, Unauthenticated
 from rioni.http.middleware.authentication import RECHECK_S, TOKEN_CHARACTERS_MAX, Authentication
@@ -34,7 +34,7 @@ def clock():
 
 
 def authentication(source, clock, mode=Mode.BASIC, **demands):
-    return Authentication(Demands(mode=mode, **demands), source, clock)
+    return Authentication(TokenPolicy(mode=mode, **demands), source, clock)
 
 
 def caller(source, clock, **demands):

@@ -7,7 +7,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.publishing.timeline_appender import ActiveTimeline
+from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.config.settings import Config
 from rioni.domain.ports.thread_pool import direct
 from rioni.http.body_budget import BodyBudget
@@ -28,7 +28,7 @@ def client(tmp_path):
     with running_broker(tmp_path / "data") as broker:
         broker.do(CreateEventType(spec=event_type_spec()))
         stores = OneStore(LosesItsAnswer(broker.store))
-        timeline = ActiveTimeline(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
+        timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
         publisher = Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()
         app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget())])

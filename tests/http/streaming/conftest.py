@@ -10,7 +10,7 @@ from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.timelines.timeline import Timelines
-from rioni.http.streaming.stream_context import Client, StreamPorts
+from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.subscription_stream import SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
@@ -59,7 +59,9 @@ def subscription(ports: StreamPorts) -> str:
     return subscription
 
 
-def start(ports: StreamPorts, subscription: str, client: Client | None = None, **parameters) -> SubscriptionStream:
+def start(
+    ports: StreamPorts, subscription: str, client: StreamClient | None = None, **parameters
+) -> SubscriptionStream:
     stream_id = str(uuid4())
     ports.coordinator.join(subscription, stream_id)
     defaults = {"stream_timeout_s": 100, "max_uncommitted_events": 10, "commit_timeout_s": 20}
@@ -69,7 +71,7 @@ def start(ports: StreamPorts, subscription: str, client: Client | None = None, *
         StreamParameters(**(defaults | parameters)),
         (A, B),
         ports,
-        client or Client(),
+        client or StreamClient(),
     )
     assert next(stream) == b""
     return stream

@@ -5,7 +5,7 @@ import pytest
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import Send
-from rioni.domain.subscriptions.cursor import Place
+from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.http.streaming.json_frames import Frames, random_token
 from tests.support.memory import chunk
 
@@ -15,7 +15,7 @@ CHUNK = chunk(540, [b'{"x":1}', b'{"y": [2, 3]}', b'{"z":"\xc3\xa9"}', b"{}"])
 
 
 def send(*slices: Slice, info: str = "") -> Send:
-    return Send(KEY, slices[-1].last if slices else Place(1, -1), slices, info)
+    return Send(KEY, slices[-1].last if slices else TimelinePosition(1, -1), slices, info)
 
 
 def test_a_batch_of_a_subscription():
@@ -49,7 +49,7 @@ def test_a_batch_may_come_from_several_chunks():
 
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "é"])
 def test_names_are_escaped(name: str):
-    line = Frames(lambda: "").write(Send(EventTypePartition(name, name), Place(1, 0), (), name))
+    line = Frames(lambda: "").write(Send(EventTypePartition(name, name), TimelinePosition(1, 0), (), name))
     assert json.loads(line) == {
         "cursor": {
             "partition": name,

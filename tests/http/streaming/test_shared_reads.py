@@ -3,14 +3,14 @@ import threading
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.subscriptions.cursor import Place
-from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, Shared, Tails
+from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, CachedUntilNotified, TailCache
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
 
 
-BEGIN = Place(1, -1)
+BEGIN = TimelinePosition(1, -1)
 
 
 class CountingStore(MemoryEventStore):
@@ -29,8 +29,8 @@ def store(clock: ManualClock, signals: MemorySignals) -> CountingStore:
 
 
 @pytest.fixture
-def tails(store: CountingStore, signals: MemorySignals, clock: ManualClock) -> Tails:
-    return Tails(OneStore(store), signals, clock)
+def tails(store: CountingStore, signals: MemorySignals, clock: ManualClock) -> TailCache:
+    return TailCache(OneStore(store), signals, clock)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def timelines():
 
 def test_all_get_the_same_answer_until_a_notification(signals, clock):
     answers = iter(range(10))
-    shared = Shared(lambda: next(answers), "key", signals, clock)
+    shared = CachedUntilNotified(lambda: next(answers), "key", signals, clock)
     assert [shared(), shared()] == [0, 0]
     signals.notify("other")
     assert shared() == 0
@@ -50,7 +50,7 @@ def test_all_get_the_same_answer_until_a_notification(signals, clock):
 
 def test_an_answer_is_good_for_a_second_at_most(signals, clock):
     answers = iter(range(10))
-    shared = Shared(lambda: next(answers), "key", signals, clock)
+    shared = CachedUntilNotified(lambda: next(answers), "key", signals, clock)
     assert shared() == 0
     clock.advance(round(HOLDS_S * 1000))
     assert shared() == 1
@@ -64,7 +64,7 @@ def test_who_gets_no_answer_leaves_it_to_the_next_one_to_ask(signals, clock):
             raise answer
         return answer
 
-    shared = Shared(ask, "key", signals, clock)
+    shared = CachedUntilNotified(ask, "key", signals, clock)
     with pytest.raises(Unavailable):
         shared()
     assert shared() == "yes"
@@ -79,7 +79,7 @@ def test_what_comes_while_somebody_asks_is_asked_for_once_more(signals, clock):
             signals.notify("key")
         return answer
 
-    shared = Shared(ask, "key", signals, clock)
+    shared = CachedUntilNotified(ask, "key", signals, clock)
     assert [shared(), shared(), shared()] == [0, 1, 1]
 
 
@@ -98,7 +98,7 @@ def test_what_was_appended_since_is_read(tails, timelines, store):
     tail = tails.of(timelines)
     assert tail.read(0, BEGIN, 1_000) == (1, ())
     store.append("topic", {0: [b"1"]})
-    assert tail.newest() == [Place(1, 0), Place(1, -1)]
+    assert tail.newest() == [TimelinePosition(1, 0), TimelinePosition(1, -1)]
     assert [chunk.data for chunk in tail.read(0, BEGIN, 1_000)[1]] == [b"1"]
     store.append("topic", {0: [b"2"]})
     assert [chunk.data for chunk in tail.read(0, BEGIN, 1_000)[1]] == [b"1", b"2"]
@@ -155,4 +155,4 @@ def test_a_new_timeline_has_a_tail_of_its_own(tails, timelines, store):
     closed = timeline(1, "topic", partitions=2, latest_position=(-1, -1))
     after = tails.of(timelines_of(closed, timeline(2, "next", partitions=2)))
     assert before is not after
-    assert after.newest()[0] == Place(2, 0)
+    assert after.newest()[0] == TimelinePosition(2, 0)

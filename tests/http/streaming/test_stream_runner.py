@@ -6,8 +6,8 @@ import pytest
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import Place, format_offset
-from rioni.http.streaming.client_disconnect import is_gone
+from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
+from rioni.http.streaming.client_disconnect import is_disconnected
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
@@ -239,7 +239,7 @@ def test_a_low_level_stream(ports, signals):
     over: list[str] = []
     stream = LowLevelStream(
         StreamParameters(batch_limit=2, stream_limit=3, stream_timeout_s=100),
-        {A: Place(1, 0)},
+        {A: TimelinePosition(1, 0)},
         ports,
         client_with(on_close=lambda: over.append("over")),
     )
@@ -256,7 +256,7 @@ def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
     gone: list[bool] = []
     stream = LowLevelStream(
         StreamParameters(stream_timeout_s=100, batch_limit=1000),
-        {A: Place(1, -1)},
+        {A: TimelinePosition(1, -1)},
         ports,
         client_with(gone=lambda: bool(gone)),
     )
@@ -285,11 +285,11 @@ def test_a_closed_connection_is_noticed():
             client = socket.create_connection(server.getsockname())
             connection, _ = server.accept()
             client.sendall(b"something unread")
-            assert not is_gone(connection)
+            assert not is_disconnected(connection)
             end(client)
             connection.recv(100)
             assert connection.recv(1) == b""  # now the end has arrived
-            assert is_gone(connection)
+            assert is_disconnected(connection)
             client.close()
             connection.close()
-            assert is_gone(connection)
+            assert is_disconnected(connection)

@@ -9,10 +9,10 @@ from rioni.domain.ports.coordinator import EventTypePartition, Topology
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import Place, format_offset
+from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.low_level_stream import LowLevelStream
-from rioni.http.streaming.stream_context import Client, StreamPorts
+from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.http.streaming.conftest import A, B, commit, lines, publish, sessions, start
 from tests.support.builders import timeline, timelines_of
@@ -28,9 +28,9 @@ def test_a_stream_goes_on_in_the_next_timeline_without_being_woken_for_its_event
     publish(ports, 0, 0, 1)
     stream = LowLevelStream(
         StreamParameters(batch_limit=1, stream_timeout_s=100, batch_flush_timeout_s=50),
-        {A: Place(1, -1), B: Place(1, -1)},
+        {A: TimelinePosition(1, -1), B: TimelinePosition(1, -1)},
         ports,
-        Client(),
+        StreamClient(),
     )
     next(stream)
     assert [line["cursor"]["offset"] for line in lines(next(stream))] == [format_offset(1, 0), format_offset(1, 1)]

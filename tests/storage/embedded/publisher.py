@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -58,7 +58,7 @@ def partitions_of(publisher: int) -> tuple[int, int]:
 
 def append(store: EmbeddedEventStore, run: str, publisher: int, number: int) -> dict[int, int]:
     batches = {each: batch(run, publisher, number, each) for each in partitions_of(publisher)}
-    claim = Claim(f"{run}-{publisher}-{number}", "digest") if publisher % 2 else None
+    claim = IdempotencyClaim(f"{run}-{publisher}-{number}", "digest") if publisher % 2 else None
     return store.append(TOPIC, batches, claim=claim)
 
 

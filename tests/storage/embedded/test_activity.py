@@ -2,7 +2,7 @@ import contextlib
 
 import pytest
 
-from rioni.domain.subscriptions.activity import Seen
+from rioni.domain.subscriptions.activity import LastActivity
 from rioni.storage.embedded.activity import EmbeddedActivity
 from tests.contracts.activity import ALICE, ActivityContract
 
@@ -24,6 +24,6 @@ class TestEmbeddedActivity(ActivityContract):
 
     def test_it_outlives_whoever_wrote_it(self, path):
         with contextlib.closing(EmbeddedActivity(path)) as activity:
-            activity.add({ALICE: Seen(1, 2, 3)})
+            activity.add({ALICE: LastActivity(1, 2, 3)})
         with contextlib.closing(EmbeddedActivity(path)) as activity:
-            assert activity.of("publish", "order") == {"alice": Seen(1, 2, 3)}
+            assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}

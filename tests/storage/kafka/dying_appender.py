@@ -10,18 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.delivery import Delivery
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import Names, opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, opened_names
 from tests.contracts.event_store import TOPIC, events
 
 
 BATCHES = {0: events("a", "b"), 1: events("c"), 2: events("d", "e")}
-CLAIM = Claim("name", "digest")
+CLAIM = IdempotencyClaim("name", "digest")
 IDS = {0: ["a", "b"], 1: ["c"], 2: ["d", "e"]}
 
 DIED = 9
@@ -40,9 +40,9 @@ def once(kind: str) -> dict[str, Any]:
 
 def main(servers: str, prefix: str, database: str, folder: str, step: str, kind: str) -> None:
     if step == "looked up":
-        Names.begin = die
+        IdempotencyIndex.begin = die
     elif step == "acknowledged":
-        Names.settle = die
+        IdempotencyIndex.settle = die
     elif step == "noted":
         Delivery.deliver = die
     else:

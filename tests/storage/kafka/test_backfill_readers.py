@@ -5,7 +5,7 @@ import pytest
 
 from rioni.domain.ports.event_store import Chunk
 from rioni.storage.kafka import backfill_readers
-from rioni.storage.kafka.backfill_readers import Loaders
+from rioni.storage.kafka.backfill_readers import BackfillReaders
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import TOPIC, events
 
@@ -64,13 +64,13 @@ def test_the_first_events_of_all_partitions_are_loaded_at_once(
 ):
     # Longer than a machine is ever busy with something else.
     monkeypatch.setattr(backfill_readers, "BESIDE_S", 10.0)
-    late, loads, load = open_store(), [], Loaders.load
+    late, loads, load = open_store(), [], BackfillReaders.load
 
     def counted(*arguments):
         loads.append(arguments)
         return load(*arguments)
 
-    monkeypatch.setattr(Loaders, "load", counted)
+    monkeypatch.setattr(BackfillReaders, "load", counted)
     positions = dict.fromkeys(range(PARTITIONS), 0)
     for number in positions:
         (first, *_) = late.read(TOPIC, number, 0, 1_000, lambda: positions)

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rioni.domain.errors import NotFound, PartlyStored, Unavailable
-from rioni.domain.ports.event_store import Claim, EventStore
+from rioni.domain.errors import NotFound, PartiallyStored, Unavailable
+from rioni.domain.ports.event_store import EventStore, IdempotencyClaim
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -155,7 +155,7 @@ def test_everything_works_with_a_password_over_tls(open_store):
     store = open_store()
     store.create_topic(TOPIC, 1)
     assert store.append(TOPIC, {0: events(1)}) == {0: 0}
-    assert store.append(TOPIC, {0: events(2)}, claim=Claim("name", "digest")) == {0: 1}
+    assert store.append(TOPIC, {0: events(2)}, claim=IdempotencyClaim("name", "digest")) == {0: 1}
     assert read_all(store, TOPIC, 0) == events(1, 2)
     assert read_all(open_store(), TOPIC, 0) == events(1, 2)
     assert store.expire(TOPIC, SystemClock().now_ms() + 1) == 2
@@ -185,11 +185,11 @@ def test_a_broker_without_a_certificate_that_somebody_vouches_for_gets_no_passwo
 def test_publishing_goes_on_when_it_is_allowed_again(open_store, forbid):
     store = open_store()
     store.create_topic("forbidden", 1)
-    with forbid(AclOperation.IDEMPOTENT_WRITE, AclOperation.WRITE), pytest.raises((PartlyStored, Unavailable)):
+    with forbid(AclOperation.IDEMPOTENT_WRITE, AclOperation.WRITE), pytest.raises((PartiallyStored, Unavailable)):
         store.append("forbidden", {0: events(1)})
 
     def appended() -> bool:
-        with suppress(PartlyStored, Unavailable):
+        with suppress(PartiallyStored, Unavailable):
             return bool(store.append("forbidden", {0: events(2)}))
         return False
 

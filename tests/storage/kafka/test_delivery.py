@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from rioni.domain.errors import PartlyStored, TopicClosed, Unavailable
+from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.appender import Appender
-from rioni.storage.kafka.client import END, Connection, Place
+from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.delivery import RENUMBERED_S
 from rioni.storage.kafka.topics.topics import Topics
 from tests.support.faulty_cluster import Brokers
@@ -81,7 +81,7 @@ def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
         def append(number: int, text: str) -> Future[object]:
             events = [f"{text}-{each}".encode() for each in range(3)]
             handed[number] += events
-            return pool.submit(appender.append, "topic", {Place(name, number): events}, {})
+            return pool.submit(appender.append, "topic", {TopicPartitionRef(name, number): events}, {})
 
         for number in range(PARTITIONS):
             append(number, "first").result()
@@ -92,13 +92,13 @@ def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
             appends.append(append(number, "unanswered"))
             time.sleep(TIMEOUT_S / PARTITIONS)
         # The first one is given up now, while the others are waited for still.
-        with pytest.raises(PartlyStored):
+        with pytest.raises(PartiallyStored):
             appends[0].result()
         for way in ways:
             way.heal()
             way.break_off()
         for each in appends[1:]:
-            with contextlib.suppress(PartlyStored):
+            with contextlib.suppress(PartiallyStored):
                 each.result()
         for number in range(PARTITIONS):
             append(number, "last").result()
@@ -114,27 +114,29 @@ def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
     name, closed = topics.name("open"), topics.name("closed")
     admin = AdminClient(connections[1].client())
     leaders = {
-        Place(topic, number): each.leader
+        TopicPartitionRef(topic, number): each.leader
         for topic in (name, closed)
         for number, each in admin.list_topics(topic, ENOUGH_S).topics[topic].partitions.items()
     }
-    way = brokers.from_nodes[0][leaders[Place(name, 0)] - 1]
-    elsewhere = next(place for place in leaders if place.topic == closed and leaders[place] != leaders[Place(name, 0)])
+    way = brokers.from_nodes[0][leaders[TopicPartitionRef(name, 0)] - 1]
+    elsewhere = next(
+        place for place in leaders if place.topic == closed and leaders[place] != leaders[TopicPartitionRef(name, 0)]
+    )
     with opened(connections[0], 2 * TIMEOUT_S) as appender, ThreadPoolExecutor() as pool:
         for place in leaders:
             appender.append(place.topic, {place: [b"first"]}, {})
         topics.close("closed")
         way.cut(there=False)
-        unanswered = pool.submit(appender.append, "open", {Place(name, 0): [b"unanswered"]}, {})
+        unanswered = pool.submit(appender.append, "open", {TopicPartitionRef(name, 0): [b"unanswered"]}, {})
         wait_until(lambda: topics.bounds("open")[0].newest == 1)
         time.sleep(RENUMBERED_S)
         with pytest.raises(TopicClosed):
             appender.append("closed", {elsewhere: [b"refused"] * 3}, {})
         way.break_off()
         way.heal()
-        with contextlib.suppress(PartlyStored):
+        with contextlib.suppress(PartiallyStored):
             unanswered.result()
-        appender.append("open", {Place(name, 0): [b"last"]}, {})
+        appender.append("open", {TopicPartitionRef(name, 0): [b"last"]}, {})
     assert stored(connections[1], name)[0] == [b"first", b"unanswered", b"last"]
 
 
@@ -147,7 +149,7 @@ def test_a_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(brokers: Broke
     topics = Topics(connections[1])
     wait_until(partial(created, topics, "new"))
     with opened(connections[0], ENOUGH_S) as appender, ThreadPoolExecutor() as pool:
-        appended = pool.submit(appender.append, "new", {Place(topics.name("new"), 0): [b"1"]}, {})
+        appended = pool.submit(appender.append, "new", {TopicPartitionRef(topics.name("new"), 0): [b"1"]}, {})
         time.sleep(UNHEARD_S)
         assert not appended.done()
         brokers.heal()

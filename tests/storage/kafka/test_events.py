@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Message, Producer
 from confluent_kafka.admin import ListOffsetsResultInfo
 
-from rioni.domain.errors import NotFound, PartlyStored, TooLarge, Unavailable
-from rioni.domain.ports.event_store import Bounds, Claim
+from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
+from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.publishing.headers import REMOVED, Headers
 from rioni.storage.clock import SystemClock
@@ -229,7 +229,7 @@ def test_a_clock_that_was_ahead_for_a_while_stops_nothing_when_it_is_right_again
     clock.advance(SystemClock().now_ms() - clock.now_ms())
     store.append(TOPIC, {0: events(1)})
     clock.advance(2 * AHEAD_MS)
-    with pytest.raises(PartlyStored):
+    with pytest.raises(PartiallyStored):
         store.append(TOPIC, {0: events(2)})
     clock.advance(-2 * AHEAD_MS)
     assert store.append(TOPIC, {0: events(3)}) == {0: 1}
@@ -242,7 +242,7 @@ def test_where_no_broker_answers_everything_is_unavailable(signals, clock, datab
     for call in (
         lambda: nowhere.create_topic(TOPIC, 1),
         lambda: nowhere.append(TOPIC, {0: events(1)}),
-        lambda: nowhere.append(TOPIC, {0: events(1)}, claim=Claim("name", "digest")),
+        lambda: nowhere.append(TOPIC, {0: events(1)}, claim=IdempotencyClaim("name", "digest")),
         lambda: nowhere.read(TOPIC, 0, 0, 1),
         lambda: nowhere.delete_topic(TOPIC),
     ):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 
-from rioni.domain.errors import PartlyStored, TopicClosed
+from rioni.domain.errors import PartiallyStored, TopicClosed
 from rioni.domain.ports.event_store import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
@@ -64,7 +64,7 @@ def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothin
         store.append(TOPIC, dict.fromkeys(range(PARTITIONS), events(number)))
         acknowledged += events(number)
     cluster.kafkas[1].pause()
-    with pytest.raises(PartlyStored) as caught:
+    with pytest.raises(PartiallyStored) as caught:
         hasty.append(TOPIC, dict.fromkeys(range(PARTITIONS), events("unknown")))
     assert caught.value.failed == dict.fromkeys(range(PARTITIONS), "timed out")
     cluster.kafkas[1].resume()

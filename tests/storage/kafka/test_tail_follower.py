@@ -19,7 +19,7 @@ pytest.importorskip("confluent_kafka")
 
 from rioni.storage.kafka import tail_follower
 from rioni.storage.kafka.client import Connection
-from rioni.storage.kafka.tail_follower import Tails
+from rioni.storage.kafka.tail_follower import TailFollower
 
 
 ENOUGH_S = 20.0
@@ -124,7 +124,7 @@ def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
         pool = _Pool(thread)
         offloads = StoreOffloads()._replace(follow=pool)
         connection = Connection("127.0.0.1:1")
-        followed = Tails(connection, _Topics(), cache, lambda _: None, offloads, StoreMeasurements())
+        followed = TailFollower(connection, _Topics(), cache, lambda _: None, offloads, StoreMeasurements())
         with contextlib.closing(followed):
             followed.of("topic")
             assert _Consumer.polled.wait(ENOUGH_S)

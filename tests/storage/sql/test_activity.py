@@ -4,7 +4,7 @@ from random import Random
 import pytest
 from sqlalchemy import Engine
 
-from rioni.domain.subscriptions.activity import Seen, Sighting
+from rioni.domain.subscriptions.activity import LastActivity, Sighting
 from rioni.storage.sql.activity import SqlActivity
 from rioni.storage.sql.engines import create_engine
 from tests.contracts.activity import ActivityContract
@@ -25,9 +25,9 @@ class TestSqlActivity(ActivityContract):
         engine.dispose()
 
     def test_it_outlives_whoever_wrote_it(self, postgres_engine: Engine, activity: SqlActivity):
-        activity.add({Sighting("publish", "order", "alice"): Seen(1, 2, 3)})
+        activity.add({Sighting("publish", "order", "alice"): LastActivity(1, 2, 3)})
         postgres_engine.dispose()
-        assert activity.of("publish", "order") == {"alice": Seen(1, 2, 3)}
+        assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}
 
     def test_nodes_that_see_the_same_clients_at_once_lose_nothing_and_never_block_each_other(self, activity):
         clients = [f"client {number}" for number in range(50)]
@@ -36,10 +36,10 @@ class TestSqlActivity(ActivityContract):
             random = Random(node)
             for _ in range(10):
                 random.shuffle(clients_of[node])
-                activity.add({Sighting("read", "order", client): Seen(1, 9, 1) for client in clients_of[node]})
+                activity.add({Sighting("read", "order", client): LastActivity(1, 9, 1) for client in clients_of[node]})
                 activity.forget(5)
 
         clients_of = [clients.copy() for _ in range(4)]
         with ThreadPoolExecutor(4) as executor:
             list(executor.map(see, range(4)))
-        assert activity.of("read", "order") == {client: Seen(1, 9, 40) for client in sorted(clients)}
+        assert activity.of("read", "order") == {client: LastActivity(1, 9, 40) for client in sorted(clients)}

@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 
 from rioni.domain.errors import Unavailable
 from rioni.storage.sql import postgres_connections
-from rioni.storage.sql.database_lease import Occupancy, Party
+from rioni.storage.sql.database_lease import ClusterIdentity, DatabaseLease
 from rioni.storage.sql.engines import create_engine
 from tests.support.proxy import proxy_to
 from tests.support.waiting import wait_until
@@ -20,7 +20,10 @@ pytestmark = pytest.mark.postgres
 WAIT_S = 20.0
 """Where somebody has to wait, and will not in vain."""
 
-ONE, OTHER = Party("one", "a broker without zookeeper on here"), Party("other", "a node with zookeeper path / on there")
+ONE, OTHER = (
+    ClusterIdentity("one", "a broker without zookeeper on here"),
+    ClusterIdentity("other", "a node with zookeeper path / on there"),
+)
 
 
 @pytest.fixture
@@ -33,8 +36,8 @@ def process():
     """Makes what one process has; it is let go of with the test."""
     with contextlib.ExitStack() as stack:
 
-        def make(url: str, party: Party) -> Occupancy:
-            occupancy = Occupancy(create_engine(url), party)
+        def make(url: str, party: ClusterIdentity) -> DatabaseLease:
+            occupancy = DatabaseLease(create_engine(url), party)
             stack.callback(occupancy.close)
             return occupancy
 
@@ -87,7 +90,7 @@ def test_who_comes_next_waits_for_the_last_member_to_go(url, process):
 
 
 def test_of_many_that_come_at_once_one_party_gets_in(url, process):
-    arrivals = [process(url, Party(str(number), f"number {number}")) for number in range(8)]
+    arrivals = [process(url, ClusterIdentity(str(number), f"number {number}")) for number in range(8)]
     entered = []
 
     def arrive(occupancy):

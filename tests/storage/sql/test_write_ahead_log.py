@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.bootstrap.infrastructure import lay_foundation
-from rioni.bootstrap.startup import prepare
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.system.settings import FEATURES
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
@@ -68,7 +68,7 @@ def test_events_are_stored_lost_or_unknown_as_publishers_were_told(tmp_path, whe
         assert not told.get("nothing", set()) & set(found)
         # Whoever repeats what is unknown, under the name that it had, stores it once.
         for number in sorted(told.get("unknown", ())):
-            store.append("topic", {0: [b"%d" % number]}, claim=Claim(str(number), "digest"))
+            store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
         found = [int(each) for each in read_all(store, "topic", 0)]
         assert sorted(found) == sorted(told.get("stored", set()) | told.get("unknown", set()))
         assert store.verify() == []
@@ -94,10 +94,10 @@ def test_cursors_are_committed_or_not_or_unknown_as_clients_were_told(tmp_path, 
 def test_changes_of_the_registry_are_stored_lost_or_unknown_as_clients_were_told(tmp_path, when):
     data = tmp_path / "data"
     config = Config(data=data)
-    with prepare(config) as directory:
-        lay_foundation(config, directory).close()
+    with prepare_startup(config) as directory:
+        build_infrastructure(config, directory).close()
     answered = answers(tmp_path / "trace", "registry", data, when)
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         on = set(base.registry.settings.features)
         for number, answer in answered.items():
             if answer != "unknown" and FEATURES[number] != "repartitioning":
@@ -106,7 +106,7 @@ def test_changes_of_the_registry_are_stored_lost_or_unknown_as_clients_were_told
 
 def test_what_was_unknown_is_found_out_and_logged_at_the_next_start(tmp_path):
     config = Config(data=tmp_path / "data")
-    with prepare(config) as directory, contextlib.closing(lay_foundation(config, directory)) as base:
+    with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.own_context())
         base.registry.refresh()
         topic = base.registry.timelines("a").active.topic
@@ -116,10 +116,10 @@ def test_what_was_unknown_is_found_out_and_logged_at_the_next_start(tmp_path):
     for ends, outcome in (([(topic, 0, 1)], "stored"), ([(topic, 0, 2)], "not stored")):
         with contextlib.closing(open_store(tmp_path / "data/events.db")) as store:
             store._database.note_unknown(ends)
-        with capture_logs() as logged, prepare(config):
+        with capture_logs() as logged, prepare_startup(config):
             pass
         (line,) = [line for line in logged if "outcome" in line]
         assert (line["outcome"], line["topic"], line["last_position"]) == (outcome, topic, ends[0][2] - 1)
-        with capture_logs() as logged, prepare(config):
+        with capture_logs() as logged, prepare_startup(config):
             pass
         assert not [line for line in logged if "outcome" in line]

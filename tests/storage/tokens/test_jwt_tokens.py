@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rioni.domain.authentication import Demands
+from rioni.domain.authentication import TokenPolicy
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.cached import CachedTokens
 from rioni.storage.tokens.issuers import Issuer, read_issuers
@@ -28,7 +28,7 @@ from tests.support.web_tokens import (
 
 HEADER = {"alg": "RS256", "typ": "JWT", "kid": "RS"}
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-DEMANDS = Demands(service_realms=frozenset({"services"}))
+DEMANDS = TokenPolicy(service_realms=frozenset({"services"}))
 
 
 @pytest.fixture

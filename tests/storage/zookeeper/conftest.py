@@ -10,7 +10,7 @@ import pytest
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
 from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.support.tcp_proxy import TcpProxy, proxies_to
@@ -19,7 +19,7 @@ from tests.support.tcp_proxy import TcpProxy, proxies_to
 class Process(NamedTuple):
     """What one worker process has."""
 
-    keeper: Keeper
+    keeper: ZooKeeperSession
     signals: ZooKeeperSignals
     coordinator: ZooKeeperCoordinator
 
@@ -40,7 +40,7 @@ def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
     numbers = itertools.count()
 
     def start_at(hosts: str, session_timeout_s: float) -> Process:
-        keeper = Keeper(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
+        keeper = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
         directory = tmp_path / f"signals-{next(numbers)}"
         directory.mkdir()
         signals = ZooKeeperSignals(keeper, EmbeddedSignals(directory))

@@ -4,19 +4,19 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
 from rioni.domain.ports.coordinator import EventTypePartition, Session
-from rioni.storage.zookeeper.assignment import Draft, Plan, Share, decode
+from rioni.storage.zookeeper.assignment import AssignmentUpdate, PartitionAssignment, SubscriptionAssignment, decode
 
 
 KEYS = [EventTypePartition("a", str(number)) for number in range(4)]
-FRESH = Plan(tuple(map(Share, KEYS)))
+FRESH = SubscriptionAssignment(tuple(map(PartitionAssignment, KEYS)))
 NAMES = ["p", "q", "r"]
 
 
-def draft(plan: Plan | None, version: int = 0, living: set[str] = frozenset()) -> Draft:
-    return Draft("s", plan, version, living)
+def draft(plan: SubscriptionAssignment | None, version: int = 0, living: set[str] = frozenset()) -> AssignmentUpdate:
+    return AssignmentUpdate("s", plan, version, living)
 
 
-def joined(*names: str) -> Plan:
+def joined(*names: str) -> SubscriptionAssignment:
     made = draft(FRESH)
     for name in names:
         made.join(Session(name))

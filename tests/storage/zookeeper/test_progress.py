@@ -1,4 +1,4 @@
-from rioni.domain.ports.coordinator import Trouble
+from rioni.domain.ports.coordinator import DeliveryFailure
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.storage.zookeeper.progress import Progress, decode
 
@@ -13,19 +13,19 @@ NEW = Progress(at(-1))
 def test_only_an_owner_whose_term_is_over_has_failed():
     sent = NEW.attempted(at(4), 3, None)
     assert sent.trouble(3) is None
-    assert sent.trouble(5) == Trouble(1, at(4), "")
+    assert sent.trouble(5) == DeliveryFailure(1, at(4), "")
     assert sent.settled(5).settled(5).settled(7) == sent.settled(5)
 
 
 def test_the_same_stream_fails_in_each_of_its_terms():
     failed = NEW.attempted(at(4), 3, None).attempted(at(4), 5, None).attempted(at(4), 7, None)
-    assert failed.trouble(9) == Trouble(3, at(4), "")
+    assert failed.trouble(9) == DeliveryFailure(3, at(4), "")
 
 
 def test_what_was_committed_has_not_failed():
     sent = NEW.attempted(at(4), 3, None)
     assert sent.advanced(at(4), 3).trouble(5) is None
-    assert sent.advanced(at(3), 3).trouble(5) == Trouble(1, at(4), "")
+    assert sent.advanced(at(3), 3).trouble(5) == DeliveryFailure(1, at(4), "")
     assert sent.advanced(at(3), 5).trouble(5) is None
 
 
@@ -34,7 +34,7 @@ def test_a_heartbeat_and_a_search_change_nothing_else():
     assert beaten == Progress(at(-1), heartbeats=2)
     searching = beaten.attempted(at(4), 3, at(9))
     assert searching.heartbeats == 2
-    assert searching.trouble(3) == Trouble(0, at(4), at(9))
+    assert searching.trouble(3) == DeliveryFailure(0, at(4), at(9))
 
 
 def test_what_is_stored_is_short_and_complete():

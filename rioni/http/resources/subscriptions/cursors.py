@@ -11,7 +11,7 @@ from rioni.commands.subscriptions.initial_cursors import ResetCursors
 from rioni.domain.errors import Malformed
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.http import body_schemas, request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.activity import notice_commit
 from rioni.http.request_parsing import context_of, read_json, subject_of
@@ -23,7 +23,7 @@ STREAM_ID_HEADER = "X-Nakadi-StreamId"
 class SubscriptionCursorsResource:
     """The committed cursors of one subscription."""
 
-    def __init__(self, services: Services, metrics: Metrics) -> None:
+    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
 

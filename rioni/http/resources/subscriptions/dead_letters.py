@@ -9,7 +9,7 @@ from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.timestamps import rfc3339
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.request_parsing import context_of, integer, read_json, subject_of
 
@@ -20,7 +20,7 @@ LIST_DEFAULT, LIST_MAX = 20, 1_000
 class DeadLettersResource:
     """What the dead letter queue holds of one subscription."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
@@ -38,7 +38,7 @@ class DeadLettersResource:
 class RedriveResource:
     """Publishes dead letters again."""
 
-    def __init__(self, services: Services, metrics: Metrics) -> None:
+    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
         self._services, self._metrics = services, metrics
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:

@@ -18,14 +18,14 @@ from rioni.domain.subscriptions.activity import STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.request_parsing import read_json, subject_of
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
 from rioni.http.streaming.client import HttpClient, stream_counters
 from rioni.http.streaming.server_sent_events import last_cursors
 from rioni.http.streaming.stream_response import respond, stream_limits
-from rioni.http.streaming.subscription_stream import DeadLetters, SubscriptionStream
+from rioni.http.streaming.subscription_stream import DeadLetterSink, SubscriptionStream
 
 
 SLOT_WAIT_S = 1.5
@@ -35,7 +35,7 @@ SLOT_WAIT_S = 1.5
 class SubscriptionEventsResource:
     """The events of one subscription."""
 
-    def __init__(self, services: Services, metrics: Metrics) -> None:
+    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
         self._services = services
         self._metrics = metrics
         self._counters = stream_counters(metrics, "subscription")
@@ -114,7 +114,7 @@ class SubscriptionEventsResource:
         finally:
             watch.close()
 
-    def _dead_letters(self, subscription: Subscription) -> DeadLetters | None:
+    def _dead_letters(self, subscription: Subscription) -> DeadLetterSink | None:
         """What becomes of events that are never committed, as the subscription wants it when the stream begins."""
         policy = policy_of(subscription.annotations)
         if policy is None:
@@ -126,7 +126,7 @@ class SubscriptionEventsResource:
                 self._services.dead_letter_queue.keep(subscription.id, partition, event, sent)
             count.inc()
 
-        return DeadLetters(policy=policy, bury=bury)
+        return DeadLetterSink(policy=policy, bury=bury)
 
     def _commit(
         self, subscription_id: str, stream_id: str, seen: Sequence[Mapping[str, Any]], subject: Subject
@@ -155,7 +155,7 @@ class _Subscriber(HttpClient):
         _check(self.services, self.subject, self.source)
 
 
-def _check(services: Services, subject: Subject, subscription_id: str) -> None:
+def _check(services: Dependencies, subject: Subject, subscription_id: str) -> None:
     subscription = services.gate.subscription(subject, subscription_id)
     services.gate.blacklist("CONSUMER", subject, subscription.event_types)
     for name in subscription.event_types:

@@ -9,18 +9,18 @@ import orjson
 
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
 from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Topology
-from rioni.domain.subscriptions.cursor import Place, parse_offset
+from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
-from rioni.http.dependencies import Services
-from rioni.projections.queries.timeline_reader import newest_now, recorded_at_ms_after
+from rioni.http.dependencies import Dependencies
+from rioni.projections.queries.timeline_reader import newest_consistent, recorded_at_ms_after
 
 
 class SubscriptionStatsResource:
     """The statistics of one subscription."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
@@ -34,7 +34,7 @@ class SubscriptionStatsResource:
         unconsumed: dict[EventTypePartition, int] = {}
         errors: dict[EventTypePartition, str] = {}
         for timelines in event_types.values():
-            newest = newest_now(timelines, services.stores)
+            newest = newest_consistent(timelines, services.stores)
             unconsumed.update(unconsumed_of(timelines, newest, cursors))
             errors.update(cursor_errors(timelines, newest, cursors))
         ages_s: dict[EventTypePartition, int | None] = {}
@@ -55,7 +55,7 @@ class SubscriptionStatsResource:
         resp.data = orjson.dumps({"items": items})
 
     def _ages_s(
-        self, event_types: Mapping[str, Timelines], places: Mapping[EventTypePartition, Place]
+        self, event_types: Mapping[str, Timelines], places: Mapping[EventTypePartition, TimelinePosition]
     ) -> dict[EventTypePartition, int | None]:
         """How old the next events are, None where nobody can say it.
 
@@ -80,7 +80,7 @@ def partitions_of(timelines: Timelines) -> list[EventTypePartition]:
 
 
 def unconsumed_of(
-    timelines: Timelines, newest: Sequence[Place], cursors: Mapping[EventTypePartition, str]
+    timelines: Timelines, newest: Sequence[TimelinePosition], cursors: Mapping[EventTypePartition, str]
 ) -> dict[EventTypePartition, int]:
     """How many events of each partition follow the committed one; those that retention has removed still count.
 
@@ -98,7 +98,7 @@ def unconsumed_of(
 
 
 def cursor_errors(
-    timelines: Timelines, newest: Sequence[Place], cursors: Mapping[EventTypePartition, str]
+    timelines: Timelines, newest: Sequence[TimelinePosition], cursors: Mapping[EventTypePartition, str]
 ) -> dict[EventTypePartition, str]:
     """For each partition that is committed beyond its last event a sentence that says so; arguments as above."""
     return {
@@ -108,14 +108,14 @@ def cursor_errors(
     }
 
 
-def _place(committed: str) -> Place:
+def _place(committed: str) -> TimelinePosition:
     """The place of a committed offset, which is canonical."""
     place = parse_offset(committed, partition="", oldest_order=FIRST_ORDER)
     assert place is not None, "committed offsets are canonical"
     return place
 
 
-def status_of(services: Services, subscription: Subscription) -> list[dict[str, Any]]:
+def status_of(services: Dependencies, subscription: Subscription) -> list[dict[str, Any]]:
     """The readers of all partitions, without their lag: the member `status` of a listed subscription."""
     topology = services.coordinator.topology(subscription.id)
     items = []

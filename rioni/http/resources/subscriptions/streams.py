@@ -5,14 +5,14 @@ from http import HTTPStatus
 import falcon
 
 from rioni.domain.errors import NotFound
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
 
 
 class SubscriptionStreamResource:
     """One open stream, on whichever worker process it is."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:

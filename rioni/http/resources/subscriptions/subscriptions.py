@@ -11,7 +11,7 @@ from rioni.commands.subscriptions.subscriptions import ChangeSubscription, Creat
 from rioni.domain.errors import Malformed
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http import request_bodies
-from rioni.http.dependencies import Services
+from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import attribute, dispatch, integer, listed, read_json
 from rioni.http.resources.subscriptions.stats import status_of
 from rioni.projections.queries import subscriptions
@@ -26,7 +26,7 @@ NEW_TOKEN = "new"  # noqa: S105 - a place in a list, not a secret
 class SubscriptionsResource:
     """The collection."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -85,7 +85,7 @@ class SubscriptionsResource:
 class SubscriptionResource:
     """One subscription."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.ports.coordinator import EventTypePartition, Session
-from rioni.domain.streaming.admission import Cursors, Seats, check_commit, compare
+from rioni.domain.streaming.admission import Cursors, StreamSlots, check_commit, compare
 from rioni.storage.embedded.coordination import database as tables
 
 
@@ -40,7 +40,7 @@ class Changes:
         self.advances: dict[str, Advance] = {}
         """By subscription; complete after `finish`."""
         self._cursors: dict[str, _Cursors] = {}
-        self._seats: dict[str, Seats] = {}
+        self._seats: dict[str, StreamSlots] = {}
         self._ended: list[tuple[str, str]] = []
         self._unbalanced: set[str] = set()
 
@@ -49,7 +49,7 @@ class Changes:
         seats = self._seats.get(subscription_id)
         if seats is None:
             topology = tables.load_topology(self._connection, subscription_id)
-            seats = self._seats[subscription_id] = Seats(subscription_id, topology)
+            seats = self._seats[subscription_id] = StreamSlots(subscription_id, topology)
         seats.take(session)
         tables.add_session(self._connection, subscription_id, self._worker, session)
         self._unbalanced.add(subscription_id)

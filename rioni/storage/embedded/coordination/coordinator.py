@@ -8,17 +8,17 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import EventTypePartition, Session, Topology, Trouble
-from rioni.domain.ports.notifier import Signals
-from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Session, Topology
+from rioni.domain.ports.notifier import Notifier
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.storage.embedded.anchoring import CoordinationAnchors
 from rioni.storage.embedded.coordination import database as tables
 from rioni.storage.embedded.coordination.changes import Advance, Changes
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
-from rioni.storage.embedded.coordination.workers import Workers
+from rioni.storage.embedded.coordination.workers import WorkerRegistry
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.stream_shutdown import await_end
+from rioni.storage.stream_shutdown import wait_for_streams_to_end
 
 
 CHANGE_TIMEOUT_S = 30.0
@@ -70,7 +70,7 @@ NO_STANDING = _Standing(0, {}, {})
 class EmbeddedCoordinator:
     """The port `Coordinator` on SQLite. A forked process must open its own."""
 
-    def __init__(self, path: Path, *, clock: Clock, signals: Signals, offload: Offload = direct) -> None:
+    def __init__(self, path: Path, *, clock: Clock, signals: Notifier, offload: ThreadPool = direct) -> None:
         """Open the file, creating it where it doesn't exist, and end the sessions of dead processes; blocks.
 
         Args:
@@ -91,7 +91,7 @@ class EmbeddedCoordinator:
         self._reaped_at_s = clock.monotonic()
         with self._database.writing() as connection:
             # NOTE: in a transaction, so that nobody takes the new file, which is not locked at first, for a dead one's.
-            self._workers = Workers(Path(f"{path}-workers"))
+            self._workers = WorkerRegistry(Path(f"{path}-workers"))
             self._bury(connection, self._workers.known() | tables.workers_named(connection))
 
     # --- sessions ---
@@ -179,7 +179,7 @@ class EmbeddedCoordinator:
         """Note what is about to be sent; see the port."""
         self._change(lambda changes: changes.attempt(subscription_id, stream_id, partition, offset, search_until))
 
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """The partitions that have failed, or are being searched; see the port."""
         return self._read(tables.load_troubles, subscription_id)
 
@@ -194,7 +194,7 @@ class EmbeddedCoordinator:
             self._changed(subscription_id)
             ended = False
             try:
-                ended = await_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
+                ended = wait_for_streams_to_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
             finally:
                 previous = self._transact(_end_reset, subscription_id, cursors if ended else {})
                 self._changed(subscription_id)

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 
 from rioni.domain.errors import SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session, Topology, Trouble
+from rioni.domain.ports.coordinator import Assignment, DeliveryFailure, EventTypePartition, Session, Topology
 from rioni.domain.streaming.rebalance import rebalance
 from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
 from rioni.storage.embedded.sqlite_file import EventsDatabase
@@ -95,14 +95,16 @@ def load_heartbeats(connection: sqlite3.Connection, subscription_id: str) -> Map
     return {EventTypePartition(event_type, partition): count for event_type, partition, count in rows}
 
 
-def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, Trouble]:
+def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
     """The partitions that have failed, or are being searched."""
     rows = connection.execute(
         "SELECT event_type, partition, failures, sent, search_until FROM partitions "
         "WHERE subscription = ? AND (failures > 0 OR search_until > offset)",
         (subscription_id,),
     )
-    return {EventTypePartition(event_type, partition): Trouble(*trouble) for event_type, partition, *trouble in rows}
+    return {
+        EventTypePartition(event_type, partition): DeliveryFailure(*trouble) for event_type, partition, *trouble in rows
+    }
 
 
 def workers_named(connection: sqlite3.Connection) -> set[str]:

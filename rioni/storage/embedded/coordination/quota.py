@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rioni.domain.ports.thread_pool import Offload, direct
+from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
@@ -34,7 +34,7 @@ class SlotsDatabase(EventsDatabase):
 class EmbeddedSlots:
     """The port `Slots` on SQLite. A forked process must open its own."""
 
-    def __init__(self, path: Path, *, worker: str, lives: Callable[[str], bool], offload: Offload = direct) -> None:
+    def __init__(self, path: Path, *, worker: str, lives: Callable[[str], bool], offload: ThreadPool = direct) -> None:
         """Open the file, creating it where it doesn't exist; blocks.
 
         Args:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 
-class Workers:
+class WorkerRegistry:
     """The worker processes that share a data directory, and this one among them."""
 
     def __init__(self, directory: Path) -> None:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from rioni.domain.errors import (
-    CommitUnknown,
-    KeyReused,
+    CommitOutcomeUnknown,
+    IdempotencyKeyReused,
     NotFound,
     OutcomeUnknown,
-    PartlyStored,
+    PartiallyStored,
     TopicClosed,
     Unavailable,
 )
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Chunk, Claim
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.event_store import Appended, Chunk, IdempotencyClaim
+from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.clock_jumps import not_before
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
@@ -70,7 +70,7 @@ class _Batch(Job):
         batches: Batches,
         headers: AllHeaders | None = None,
         ids: AllIds | None = None,
-        claim: Claim | None = None,
+        claim: IdempotencyClaim | None = None,
     ) -> None:
         self.topic, self.claim = topic, claim
         headers = headers or {}
@@ -89,23 +89,28 @@ class Appender:
     """Appends batches in groups: one transaction, and one wait for the disk, for all that wait."""
 
     def __init__(
-        self, database: EventsDatabase, clock: Clock, offload: Offload, publish: Publish, timeout_s: float
+        self, database: EventsDatabase, clock: Clock, offload: ThreadPool, publish: Publish, timeout_s: float
     ) -> None:
         self._database, self._clock, self._publish, self._timeout_s = database, clock, publish, timeout_s
         self._commits = GroupCommit[_Batch](self._write, offload)
 
     def append(
-        self, topic: str, batches: Batches, headers: AllHeaders | None, ids: AllIds | None, claim: Claim | None
+        self,
+        topic: str,
+        batches: Batches,
+        headers: AllHeaders | None,
+        ids: AllIds | None,
+        claim: IdempotencyClaim | None,
     ) -> Appended:
         """Append events durably and return their places; see the port `EventStore`."""
         assert all(batches.values()), "a batch without events has no first position"
         batch = _Batch(topic, batches, headers, ids, claim)
         try:
             self._commits.submit(batch, self._timeout_s)
-        except CommitUnknown as ex:
-            raise PartlyStored(dict.fromkeys(batches, OUTCOME_UNKNOWN)) from ex
+        except CommitOutcomeUnknown as ex:
+            raise PartiallyStored(dict.fromkeys(batches, OUTCOME_UNKNOWN)) from ex
         except OutcomeUnknown as ex:
-            raise PartlyStored(dict.fromkeys(batches, "timed out")) from ex
+            raise PartiallyStored(dict.fromkeys(batches, "timed out")) from ex
         return batch.appended
 
     def close(self) -> None:
@@ -162,7 +167,7 @@ class Appender:
         """Note what tells at the next start whether a write was stored whose outcome is unknown."""
         try:
             yield
-        except CommitUnknown:
+        except CommitOutcomeUnknown:
             self._database.note_unknown([(*place, target.next) for place, target in targets.items() if target.pieces])
             raise
 
@@ -188,7 +193,7 @@ def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], n
         elif batch.claim.digest == known[batch.claim.id]:
             batch.appended.left_out = batch.count
         else:
-            batch.error = KeyReused()
+            batch.error = IdempotencyKeyReused()
     idempotency_keys.add(connection, new, now_ms)
 
 

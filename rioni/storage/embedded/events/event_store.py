@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Bounds, Chunk, Claim
-from rioni.domain.ports.notifier import Signals
+from rioni.domain.ports.event_store import Appended, Bounds, Chunk, IdempotencyClaim
+from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.system.installation import Anchor, Marks
@@ -48,7 +48,7 @@ class EmbeddedEventStore:
         path: Path,
         *,
         clock: Clock,
-        signals: Signals,
+        signals: Notifier,
         offloads: StoreOffloads = StoreOffloads(),  # noqa: B008 - immutable
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
@@ -113,7 +113,7 @@ class EmbeddedEventStore:
         *,
         headers: Mapping[int, Sequence[Headers]] | None = None,
         ids: Mapping[int, Sequence[str]] | None = None,
-        claim: Claim | None = None,
+        claim: IdempotencyClaim | None = None,
     ) -> Appended:
         """Append events durably; see the port."""
         return self._appender.append(topic, batches, headers, ids, claim)

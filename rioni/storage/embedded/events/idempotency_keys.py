@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.embedded.events.steps import Steps
 from rioni.storage.embedded.sqlite_file import EventsDatabase
 
@@ -26,12 +26,12 @@ def digest_of(database: EventsDatabase, claim_id: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def digests(connection: sqlite3.Connection, claims: Sequence[Claim]) -> dict[str, str]:
+def digests(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim]) -> dict[str, str]:
     """Of the names that are known, the digests of the batches that are stored under them."""
     return dict(connection.execute(_SELECT, (json.dumps([claim.id for claim in claims]),)).fetchall())
 
 
-def add(connection: sqlite3.Connection, claims: Sequence[Claim], recorded_at_ms: int) -> None:
+def add(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim], recorded_at_ms: int) -> None:
     """Note what is stored from now on; none of the names is known yet."""
     connection.execute(_INSERT, (recorded_at_ms, json.dumps(claims)))
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Generator
 from typing import TypeVar
 
-from rioni.domain.ports.thread_pool import Offload
+from rioni.domain.ports.thread_pool import ThreadPool
 
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ STEP_S = 5.0
 """How long one task goes on; a transaction that it has begun then is finished."""
 
 
-def in_steps(offload: Offload, work: Steps[T]) -> T:
+def in_steps(offload: ThreadPool, work: Steps[T]) -> T:
     """Do the work, and return and raise what it does; blocks the caller alone.
 
     A single task would count as one that hangs when it takes longer than its pool allows, however much it gets done.

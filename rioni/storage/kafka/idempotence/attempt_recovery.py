@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from rioni.domain.errors import NotFound, Unavailable
 from rioni.storage.kafka.client import END, Connection, unavailable
 from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, Place
-from rioni.storage.kafka.topics.append_probe import Probes
+from rioni.storage.kafka.topics.append_probe import AppendProbe
 from rioni.storage.kafka.topics.topics import LATE_S, Topics
 
 
@@ -36,7 +36,7 @@ MESSAGES_MAX = 1_000
 LOOK_EVERY_S = 0.1
 
 
-class Finding(NamedTuple):
+class Recovered(NamedTuple):
     """What has become of an attempt."""
 
     stored: frozenset[Place]
@@ -44,13 +44,13 @@ class Finding(NamedTuple):
     """Nothing else can come."""
 
 
-class Settling:
+class AttemptRecovery:
     """Looks for the records of attempts; blocks."""
 
     def __init__(self, connection: Connection, topics: Topics) -> None:
-        self._connection, self._topics, self._probes = connection, topics, Probes(connection)
+        self._connection, self._topics, self._probes = connection, topics, AppendProbe(connection)
 
-    def look(self, attempt: Attempt, now_ms: int) -> Finding:
+    def look(self, attempt: Attempt, now_ms: int) -> Recovered:
         """Read what there is of an attempt.
 
         Raises:
@@ -59,7 +59,7 @@ class Settling:
         try:
             bounds = dict(enumerate(self._topics.bounds(attempt.topic)))
         except NotFound:
-            return Finding(frozenset(), final=True)
+            return Recovered(frozenset(), final=True)
         starts = {n: max(start, bounds[n].oldest) for n, start in attempt.starts.items() if n in bounds}
         ends = {n: bounds[n].newest + 1 for n in starts}
         scan = _Scan(attempt, {number: end for number, end in ends.items() if starts[number] < end})
@@ -67,10 +67,10 @@ class Settling:
         stored = frozenset(scan.found)
         rest = {number: end for number, end in ends.items() if number not in scan.passed}
         if stored == attempt.whole or not rest:
-            return Finding(stored, final=True)
+            return Recovered(stored, final=True)
         # Asked after reading, so that what came meanwhile is not overlooked.
         settled = now_ms > attempt.begun_ms + SETTLED_MS
-        return Finding(stored, final=settled and self._probes.nothing_behind(self._topics.name(attempt.topic), rest))
+        return Recovered(stored, final=settled and self._probes.nothing_behind(self._topics.name(attempt.topic), rest))
 
     def _read(self, scan: "_Scan", starts: Mapping[int, int]) -> None:
         timeout_s = self._connection.request_timeout_s

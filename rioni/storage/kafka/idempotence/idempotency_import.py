@@ -8,7 +8,7 @@ from sqlalchemy import Engine, delete, func, insert, select
 from rioni.domain.errors import Conflict
 from rioni.storage.embedded.events import event_ids, idempotency_keys
 from rioni.storage.embedded.sqlite_file import EventsDatabase
-from rioni.storage.kafka.idempotence.idempotency_index import ASKED, ATTEMPTS, NAMES, Names
+from rioni.storage.kafka.idempotence.idempotency_index import ASKED, ATTEMPTS, NAMES, IdempotencyIndex
 from rioni.storage.sql.engines import reading, writing
 
 
@@ -23,7 +23,7 @@ Pages = Callable[[], Iterator[Rows]]
 
 def of_embedded(database: EventsDatabase, engine: Engine, store: str) -> Pages:
     """The names of an embedded store, as the store with this id would note them in this database."""
-    names = Names(engine, store)
+    names = IdempotencyIndex(engine, store)
     stored = {"store": store, "attempt": None, "partition": 0, "place": 0}
 
     def pages() -> Iterator[Rows]:

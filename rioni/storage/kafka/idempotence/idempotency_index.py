@@ -72,11 +72,11 @@ Place = tuple[int, int]
 """An event of a batch: the number of the partition, and its index among the batch's events there."""
 
 
-class Raced(Exception):
+class IndexConflict(Exception):
     """Another process has used one of the names in between: look again."""
 
 
-class Name(NamedTuple):
+class IdempotencyKey(NamedTuple):
     """A name to be used."""
 
     hash: bytes
@@ -85,7 +85,7 @@ class Name(NamedTuple):
     place: Place
 
 
-class Known(NamedTuple):
+class IndexEntry(NamedTuple):
     """A name that was used."""
 
     digest: str | None
@@ -117,7 +117,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset((number, index) for number, indexes in self.indexes.items() for index in indexes)
 
 
-class Names:
+class IdempotencyIndex:
     """The names of one store."""
 
     def __init__(self, engine: Engine, store: str) -> None:
@@ -141,17 +141,17 @@ class Names:
         """The same of an id of which only a short hash is left, as in an embedded store."""
         return self._hash(b"event", hashed)
 
-    def known(self, hashes: Sequence[bytes]) -> dict[bytes, Known]:
+    def known(self, hashes: Sequence[bytes]) -> dict[bytes, IndexEntry]:
         """Those of the names that are used, or being used."""
         query = select(NAMES.c.hash, NAMES.c.digest, NAMES.c.attempt)
-        found: dict[bytes, Known] = {}
+        found: dict[bytes, IndexEntry] = {}
         with reading(self._engine) as connection:
             for first in range(0, len(hashes), ASKED):
                 rows = connection.execute(query.where(NAMES.c.hash.in_(hashes[first : first + ASKED])))
-                found |= {row.hash: Known(row.digest, row.attempt) for row in rows}
+                found |= {row.hash: IndexEntry(row.digest, row.attempt) for row in rows}
         return found
 
-    def begin(self, attempts: Iterable[tuple[Attempt, Sequence[Name], bytes | None]]) -> None:
+    def begin(self, attempts: Iterable[tuple[Attempt, Sequence[IdempotencyKey], bytes | None]]) -> None:
         """Note, durably, what will be handed to Kafka now.
 
         Args:
@@ -189,11 +189,11 @@ class Names:
                     _execute(connection, insert(NAMES), names)
                 for old, new in replaced:
                     if not connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.id == old)).rowcount:
-                        raise Raced
+                        raise IndexConflict
                     connection.execute(update(NAMES).where(NAMES.c.attempt == old).values(attempt=new))
                 _execute(connection, insert(ATTEMPTS), rows)
         except exc.IntegrityError as ex:
-            raise Raced from ex
+            raise IndexConflict from ex
 
     def attempt(self, attempt_id: bytes) -> Attempt | None:
         """What is known of an attempt; None where it has come to its end."""
@@ -273,7 +273,7 @@ class Names:
         return blake2b(b"%s\0%s" % (kind, name), digest_size=HASH_BYTES, key=self._store.encode()[:64]).digest()
 
 
-def opened_names(url: str, store: str) -> Names:
+def opened_names(url: str, store: str) -> IdempotencyIndex:
     """The names of a store, in PostgreSQL, which has the tables from the migrations, or in a file of SQLite.
 
     Raises:
@@ -283,7 +283,7 @@ def opened_names(url: str, store: str) -> Names:
     if engine.dialect.name == "sqlite":
         with writing(engine) as connection:
             NAME_TABLES.create_all(connection)
-    return Names(engine, store)
+    return IdempotencyIndex(engine, store)
 
 
 def _execute(connection: SqlConnection, statement: object, rows: list[dict[str, object]]) -> None:

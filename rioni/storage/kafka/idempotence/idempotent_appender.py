@@ -19,19 +19,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
-from rioni.domain.errors import OutcomeUnknown, PartlyStored, RioniError, TopicClosed, Unavailable
+from rioni.domain.errors import OutcomeUnknown, PartiallyStored, RioniError, TopicClosed, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Claim
+from rioni.domain.ports.event_store import Appended, IdempotencyClaim
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import Publish, Written, measure
 from rioni.storage.kafka.client import Connection
-from rioni.storage.kafka.client import Place as PartitionPlace
+from rioni.storage.kafka.client import TopicPartitionRef as PartitionPlace
 from rioni.storage.kafka.delivery import Delivery
-from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS, Settling
-from rioni.storage.kafka.idempotence.idempotency_index import Attempt, Names, Place, Raced
+from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS, AttemptRecovery
+from rioni.storage.kafka.idempotence.idempotency_index import Attempt, IdempotencyIndex, IndexConflict, Place
 from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, NamedBatch
 from rioni.storage.kafka.topics.topics import Topics
 
@@ -55,13 +55,13 @@ ENDS_KEPT_S = 60.0
 _log = structlog.get_logger("rioni.kafka")
 
 
-class NamedAppender:
+class IdempotentAppender:
     """Appends batches that have names, in groups: two transactions and one wait for Kafka for all that wait."""
 
     def __init__(
         self,
         connection: Connection,
-        names: Names,
+        names: IdempotencyIndex,
         topics: Topics,
         clock: Clock,
         offloads: StoreOffloads,
@@ -73,7 +73,7 @@ class NamedAppender:
         self._names, self._topics, self._clock, self._offloads = names, topics, clock, offloads
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
         self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
-        self._settling = Settling(connection, topics)
+        self._settling = AttemptRecovery(connection, topics)
         self._ends: dict[PartitionPlace, tuple[int, float]] = {}
         self._commits = GroupCommit[NamedBatch](self._write, offloads.append)
 
@@ -83,7 +83,7 @@ class NamedAppender:
         batches: Mapping[int, Sequence[bytes]],
         headers: Mapping[int, Sequence[Headers]],
         ids: Mapping[int, Sequence[str]],
-        claim: Claim | None,
+        claim: IdempotencyClaim | None,
     ) -> Appended:
         """Append what was not stored yet; see the port `EventStore`."""
         hashes = {number: [self._names.event(each) for each in ids[number]] for number in batches if number in ids}
@@ -94,7 +94,7 @@ class NamedAppender:
             try:
                 self._commits.submit(batch, max(0.0, deadline_s - time.monotonic()))
             except OutcomeUnknown as ex:
-                raise PartlyStored(dict.fromkeys(batches, "timed out")) from ex
+                raise PartiallyStored(dict.fromkeys(batches, "timed out")) from ex
             if batch.waits_for is None:
                 return batch.appended
             self._wait_for(batch.waits_for)
@@ -220,7 +220,7 @@ class NamedAppender:
                         (batch.begin(begun_ms, starts), batch.own, batch.completes.id if batch.completes else None)
                         for batch in now
                     )
-            except Raced:
+            except IndexConflict:
                 continue
             return later, now
 

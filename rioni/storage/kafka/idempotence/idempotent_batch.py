@@ -7,13 +7,13 @@ from functools import partial
 
 from confluent_kafka import KafkaError, Message
 
-from rioni.domain.errors import KeyReused, Unavailable
+from rioni.domain.errors import IdempotencyKeyReused, Unavailable
 from rioni.domain.ports.event_store import Appended
 from rioni.domain.publishing.headers import Headers
-from rioni.storage.kafka.client import Place as PartitionPlace
-from rioni.storage.kafka.delivery import Batch, Delivered, Part, RecordHeaders, refused
+from rioni.storage.kafka.client import TopicPartitionRef as PartitionPlace
+from rioni.storage.kafka.delivery import Delivered, Part, ProduceBatch, RecordHeaders, refused
 from rioni.storage.kafka.idempotence.attempt_recovery import header_of
-from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, Known, Name, Place
+from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, IdempotencyKey, IndexEntry, Place
 from rioni.storage.kafka.records import headers_of
 
 
@@ -56,7 +56,7 @@ class _Part(Part):
             self.open = True
 
 
-class NamedBatch(Batch):
+class NamedBatch(ProduceBatch):
     """A call that waits, what it is to be stored under, and what it has to wait for."""
 
     def __init__(
@@ -78,11 +78,11 @@ class NamedBatch(Batch):
         self.appended = Appended()
         self.completes: Attempt | None = None
         self.waits_for: bytes | None = None
-        self.own: list[Name] = []
+        self.own: list[IdempotencyKey] = []
         self.done: dict[int, list[int]] = {}
         self.attempt: Attempt | None = None
 
-    def look_up(self, known: Mapping[bytes, Known], settled: Callable[[bytes], Attempt | None]) -> bool:
+    def look_up(self, known: Mapping[bytes, IndexEntry], settled: Callable[[bytes], Attempt | None]) -> bool:
         """Leave out what is stored already; whether something has to be done still.
 
         Args:
@@ -93,7 +93,7 @@ class NamedBatch(Batch):
         self.completes, self.own, self.waits_for = None, [], None
         if self.claim is not None and (found := known.get(self.claim[0])) is not None:
             if found.digest != self.claim[1]:
-                self.error = KeyReused()
+                self.error = IdempotencyKeyReused()
                 return False
             if found.attempt is None:
                 self.appended.left_out = self.count
@@ -110,10 +110,10 @@ class NamedBatch(Batch):
                 return False
             done = {number: set(indexes) for number, indexes in self.completes.done.items()}
         elif self.claim is not None:
-            self.own.append(Name(*self.claim, (-1, -1)))
+            self.own.append(IdempotencyKey(*self.claim, (-1, -1)))
         return self._leave_out(known, done)
 
-    def _leave_out(self, known: Mapping[bytes, Known], done: dict[int, set[int]]) -> bool:
+    def _leave_out(self, known: Mapping[bytes, IndexEntry], done: dict[int, set[int]]) -> bool:
         seen: set[bytes] = set()
         for number, hashes in self.hashes.items():
             already = done.setdefault(number, set())
@@ -124,7 +124,7 @@ class NamedBatch(Batch):
                     already.add(index)
                 elif (found := known.get(each)) is None:
                     seen.add(each)
-                    self.own.append(Name(each, None, (number, index)))
+                    self.own.append(IdempotencyKey(each, None, (number, index)))
                 elif found.attempt is not None:
                     self.waits_for = found.attempt
                     return False

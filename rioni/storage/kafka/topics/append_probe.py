@@ -30,7 +30,7 @@ _CLOSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
 _OPEN = frozenset({KafkaError.INVALID_TIMESTAMP})
 
 
-class Probes:
+class AppendProbe:
     """Asks the brokers of a cluster; everything blocks, and raises Unavailable where nothing comes of it in time."""
 
     def __init__(self, connection: Connection) -> None:

@@ -18,7 +18,7 @@ from rioni.storage.kafka.topics.append_probe import LOOK_EVERY_S
 ANSWER_TIMEOUT_S = 2.0
 
 
-def until_heard(admin: Admin, name: str, setting: str, value: str, deadline_s: float) -> set[int]:
+def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, deadline_s: float) -> set[int]:
     """Wait until all brokers with copies of a topic know a setting of it; blocks.
 
     Those that Kafka takes for dead are not waited for: they can't lead before they are back, and read again.

@@ -30,8 +30,8 @@ from rioni.domain.ports.event_store import Bounds
 from rioni.domain.ports.health import Health
 from rioni.storage.kafka.admin import Admin, pause
 from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, asked
-from rioni.storage.kafka.topics.append_probe import SETTLED_S, Probes
-from rioni.storage.kafka.topics.config_propagation import until_heard
+from rioni.storage.kafka.topics.append_probe import SETTLED_S, AppendProbe
+from rioni.storage.kafka.topics.config_propagation import wait_until_propagated
 from rioni.storage.kafka.topics.health import ClusterHealth
 
 
@@ -74,7 +74,7 @@ class Topics:
         self._timeout_s = connection.request_timeout_s
         self._admin = Admin(connection)
         self._health = ClusterHealth(connection)
-        self._probes = Probes(connection)
+        self._probes = AppendProbe(connection)
         self._counts: dict[str, int] = {}
         self._compacted: dict[str, int] = {}
         self._safe: set[str] = set()
@@ -177,7 +177,7 @@ class Topics:
         deadline_s = time.monotonic() + SETTLED_S
         while True:
             # First of all those that may become leaders; then the probes say that the leaders have done it.
-            heard = asked(lambda: until_heard(self._admin, name, SIZE, CLOSED, deadline_s), topic)
+            heard = asked(lambda: wait_until_propagated(self._admin, name, SIZE, CLOSED, deadline_s), topic)
             self._probes.until_closed(name, partitions, deadline_s)
             # Who has not heard of it may have been a leader once, and not know that there is another one.
             if {each.leader for each in self._partitions(topic).values()} <= heard:

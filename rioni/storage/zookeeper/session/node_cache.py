@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kazoo.exceptions import NoNodeError
 
 from rioni.storage.zookeeper.session.driver import UNREACHABLE, Interrupted
-from rioni.storage.zookeeper.session.session import Keeper
+from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 NODES_MAX = 50_000
@@ -52,15 +52,15 @@ class _Reading:
         self.spoiled = False
 
 
-class Mirror:
+class NodeCache:
     """Nodes by their paths; the children of a node stand under its path with a slash at the end.
 
-    What is read after `Keeper.barrier` holds everything that was done anywhere before.
+    What is read after `ZooKeeperSession.barrier` holds everything that was done anywhere before.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: ZooKeeperSession,
         follow: Callable[[str], bool],
         tell: Callable[[str, bool], None],
         *,

@@ -23,7 +23,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.hub_thread import Home
+from rioni.storage.hub_thread import HubThread
 from rioni.storage.zookeeper.paths import ROOTS, WORKERS
 from rioni.storage.zookeeper.session.driver import UNREACHABLE, Interrupted, judged, new_client, new_handler, outcome
 from rioni.storage.zookeeper.session.operations import Operation, send
@@ -53,7 +53,7 @@ _GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 _log = structlog.get_logger("rioni.zookeeper")
 
 
-class Keeper:
+class ZooKeeperSession:
     """A session with ZooKeeper. To be used by the greenlets of one hub, or in an unpatched process by any thread."""
 
     def __init__(self, hosts: str, *, clock: Clock, session_timeout_s: float = 10.0, **options: Any) -> None:
@@ -68,7 +68,7 @@ class Keeper:
         Raises:
             Unavailable: no server answers, or it lets nobody in.
         """
-        self.home = Home()
+        self.home = HubThread()
         self._clock, self.timeout_s = clock, session_timeout_s
         self._connect = partial(new_client, hosts, timeout=session_timeout_s, **options)
         self.handler = new_handler()

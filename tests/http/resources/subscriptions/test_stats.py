@@ -1,7 +1,7 @@
 import pytest
 
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import Place, format_offset
+from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
 from rioni.http.resources.subscriptions.stats import cursor_errors, partitions_of, unconsumed_of
 from tests.support.builders import timeline, timelines_of
 
@@ -18,18 +18,18 @@ def test_what_follows_a_committed_cursor_is_counted_across_timelines_and_never_n
     timelines = timelines_of(timeline(1, "a", partitions=3, latest_position=(4, -1, 9)), timeline(2, "b", partitions=3))
     keys = [EventTypePartition("order.created", str(number)) for number in range(3)]
     cursors = {keys[0]: format_offset(1, 1), keys[1]: format_offset(1, 25)}
-    newest = [Place(2, 9), Place(2, 0), Place(2, 0)]
+    newest = [TimelinePosition(2, 9), TimelinePosition(2, 0), TimelinePosition(2, 0)]
     assert unconsumed_of(timelines, newest, cursors) == {keys[0]: 3 + 10, keys[1]: 1}
 
 
 @pytest.mark.parametrize(
     ("committed", "newest", "unconsumed"),
     [
-        ((1, 4), Place(2, -1), 0),
-        ((2, -1), Place(1, 4), 0),
-        ((1, 4), Place(1, 4), 0),
-        ((1, 2), Place(1, 4), 2),
-        ((2, 3), Place(2, 3), 0),
+        ((1, 4), TimelinePosition(2, -1), 0),
+        ((2, -1), TimelinePosition(1, 4), 0),
+        ((1, 4), TimelinePosition(1, 4), 0),
+        ((1, 2), TimelinePosition(1, 4), 2),
+        ((2, 3), TimelinePosition(2, 3), 0),
     ],
 )
 def test_the_end_of_a_closed_timeline_is_the_beginning_of_the_next_one(committed, newest, unconsumed):
@@ -41,7 +41,12 @@ def test_the_end_of_a_closed_timeline_is_the_beginning_of_the_next_one(committed
 
 @pytest.mark.parametrize(
     ("committed", "newest"),
-    [((2, 4), Place(2, 3)), ((2, 10**17), Place(2, 3)), ((2, 0), Place(1, 4)), ((3, -1), Place(2, 3))],
+    [
+        ((2, 4), TimelinePosition(2, 3)),
+        ((2, 10**17), TimelinePosition(2, 3)),
+        ((2, 0), TimelinePosition(1, 4)),
+        ((3, -1), TimelinePosition(2, 3)),
+    ],
 )
 def test_a_cursor_beyond_the_last_event_is_named_and_has_no_lag(committed, newest):
     timelines = timelines_of(timeline(1, "a", latest_position=(4,)), timeline(2, "b"))

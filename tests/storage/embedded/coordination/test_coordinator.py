@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from rioni.domain.errors import Conflict
-from rioni.domain.ports.coordinator import Assignment, Trouble
+from rioni.domain.ports.coordinator import Assignment, DeliveryFailure
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -181,7 +181,7 @@ def test_a_file_of_version_1_keeps_its_cursors_and_learns_to_count(tmp_path: Pat
     assert coordinator.heartbeats("s") == {A0: 1}
     coordinator.attempt("s", "stream", A0, offset(8))
     coordinator.leave("s", "stream")
-    assert coordinator.troubles("s") == {A0: Trouble(1, offset(8), "")}
+    assert coordinator.troubles("s") == {A0: DeliveryFailure(1, offset(8), "")}
     coordinator.close()
 
 

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import idempotency_keys
@@ -39,7 +39,7 @@ class TestEmbeddedEventStoreOnce(StoredOnceContract):
 
 
 def test_names_of_batches_are_known_to_other_processes_and_after_a_restart(store, other_store, directory, signals):
-    claim = Claim("name", "digest")
+    claim = IdempotencyClaim("name", "digest")
     store.create_topic(TOPIC, 1)
     assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 0}
     assert other_store.claimed("name") == "digest"
@@ -52,7 +52,9 @@ def test_names_of_batches_are_known_to_other_processes_and_after_a_restart(store
 def test_any_number_of_names_is_forgotten(store):
     with store._database.writing() as connection:
         idempotency_keys.add(
-            connection, [Claim(str(number), "digest") for number in range(2 * idempotency_keys.FORGOTTEN + 1)], 0
+            connection,
+            [IdempotencyClaim(str(number), "digest") for number in range(2 * idempotency_keys.FORGOTTEN + 1)],
+            0,
         )
     store.forget_ids(1)
     assert store._database.fetch("SELECT count(*) FROM claims") == [(0,)]

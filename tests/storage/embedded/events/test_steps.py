@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.embedded.events import compaction, idempotency_keys, retention, steps
@@ -60,7 +60,7 @@ def store(tmp_path, tasks, monkeypatch):
     store.create_topic(TOPIC, 1)
     for number in range(BATCHES):
         headers = {0: [Headers(key=key) for key in ("same", f"{number}")]}
-        store.append(TOPIC, {0: [b"{}", b"{}"]}, headers=headers, claim=Claim(f"{number}", "digest"))
+        store.append(TOPIC, {0: [b"{}", b"{}"]}, headers=headers, claim=IdempotencyClaim(f"{number}", "digest"))
     tasks.transactions.clear()
     yield store
     store.close()

@@ -5,12 +5,18 @@ import contextlib
 import pytest
 
 from rioni.domain.errors import Conflict
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.kafka.idempotence.idempotency_import import adopt, of_embedded, of_kafka
-from rioni.storage.kafka.idempotence.idempotency_index import NAME_TABLES, Attempt, Known, Name, Names
+from rioni.storage.kafka.idempotence.idempotency_index import (
+    NAME_TABLES,
+    Attempt,
+    IdempotencyIndex,
+    IdempotencyKey,
+    IndexEntry,
+)
 from rioni.storage.sql.engines import create_engine, writing
 from tests.support.clock import ManualClock
 
@@ -37,7 +43,7 @@ def embedded(tmp_path, clock):
         contextlib.closing(EmbeddedEventStore(path, clock=clock, signals=signals)) as store,
     ):
         store.create_topic(TOPIC, 1)
-        store.append(TOPIC, {0: [b"{}"]}, claim=Claim("batch", "digest"))
+        store.append(TOPIC, {0: [b"{}"]}, claim=IdempotencyClaim("batch", "digest"))
         clock.advance(1_000)
         store.append(TOPIC, {0: [b"{}", b"{}"]}, ids={0: ["a", "b"]})
     with contextlib.closing(EventsDatabase(path)) as database:
@@ -62,14 +68,14 @@ def sqlite(tmp_path):
 def begin(names, attempt_id, *claims):
     """Note that a batch is handed to Kafka under each of some names."""
     attempt = Attempt(id=attempt_id, begun_ms=1, topic=TOPIC, counts={0: 1}, indexes={0: [0]})
-    names.begin([(attempt, [Name(names.batch(each), "digest", (0, 0)) for each in claims], None)])
+    names.begin([(attempt, [IdempotencyKey(names.batch(each), "digest", (0, 0)) for each in claims], None)])
 
 
 def test_names_of_an_embedded_store_are_known_as_if_they_had_been_stored_in_kafka(embedded, postgres_engine, clock):
     adopt(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
-    names = Names(postgres_engine, STORE)
+    names = IdempotencyIndex(postgres_engine, STORE)
     batch, a, b = names.batch("batch"), names.event("a"), names.event("b")
-    stored = {batch: Known("digest", None), a: Known(None, None), b: Known(None, None)}
+    stored = {batch: IndexEntry("digest", None), a: IndexEntry(None, None), b: IndexEntry(None, None)}
     assert names.known([batch, a, b, names.event("c"), names.batch("a")]) == stored
     names.forget(clock.now_ms())
     assert names.known([batch, a, b]).keys() == {a, b}, "they are forgotten when they would have been"
@@ -77,22 +83,22 @@ def test_names_of_an_embedded_store_are_known_as_if_they_had_been_stored_in_kafk
 
 def test_another_store_does_not_know_them(embedded, postgres_engine):
     adopt(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
-    others = Names(postgres_engine, "other")
+    others = IdempotencyIndex(postgres_engine, "other")
     assert others.known([others.batch("batch"), others.event("a")]) == {}
 
 
 def test_names_in_another_database_are_taken_over_with_what_is_not_settled(sqlite, postgres_engine):
     here = sqlite("names.db")
-    begin(Names(here, STORE), b"a" * 16, "batch")
-    begin(Names(here, "other"), b"b" * 16, "batch")
+    begin(IdempotencyIndex(here, STORE), b"a" * 16, "batch")
+    begin(IdempotencyIndex(here, "other"), b"b" * 16, "batch")
     adopt(postgres_engine, STORE, *of_kafka(here, STORE))
-    names = Names(postgres_engine, STORE)
-    assert names.known([names.batch("batch")]) == {names.batch("batch"): Known("digest", b"a" * 16)}
+    names = IdempotencyIndex(postgres_engine, STORE)
+    assert names.known([names.batch("batch")]) == {names.batch("batch"): IndexEntry("digest", b"a" * 16)}
     assert [each.id for each in names.unsettled(10)] == [b"a" * 16]
 
 
 def test_what_an_earlier_try_has_left_is_replaced(embedded, postgres_engine):
-    names, others = Names(postgres_engine, STORE), Names(postgres_engine, "other")
+    names, others = IdempotencyIndex(postgres_engine, STORE), IdempotencyIndex(postgres_engine, "other")
     begin(names, b"a" * 16, "early")
     begin(others, b"b" * 16, "early")
     for _ in range(2):

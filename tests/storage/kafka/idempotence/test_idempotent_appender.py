@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
@@ -56,10 +56,10 @@ def test_a_batch_that_was_stored_without_an_answer_before_its_topic_was_closed_i
     connections = (Connection(bootstrap_servers=each) for each in (proxy.address, servers))
     one, other = (open_store(connection=each, clock=SystemClock()) for each in connections)
     other.create_topic(topic := str(uuid4()), 1)
-    one.append(topic, {0: events(1)}, claim=Claim("first", "digest"))
+    one.append(topic, {0: events(1)}, claim=IdempotencyClaim("first", "digest"))
     with ThreadPoolExecutor() as pool:
         proxy.cut(there=False)
-        answer = pool.submit(one.append, topic, {0: events(1)}, claim=Claim("second", "digest"))
+        answer = pool.submit(one.append, topic, {0: events(1)}, claim=IdempotencyClaim("second", "digest"))
         wait_until(lambda: other.bounds(topic)[0].newest == 1)
         other.close_topic(topic)
         proxy.break_off()

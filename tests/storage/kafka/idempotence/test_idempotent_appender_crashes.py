@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rioni.domain.errors import PartlyStored, TopicClosed, Unavailable
-from rioni.domain.ports.event_store import Claim
+from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
+from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS
-from rioni.storage.kafka.idempotence.idempotency_index import Names
+from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import WAIT_S
 from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import TOPIC, events, read_all
@@ -116,7 +116,7 @@ def test_what_was_stored_in_part_is_not_completed_by_a_batch_with_other_partitio
 
 def test_what_comes_too_late_is_refused_by_kafka_itself(store, clock):
     clock.advance(-70_000)
-    with pytest.raises(PartlyStored):
+    with pytest.raises(PartiallyStored):
         store.append(TOPIC, BATCHES, claim=CLAIM)
     clock.advance(70_000)
     with pytest.raises(Unavailable, match="publish again then"):
@@ -131,7 +131,7 @@ def test_what_kafka_has_taken_is_acknowledged_though_the_database_fails(store, c
         raise Unavailable("The database can't be reached.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Names, "settle", fail)
+        patch.setattr(IdempotencyIndex, "settle", fail)
         assert store.append(TOPIC, BATCHES, claim=CLAIM) == {0: 0, 1: 0, 2: 0}
     clock.advance(int(1_000 * WAIT_S) + 20_000)
     assert store.claimed(CLAIM.id) == CLAIM.digest
@@ -149,11 +149,11 @@ def test_what_a_closed_topic_refuses_leaves_no_name(store):
 
 def test_without_an_answer_of_kafka_a_batch_is_stored_once_all_the_same(store, open_store, kafka_cluster: LocalCluster):
     hasty = open_store(append_timeout_s=1.0, clock=SystemClock())
-    hasty.append(TOPIC, {0: events("before")}, claim=Claim("before", "digest"))
+    hasty.append(TOPIC, {0: events("before")}, claim=IdempotencyClaim("before", "digest"))
     (broker,) = kafka_cluster.kafkas
     broker.pause()
     try:
-        with pytest.raises(PartlyStored) as caught:
+        with pytest.raises(PartiallyStored) as caught:
             hasty.append(TOPIC, {0: events("a")}, claim=CLAIM)
     finally:
         broker.resume()
@@ -163,6 +163,6 @@ def test_without_an_answer_of_kafka_a_batch_is_stored_once_all_the_same(store, o
         try:
             hasty.append(TOPIC, {0: events("a")}, claim=CLAIM)
             break
-        except (Unavailable, PartlyStored):
+        except (Unavailable, PartiallyStored):
             assert time.monotonic() < deadline_s
     assert read_all(store, TOPIC, 0) == events("before", "a")

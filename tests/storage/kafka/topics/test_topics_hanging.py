@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from rioni.domain.errors import PartlyStored, Unavailable
+from rioni.domain.errors import PartiallyStored, Unavailable
 from rioni.domain.ports.event_store import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
@@ -74,7 +74,7 @@ def test_every_call_ends_while_kafka_hangs_and_works_again_afterwards(
 
     def seconds(call: Callable[[], object]) -> float:
         begun_s = time.monotonic()
-        with pytest.raises((Unavailable, PartlyStored)):
+        with pytest.raises((Unavailable, PartiallyStored)):
             call()
         return time.monotonic() - begun_s
 

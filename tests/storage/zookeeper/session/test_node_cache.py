@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.storage.zookeeper.session.node_cache import Mirror
+from rioni.storage.zookeeper.session.node_cache import NodeCache
 from tests.contracts.coordination import name
 
 
@@ -11,7 +11,7 @@ def test_what_was_forgotten_is_watched_once_however_often_it_is_read(this):
     keeper, root = this.keeper, f"/{name()}"
     paths = [f"{root}/{number}" for number in range(50)]
     keeper.ask(*[lambda client, path=path: client.create_async(path) for path in (root, *paths)])
-    mirror = Mirror(keeper, lambda _path: False, lambda _path, _known: None, nodes_max=20)
+    mirror = NodeCache(keeper, lambda _path: False, lambda _path, _known: None, nodes_max=20)
     for _ in range(5):
         for path in paths:
             assert mirror.node(path).version == 0

@@ -131,7 +131,7 @@ def _tokens(folder: Path, rounds: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as service:  # it takes connections and never answers
         os.environ |= {
             "RIONI_AUTH_MODE": "basic",
-            "RIONI_ADMIN_DEFAULT": "user:alice",
+            "RIONI_DEFAULT_ADMIN": "user:alice",
             "RIONI_AUTH_TOKENS": str(tokens),
             "RIONI_AUTH_TOKENINFO_LOCAL": f"http://127.0.0.1:{service.getsockname()[1]}/tokeninfo",
         }

@@ -233,7 +233,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             "keepalive": config.keep_alive_s,
             "limit_request_fields": HEADERS_MAX,
             "limit_request_field_size": HEADER_BYTES_MAX,
-            "graceful_timeout": config.shutdown_s,
+            "graceful_timeout": config.shutdown_timeout_s,
             # The faster one, if it is installed, lets pass what is ambiguous.
             "http_parser": "python",
             # Names with an underscore are dropped but for these; nothing else that a proxy may add is believed.
@@ -322,7 +322,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             worker.watchdog.look()
             if worker.watchdog.hangs and self._replacements.allowed(time.monotonic()):
                 _log.error("this worker ends, since native threads do not come back; another one begins")
-                end_within(self.config.shutdown_s + CLOSING_S)
+                end_within(self.config.shutdown_timeout_s + CLOSING_S)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

@@ -182,7 +182,7 @@ def test_streams_say_goodbye_when_the_server_is_asked_to_end(tmp_path, sent):
 
 
 def test_idle_connections_do_not_hold_up_the_end(tmp_path):
-    patient = {"RIONI_SHUTDOWN_S": "600", "RIONI_KEEP_ALIVE_S": "600"}
+    patient = {"RIONI_SHUTDOWN_TIMEOUT_S": "600", "RIONI_KEEP_ALIVE_S": "600"}
     with running_server(tmp_path / "data", environment=patient) as server, server.client() as client:
         assert client.get("/health").text == "OK"
         assert server.stop() == 0

@@ -59,7 +59,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
     with DataDirectory(config.data) as directory, contextlib.ExitStack() as opened:
         found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
         party = accepting(directory.broker) if config.clustered else serving(config, directory.broker)
-        opened.enter_context(contextlib.closing(occupancy(config, party).take(config.database_wait_s)))
+        opened.enter_context(contextlib.closing(occupancy(config, party).take(config.database_lock_timeout_s)))
         engine = database_engine(config)
         opened.callback(engine.dispose)
         upgrade(engine)

@@ -22,7 +22,7 @@ def database_engine(config: Config) -> Engine:
     """An engine of this process; raises as `rioni.storage.sql.engines.create_engine`."""
     return create_engine(
         database_url(config),
-        lock_wait_s=config.database_wait_s,
+        lock_wait_s=config.database_lock_timeout_s,
         connections_max=config.database_connections_max,
     )
 

@@ -3,7 +3,7 @@
 import functools
 
 from rioni.commands.system.log_consumers import LogConsumer
-from rioni.config.settings import ADMIN_DEFAULT, WELL_KNOWN_ADMIN, Config
+from rioni.config.settings import DEFAULT_ADMIN, WELL_KNOWN_ADMIN, Config
 from rioni.domain.audit.audit_events import audit_events
 from rioni.domain.audit.registry_kpis import (
     EVENT_TYPE_LOG,
@@ -39,7 +39,7 @@ def demands(config: Config) -> TokenPolicy:
 
 def default_admin(config: Config) -> Attribute:
     """The administrator that always is one."""
-    return attributes(config.admin_default or WELL_KNOWN_ADMIN)[0]
+    return attributes(config.default_admin or WELL_KNOWN_ADMIN)[0]
 
 
 def attributes(text: str) -> tuple[Attribute, ...]:
@@ -51,8 +51,8 @@ def attributes(text: str) -> tuple[Attribute, ...]:
 def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]:
     """The event types that the broker itself publishes to."""
     admins = default_admin(config)
-    named = config.own_events_authorization
-    readers = admins if named == ADMIN_DEFAULT else attributes(named)[0]
+    named = config.system_events_authorization
+    readers = admins if named == DEFAULT_ADMIN else attributes(named)[0]
     auditors, measurers = (
         own.Ownership(application=application, readers=readers, admins=admins)
         for application in (config.audit_owning_application, config.kpi_owning_application)
@@ -67,7 +67,7 @@ def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]
 def log_feeds(config: Config) -> list[LogConsumer]:
     """What is told of the log."""
     return [
-        LogConsumer(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.hasher_salt)),
+        LogConsumer(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.pseudonym_salt)),
         LogConsumer(EVENT_TYPE_LOG, own.KPI_FEATURE, event_type_reports),
         LogConsumer(SUBSCRIPTION_LOG, own.KPI_FEATURE, subscription_reports),
     ]

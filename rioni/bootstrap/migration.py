@@ -78,7 +78,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
     with contextlib.ExitStack() as opened:
         directory = opened.enter_context(prepare_startup(Config(data=data)))
         held = occupancy(target, migrating(directory.broker))
-        opened.enter_context(contextlib.closing(held.take(target.database_wait_s)))
+        opened.enter_context(contextlib.closing(held.take(target.database_lock_timeout_s)))
         source = opened.enter_context(contextlib.closing(build_infrastructure(Config(data=data), directory)))
         head = _move_log(source, target, progress)
         there = opened.enter_context(contextlib.closing(build_infrastructure(target, directory)))

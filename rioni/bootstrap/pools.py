@@ -62,7 +62,7 @@ KEEPING = "keeping"
 TAILS = "tails"
 
 KINDS: Mapping[str, Limits] = {
-    # As many threads as connections of PostgreSQL; writers wait for each other for `database_wait_s`, so the queue is
+    # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the queue is
     # what a restart of the database piles up in some seconds.
     DATABASE: Limits(10, 256, 90.0, "The database"),
     # Large batches, and what is compiled for them: the interpreter's lock lets only one compute at a time.
@@ -236,7 +236,7 @@ def kinds_for(config: Config) -> Mapping[str, Limits]:
     threads = min(config.database_connections_max, DATABASE_THREADS_MAX)
     return {
         **KINDS,
-        DATABASE: database._replace(threads=threads, deadline_s=config.database_wait_s + database.deadline_s),
+        DATABASE: database._replace(threads=threads, deadline_s=config.database_lock_timeout_s + database.deadline_s),
         APPENDING: appending._replace(deadline_s=config.append_timeout_s + appending.deadline_s),
     }
 

@@ -19,7 +19,7 @@ DISK_FREE_BYTES_MIN = 2**30
 
 OPEN_AUDIT_LOG = (
     f"Everybody who is authenticated reads {AUDIT_LOG}. Change the readers in its authorization section, or set "
-    "own_events_authorization to *:* if that is wanted."
+    "system_events_authorization to *:* if that is wanted."
 )
 
 DISK_FULL_BYTES = 16 * 2**20
@@ -66,7 +66,7 @@ def _access(base: Infrastructure) -> Health:
 
 def _audit_log_is_open(base: Infrastructure) -> bool:
     """Whether everybody reads the audit log though no setting says so: it was once created like that."""
-    if base.config.own_events_authorization == "*:*":
+    if base.config.system_events_authorization == "*:*":
         return False
     try:
         section = base.registry.event_type(AUDIT_LOG).authorization

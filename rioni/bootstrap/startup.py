@@ -62,7 +62,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
     with DataDirectory(config.data) as directory:
         if config.database is None and (missing := registry_missing(directory.path)):
             raise DataMismatch([missing])
-        with contextlib.closing(occupancy(config, serving(config, directory.broker)).take(config.database_wait_s)):
+        with contextlib.closing(occupancy(config, serving(config, directory.broker)).take(config.database_lock_timeout_s)):
             engine = database_engine(config)
             try:
                 upgrade(engine)

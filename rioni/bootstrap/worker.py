@@ -99,7 +99,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
         Unavailable: a server can't be reached, or others use the database.
     """
     metrics = Metrics(config.metrics_event_types_max)
-    held = occupancy(config, serving(config, directory.broker)).take(min(OCCUPIED_WAIT_S, config.database_wait_s))
+    held = occupancy(config, serving(config, directory.broker)).take(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
     base = build_infrastructure(config, directory, pools.offloads(), metrics.of_store())
     own = _own(base)
     pulse = JobWatchdog(base.clock)
@@ -148,7 +148,7 @@ def _services(
     stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
     administrator = default_admin(config)
     gate = AccessPolicy(registry, administrator, attributes(config.all_data_access))
-    timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_wait_s)
+    timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
     asked = demands(config)
     tokens = sources_of_tokens(
         config,
@@ -208,7 +208,7 @@ def _services(
             timelines=registry.timelines,
             signals=signals,
             coordinator=coordinator,
-            memory=StreamMemory(config.streams_memory_bytes_max),
+            memory=StreamMemory(config.worker_stream_memory_bytes_max),
         ),
         refresh_streams=CachedUntilNotified(registry.hear, LOG_KEY, signals, clock),
         signals=signals,
@@ -238,7 +238,7 @@ def _jobs(base: Infrastructure, services: Dependencies, own: _Own, metrics: Metr
             clock,
             idempotency_window_s=config.idempotency_window_s,
             compaction_lag_s=config.compaction_lag_s,
-            every_s=config.retention_every_s,
+            every_s=config.retention_interval_s,
         ),
         positions=services.positions,
         switcher=services.switcher,
@@ -260,8 +260,8 @@ def _jobs(base: Infrastructure, services: Dependencies, own: _Own, metrics: Metr
         own.publisher,
         clock,
         offloads.files,
-        salt=config.hasher_salt,
-        streams_every_s=config.kpi_streams_every_s,
+        salt=config.pseudonym_salt,
+        streams_every_s=config.kpi_streams_interval_s,
         dropped=metrics.dropped_measurements.inc,
     )
 

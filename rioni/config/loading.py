@@ -2,7 +2,7 @@
 
 In this order: the command line, the environment (`RIONI_PORT`), a TOML file (`rioni.toml` in the working directory, or
 the one that `--config` or `RIONI_CONFIG` names), the default. A name that is no setting, and a value that can't be
-used, are errors that name the place and what would be right.
+used, are errors that name the place and what would be right. Former names of settings are read, with a warning.
 """
 
 import difflib
@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+import structlog
 
 from rioni.config.setting import PREFIX, ConfigError, Setting
 from rioni.config.settings import SETTINGS, Config
@@ -24,6 +26,21 @@ TOKEN_VARIABLE = "RIONI_TOKEN"  # noqa: S105 - its name
 """What commands show to a broker; the broker itself needs none."""
 COMMAND_LINE = "command line"
 DEFAULT = "default"
+RENAMED: Mapping[str, str] = {
+    "admin_default": "default_admin",
+    "database_wait_s": "database_lock_timeout_s",
+    "hasher_salt": "pseudonym_salt",
+    "kpi_streams_every_s": "kpi_streams_interval_s",
+    "own_events_authorization": "system_events_authorization",
+    "retention_every_s": "retention_interval_s",
+    "shutdown_s": "shutdown_timeout_s",
+    "stream_timeout_spread_s": "stream_timeout_jitter_s",
+    "streams_memory_bytes_max": "worker_stream_memory_bytes_max",
+    "timeline_wait_s": "timeline_switch_timeout_s",
+}
+"""Former names of settings, read for one more release."""
+
+_log = structlog.get_logger("rioni.config")
 
 
 class Loaded(NamedTuple):
@@ -61,12 +78,17 @@ def load(
     values: dict[str, Any] = {}
     sources = dict.fromkeys(SETTINGS, DEFAULT)
     for source in (_file(file, environ), _environment(environ), _flags(flags)):
-        for name, value in source.values.items():
+        for given, value in source.values.items():
+            name = RENAMED.get(given, given)
+            if name != given:
+                _log.warning("a setting was renamed", former=source.spell(given), name=source.spell(name))
+                if name in source.values:
+                    continue
             try:
                 values[name] = _setting(name, source.spell).parse(value)
                 sources[name] = source.label
             except ConfigError as ex:
-                errors.append(f"{source.label}: {source.spell(name)} {ex}")
+                errors.append(f"{source.label}: {source.spell(given)} {ex}")
     config = Config(**values)
     if problems := errors or contradictions(config):
         raise ConfigError("\n".join(problems))

@@ -18,7 +18,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 TEXT_LINES, JSON_LINES = "text", "json"
 WELL_KNOWN_ADMIN = "service:stups_nakadi"
 """That of the original API, where nobody is asked for tokens."""
-ADMIN_DEFAULT = "admin_default"
+DEFAULT_ADMIN = "default_admin"
 """As a value of another setting: whom the setting of this name names."""
 _SECRET = {"secret": True}
 _MODES = {"expected": "one of " + ", ".join(Mode)}
@@ -73,7 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     database_connections_max: Annotated[
         int, Meta(ge=2, le=1_000, description="Connections of each worker to PostgreSQL, and two more.")
     ] = 10
-    database_wait_s: Annotated[
+    database_lock_timeout_s: Annotated[
         int,
         Meta(
             ge=1,
@@ -186,7 +186,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "that of all others `user:<uid>`."
         ),
     ] = "services"
-    admin_default: Annotated[
+    default_admin: Annotated[
         str,
         Meta(
             pattern="^([^:]+:[^:]+)?$",
@@ -222,7 +222,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long an idle connection stays open for a next request.")
     ] = 75
-    shutdown_s: Annotated[
+    shutdown_timeout_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long running requests may take to end once the broker is told to.")
     ] = 10
     bodies_bytes_max: Annotated[
@@ -279,7 +279,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 10_800
 
-    timeline_wait_s: Annotated[
+    timeline_switch_timeout_s: Annotated[
         int,
         Meta(
             ge=0,
@@ -302,7 +302,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retention_max_ms: Annotated[int, Meta(ge=0, description="The longest retention time of an event type.")] = (
         345_600_000
     )
-    retention_every_s: Annotated[
+    retention_interval_s: Annotated[
         int,
         Meta(
             ge=1,
@@ -330,7 +330,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     stream_timeout_default_s: Annotated[
         int, Meta(ge=1, description="How long a stream lasts on average if the client does not say.")
     ] = 3_600
-    stream_timeout_spread_s: Annotated[
+    stream_timeout_jitter_s: Annotated[
         int,
         Meta(
             ge=0, description="By how much that differs at random from stream to stream, so that not all end at once."
@@ -340,7 +340,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     stream_memory_bytes_max: Annotated[
         int, Meta(ge=10_000, description="Events that one stream may hold back until its batch is full.")
     ] = 50_000_000
-    streams_memory_bytes_max: Annotated[
+    worker_stream_memory_bytes_max: Annotated[
         int,
         Meta(
             ge=1_000_000,
@@ -365,19 +365,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     kpi_owning_application: Annotated[
         str, Meta(min_length=1, description="To which application the event types of KPIs belong.")
     ] = "stups_nakadi"
-    kpi_streams_every_s: Annotated[
+    kpi_streams_interval_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How often `nakadi.data.streamed` reports on an open stream.")
     ] = 30
-    own_events_authorization: Annotated[
+    system_events_authorization: Annotated[
         str,
         Meta(
-            pattern=f"^({ADMIN_DEFAULT}|[^:]+:[^:]+)$",
+            pattern=f"^({DEFAULT_ADMIN}|[^:]+:[^:]+)$",
             description="Who reads the event types that the broker itself publishes to, when they are created, as "
-            f"`data_type:value`; `{ADMIN_DEFAULT}` is whom that setting names, `*:*` everybody. They are changed, "
+            f"`data_type:value`; `{DEFAULT_ADMIN}` is whom that setting names, `*:*` everybody. They are changed, "
             "deleted and written by the former alone.",
         ),
-    ] = ADMIN_DEFAULT
-    hasher_salt: Annotated[
+    ] = DEFAULT_ADMIN
+    pseudonym_salt: Annotated[
         str,
         Meta(description="Comes before the names of clients where these are hashed.", extra=_SECRET),
     ] = "salt"

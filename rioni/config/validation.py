@@ -14,7 +14,7 @@ _MANY_NODES = "makes this broker one of several nodes"
 
 def contradictions(config: Config) -> list[str]:
     """What is wrong with the settings as a whole, a sentence each."""
-    longest_s = config.stream_timeout_default_s + config.stream_timeout_spread_s
+    longest_s = config.stream_timeout_default_s + config.stream_timeout_jitter_s
     rules = (
         (config.retention_min_ms <= config.retention_default_ms, "retention_min_ms is above retention_default_ms"),
         (config.retention_default_ms <= config.retention_max_ms, "retention_default_ms is above retention_max_ms"),
@@ -30,8 +30,8 @@ def contradictions(config: Config) -> list[str]:
             f"auth_mode {config.auth_mode} needs one of {', '.join(TOKEN_SOURCES)}",
         ),
         (
-            config.auth_mode == Mode.OFF or config.admin_default != "",
-            f"auth_mode {config.auth_mode} needs admin_default: name who shall have every right, as data_type:value",
+            config.auth_mode == Mode.OFF or config.default_admin != "",
+            f"auth_mode {config.auth_mode} needs default_admin: name who shall have every right, as data_type:value",
         ),
         (
             not config.clustered or config.kafka is not None,
@@ -42,12 +42,12 @@ def contradictions(config: Config) -> list[str]:
             f"zookeeper {_MANY_NODES}, which need PostgreSQL: let database name one, or leave zookeeper out",
         ),
         (
-            config.stream_timeout_spread_s <= config.stream_timeout_default_s,
-            "stream_timeout_spread_s is above stream_timeout_default_s",
+            config.stream_timeout_jitter_s <= config.stream_timeout_default_s,
+            "stream_timeout_jitter_s is above stream_timeout_default_s",
         ),
         (
             longest_s <= config.stream_timeout_max_s,
-            "stream_timeout_default_s with stream_timeout_spread_s is above stream_timeout_max_s",
+            "stream_timeout_default_s with stream_timeout_jitter_s is above stream_timeout_max_s",
         ),
     )
     return [f"settings: {text}" for holds, text in rules if not holds]

@@ -15,7 +15,7 @@ LOG = "nakadi.audit.log"
 def server(tmp_path):
     """A server of its own for each test: a feature is switched."""
     options = ("--workers", "2")
-    environment = {"RIONI_AUDIT_OWNING_APPLICATION": "auditors", "RIONI_HASHER_SALT": "pepper"}
+    environment = {"RIONI_AUDIT_OWNING_APPLICATION": "auditors", "RIONI_PSEUDONYM_SALT": "pepper"}
     with running_server(tmp_path / "data", *options, environment=environment) as running:
         yield running
 
@@ -94,7 +94,7 @@ def test_a_stranger_reads_neither_what_was_changed_nor_where_it_stands(tmp_path)
     environment = {
         "RIONI_AUTH_MODE": "basic",
         "RIONI_AUTH_TOKENS": str(tmp_path / "tokens.toml"),
-        "RIONI_ADMIN_DEFAULT": "service:operations",
+        "RIONI_DEFAULT_ADMIN": "service:operations",
     }
     path = f"/event-types/{LOG}"
     begin = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}

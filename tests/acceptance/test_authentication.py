@@ -230,8 +230,8 @@ def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else
     ("environment", "reason"),
     [
         ({"RIONI_AUTH_MODE": "basic"}, "auth_mode basic needs one of auth_tokens, auth_issuers"),
-        ({"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": "tokens.toml"}, "auth_mode basic needs admin_default"),
-        ({"RIONI_AUTH_MODE": "full", "RIONI_AUTH_TOKENS": "tokens.toml"}, "auth_mode full needs admin_default"),
+        ({"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENS": "tokens.toml"}, "auth_mode basic needs default_admin"),
+        ({"RIONI_AUTH_MODE": "full", "RIONI_AUTH_TOKENS": "tokens.toml"}, "auth_mode full needs default_admin"),
         ({"RIONI_AUTH_MODE": "strict"}, "must be one of off, basic, realm, full, not 'strict'"),
         ({"RIONI_AUTH_TOKENS": "nowhere.toml"}, "nowhere.toml can't be used: No such file or directory"),
         ({"RIONI_AUTH_ISSUERS": "nowhere.toml"}, "nowhere.toml can't be used: No such file or directory"),

@@ -68,7 +68,7 @@ def server(tmp_path_factory, keys):
     environment = {
         "RIONI_AUTH_MODE": "basic",
         "RIONI_AUTH_ISSUERS": str(folder / "issuers.toml"),
-        "RIONI_ADMIN_DEFAULT": "service:operations",
+        "RIONI_DEFAULT_ADMIN": "service:operations",
     }
     with running_server(folder / "data", "--workers", "1", environment=environment) as running:
         yield running

@@ -64,7 +64,7 @@ PARTITIONS = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server of its own, with the features on and one event type."""
-    options, environment = ("--workers", "2"), {"RIONI_KPI_STREAMS_EVERY_S": "1"}
+    options, environment = ("--workers", "2"), {"RIONI_KPI_STREAMS_INTERVAL_S": "1"}
     with (
         running_server(tmp_path_factory.mktemp("data") / "rioni", *options, environment=environment) as running,
         running.client() as client,

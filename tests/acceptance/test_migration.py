@@ -140,7 +140,7 @@ def interrupting(phase):
 
 def while_no_node_starts(cluster, folder):
     """Progress that finds out, in the end, that no node of the cluster can be started before it is over."""
-    early = Config(data=folder, database_wait_s=1, **cluster)
+    early = Config(data=folder, database_lock_timeout_s=1, **cluster)
 
     def progress(name, _done, _total):
         if name == "subscriptions":

@@ -14,7 +14,7 @@ from tests.support.server import START_S, running_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
-IMPATIENT = {"RIONI_DATABASE_WAIT_S": "1"}
+IMPATIENT = {"RIONI_DATABASE_LOCK_TIMEOUT_S": "1"}
 """For those who wait in vain."""
 
 
@@ -68,7 +68,7 @@ def test_nodes_share_and_whoever_coordinates_elsewhere_is_refused(tmp_path, clus
         for other in (alone, elsewhere):
             assert "in use by a node with zookeeper path /" in refusal(tmp_path / "other", other)
         settings = {name.removeprefix("RIONI_").lower(): value for name, value in shared.items()}
-        target = Config(**settings, database_wait_s=1)
+        target = Config(**settings, database_lock_timeout_s=1)
         with pytest.raises(Unavailable, match="in use by a node with zookeeper path /"):
             migrate(tmp_path / "source", target, lambda *_: None)
 

@@ -172,7 +172,7 @@ def strict(tmp_path_factory):
     environment = {
         "RIONI_AUTH_MODE": "basic",
         "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
-        "RIONI_ADMIN_DEFAULT": "service:shop",
+        "RIONI_DEFAULT_ADMIN": "service:shop",
         "RIONI_ALLOWED_ORIGINS": "https://app.example.org,http://localhost:3000",
         "RIONI_ALLOWED_HOSTS": "broker.example.org,[2001:db8::1]",
     }

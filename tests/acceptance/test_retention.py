@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
 LONG, SHORT = {"retention_time": 345_600_000}, {"retention_time": 1}
-OFTEN = SETTINGS | {"RIONI_RETENTION_EVERY_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
+OFTEN = SETTINGS | {"RIONI_RETENTION_INTERVAL_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
 ROUNDS = 2
 """So many, that one has been made from beginning to end."""
 

@@ -112,10 +112,10 @@ def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, w
 @pytest.mark.parametrize(
     ("mode", "wanted", "readers", "warned"),
     [
-        ("basic", "admin_default", EVERYBODY, True),
+        ("basic", "default_admin", EVERYBODY, True),
         ("basic", "*:*", EVERYBODY, False),
-        ("off", "admin_default", EVERYBODY, False),
-        ("basic", "admin_default", Attribute("user", "auditor"), False),
+        ("off", "default_admin", EVERYBODY, False),
+        ("basic", "default_admin", Attribute("user", "auditor"), False),
     ],
 )
 def test_an_audit_log_that_everybody_reads_is_a_warning_unless_it_is_wanted(base, held, mode, wanted, readers, warned):
@@ -123,6 +123,6 @@ def test_an_audit_log_that_everybody_reads_is_a_warning_unless_it_is_wanted(base
     spec = audit_log(ownership, limits_of(base.config)).spec
     base.bus.dispatch(CreateEventType(spec=spec), base.own_context())
     base.registry.refresh()
-    config = msgspec.structs.replace(base.config, auth_mode=mode, own_events_authorization=wanted)
+    config = msgspec.structs.replace(base.config, auth_mode=mode, system_events_authorization=wanted)
     health = readiness(base._replace(config=config), held)["access"]()
     assert health.status == ("warning" if warned else "ok")

@@ -115,7 +115,7 @@ def test_the_number_rises_only_when_something_has_changed(config):
 
 
 def test_nothing_is_accepted_while_a_node_runs(config, tmp_path):
-    other = msgspec.structs.replace(config, data=tmp_path / "other", database_wait_s=1)
+    other = msgspec.structs.replace(config, data=tmp_path / "other", database_lock_timeout_s=1)
     with (
         running(config),
         contextlib.closing(occupancy(config, serving(config, "node")).take(5)),

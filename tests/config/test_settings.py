@@ -70,8 +70,8 @@ def test_an_empty_variable_counts_as_not_set():
         ("", {"RIONI_WORKERS": "two"}, "environment: RIONI_WORKERS must be a whole number from 1 to 256, not 'two'"),
         (
             "",
-            {"RIONI_ADMIN_DEFAULT": "me"},
-            "environment: RIONI_ADMIN_DEFAULT must be a text like data_type:value, not 'me'",
+            {"RIONI_DEFAULT_ADMIN": "me"},
+            "environment: RIONI_DEFAULT_ADMIN must be a text like data_type:value, not 'me'",
         ),
         ("allow_unauthenticated = 1", {}, "rioni.toml: allow_unauthenticated must be true or false, not 1"),
         (
@@ -205,9 +205,16 @@ def test_every_setting_has_a_default_within_its_bounds_and_says_what_it_is_for()
         ("13.3 stream age", "stream_timeout_max_s", 4_200),
         ("13.3 commit timeout", "commit_timeout_max_s", 60),
         ("8.1 stream_timeout", "stream_timeout_default_s", 3_600),
-        ("8.1 stream_timeout, at random", "stream_timeout_spread_s", 600),
+        ("8.1 stream_timeout, at random", "stream_timeout_jitter_s", 600),
         ("12.1 partitions of an event type", "partitions_max", 8),
     ),
 )
 def test_the_limits_of_consumers_are_those_of_the_contract(setting, value):
     assert getattr(Config(), setting) == value
+
+
+def test_former_names_of_settings_are_read_with_a_warning(capsys):
+    config = load(environ={"RIONI_SHUTDOWN_S": "7", "RIONI_ADMIN_DEFAULT": "user:a", "RIONI_DEFAULT_ADMIN": "user:b"})
+    assert (config.config.shutdown_timeout_s, config.config.default_admin) == (7, "user:b")
+    warned = capsys.readouterr()
+    assert "RIONI_SHUTDOWN_TIMEOUT_S" in warned.out + warned.err

@@ -62,7 +62,7 @@ def _cursors(path: Path):
 
 def _registry(path: Path):
     directory = DataDirectory(path)
-    base = build_infrastructure(Config(data=path, database_wait_s=2), directory)
+    base = build_infrastructure(Config(data=path, database_lock_timeout_s=2), directory)
 
     def write(number: int) -> None:
         base.bus.dispatch(SwitchFeature(feature=FEATURES[number], enabled=True), base.own_context())

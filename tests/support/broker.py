@@ -65,7 +65,7 @@ from tests.support.clock import ManualClock
 
 IDEMPOTENCY_WINDOW_S = 3_600
 COMPACTION_LAG_S = 600
-RETENTION_EVERY_S = 60
+RETENTION_INTERVAL_S = 60
 DEFAULT_ADMIN = Attribute("service", "stups_nakadi")
 OWNERSHIP = Ownership(readers=DEFAULT_ADMIN, admins=DEFAULT_ADMIN)
 
@@ -180,7 +180,7 @@ class Broker:
                 self.clock,
                 idempotency_window_s=IDEMPOTENCY_WINDOW_S,
                 compaction_lag_s=COMPACTION_LAG_S,
-                every_s=RETENTION_EVERY_S,
+                every_s=RETENTION_INTERVAL_S,
             ),
             positions=self.positions,
             switcher=self.switcher,

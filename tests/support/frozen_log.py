@@ -48,7 +48,7 @@ from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.projections.tables import READ_MODELS
 from rioni.storage.log.log_tables import HEAD, LOG
 from tests.support.avro import avro_schema
-from tests.support.broker import RETENTION_EVERY_S, Broker, running_broker
+from tests.support.broker import RETENTION_INTERVAL_S, Broker, running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec, subscription_spec
 
 
@@ -205,7 +205,7 @@ def _housekeeping(broker: Broker) -> None:
     """Delete what is left: the topics of event types, timelines and switches that are gone."""
     housekeeper = broker.housekeeper()
     for _ in range(2):
-        broker.clock.advance(1_000 * RETENTION_EVERY_S)
+        broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
         housekeeper.tick()
 
 

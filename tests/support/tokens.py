@@ -14,7 +14,7 @@ FULL_SCOPES = (
 )
 
 
-ADMINISTRATOR = {"RIONI_ADMIN_DEFAULT": "service:stups_nakadi"}
+ADMINISTRATOR = {"RIONI_DEFAULT_ADMIN": "service:stups_nakadi"}
 """What servers that ask for tokens have to be told."""
 
 

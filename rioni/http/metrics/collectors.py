@@ -78,13 +78,13 @@ class Metrics:
             registry=registry,
         )
         self.hidden_events = Counter(
-            "rioni_hidden_events",
+            "rioni_filtered_events",
             "Events that streams have passed over: filtered, deleted, for others",
             ["api"],
             registry=registry,
         )
         self.lost_events = Counter(
-            "rioni_lost_events",
+            "rioni_expired_unread_events",
             "Events that retention has removed before streams could read them",
             ["api"],
             registry=registry,
@@ -179,12 +179,12 @@ class Metrics:
             multiprocess_mode="livemax",
         )
         self.store_begun_anew = Counter(
-            "rioni_kafka_topics_begun_anew",
+            "rioni_kafka_topic_resyncs",
             "Topics that a worker follows from their ends on again, because they were not what they had been",
             registry=registry,
         )
         self.store_settled_batches = Counter(
-            "rioni_kafka_settled_batches",
+            "rioni_kafka_recovered_batches",
             "Batches of which it was found out in Kafka what had become of them",
             registry=registry,
         )

@@ -24,7 +24,7 @@ _random = SystemRandom()
 def stream_limits(services: Dependencies) -> StreamLimits:
     """What the settings, and chance, add to the wishes of a client."""
     config = services.config
-    spread_s = _random.uniform(-config.stream_timeout_spread_s, config.stream_timeout_spread_s)
+    spread_s = _random.uniform(-config.stream_timeout_jitter_s, config.stream_timeout_jitter_s)
     return StreamLimits(
         stream_timeout_default_s=config.stream_timeout_default_s + spread_s,
         stream_timeout_max_s=config.stream_timeout_max_s,

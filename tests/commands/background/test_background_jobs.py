@@ -12,7 +12,7 @@ from rioni.domain.event_types.event_type import Options
 from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.timestamps import milliseconds
-from tests.support.broker import COMPACTION_LAG_S, RETENTION_EVERY_S
+from tests.support.broker import COMPACTION_LAG_S, RETENTION_INTERVAL_S
 from tests.support.builders import as_spec, event_type_spec
 from tests.support.memory import OneStore
 
@@ -53,7 +53,7 @@ def test_events_go_when_their_retention_time_is_over_and_not_before(broker, hous
     broker.clock.advance(2)
     housekeeper.tick()
     assert bounds(broker) == [Bounds(0, 1)], "it has just looked"
-    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     housekeeper.tick()
     assert bounds(broker) == [Bounds(1, 1)]
 
@@ -79,7 +79,7 @@ def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, ho
     broker.clock.advance(1_000 * COMPACTION_LAG_S)
     housekeeper.tick()
     assert stored(), "not so soon"
-    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     housekeeper.tick()
     assert not stored()
     assert bounds(broker) == [Bounds(0, 1)]
@@ -113,7 +113,7 @@ def test_what_was_compacted_from_the_beginning_has_keys_in_all_events(broker, po
     create(broker, cleanup_policy=policy)
     store = Compacted(broker.store)
     housekeeper = broker.housekeeper(OneStore(store))
-    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     housekeeper.tick()
     assert store.keyed_since_ms == [0]
 
@@ -125,7 +125,7 @@ def test_what_is_compacted_after_a_change_may_have_events_without_keys_from_befo
     broker.do(ChangeEventType(name=NAME, spec=msgspec.structs.replace(spec, cleanup_policy="compact_and_delete")))
     store = Compacted(broker.store)
     housekeeper = broker.housekeeper(OneStore(store))
-    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     housekeeper.tick()
     changed_ms = milliseconds(broker.registry.event_type(NAME).updated_at)
     assert store.keyed_since_ms == [changed_ms + UNDER_WAY_MS]
@@ -140,7 +140,7 @@ def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, hous
     broker.clock.advance(1_000 * WINDOW_S)
     housekeeper.tick()
     assert broker.store.claimed("name") == "digest"
-    broker.clock.advance(1_000 * RETENTION_EVERY_S)
+    broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     housekeeper.tick()
     assert broker.store.claimed("name") is None
 
@@ -157,7 +157,7 @@ def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, houseke
 
     assert stored_again_after(0)
     assert not stored_again_after(1_000 * WINDOW_S)
-    assert stored_again_after(1_000 * RETENTION_EVERY_S)
+    assert stored_again_after(1_000 * RETENTION_INTERVAL_S)
 
 
 def test_a_job_that_fails_is_tried_again(broker):

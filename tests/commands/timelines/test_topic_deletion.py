@@ -11,7 +11,7 @@ from rioni.commands.system.storages import CreateStorage, DeleteStorage
 from rioni.commands.timelines.timelines import AbortSwitch, CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
-from tests.support.broker import RETENTION_EVERY_S
+from tests.support.broker import RETENTION_INTERVAL_S
 from tests.support.builders import LATER_MS, event_type_spec
 
 
@@ -47,7 +47,7 @@ def a_minute_passes(broker):
     housekeeper = broker.housekeeper()
 
     def pass_():
-        broker.clock.advance(1_000 * RETENTION_EVERY_S)
+        broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
         housekeeper.tick()
 
     return pass_

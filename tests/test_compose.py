@@ -64,7 +64,8 @@ def test_no_data_are_shared_or_lost_with_a_container():
 
 def test_streams_have_the_time_to_say_goodbye():
     for node in NODES.values():
-        assert int(node["stop_grace_period"].removesuffix("s")) > load(environ=node["environment"]).config.shutdown_timeout_s
+        config = load(environ=node["environment"]).config
+        assert int(node["stop_grace_period"].removesuffix("s")) > config.shutdown_timeout_s
 
 
 def test_containers_are_asked_what_there_is_to_ask():

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.consistency import Expected, least_ends, mismatches, read_expected, registry_missing
-from rioni.bootstrap.database import accepting, database_engine, occupancy, serving
+from rioni.bootstrap.database import accepting, database_engine, database_lease, serving
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.kafka_acceptance import accept_kafka
 from rioni.bootstrap.kafka_consistency import compare_kafka
@@ -59,7 +59,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
     with DataDirectory(config.data) as directory, contextlib.ExitStack() as opened:
         found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
         party = accepting(directory.broker) if config.clustered else serving(config, directory.broker)
-        opened.enter_context(contextlib.closing(occupancy(config, party).take(config.database_lock_timeout_s)))
+        opened.enter_context(contextlib.closing(database_lease(config, party).take(config.database_lock_timeout_s)))
         engine = database_engine(config)
         opened.callback(engine.dispose)
         upgrade(engine)

@@ -35,7 +35,7 @@ def reading_models(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def occupancy(config: Config, party: ClusterIdentity) -> DatabaseLease:
+def database_lease(config: Config, party: ClusterIdentity) -> DatabaseLease:
     """What keeps the database for a party; nothing is taken yet."""
     return DatabaseLease(database_engine(config), party)
 

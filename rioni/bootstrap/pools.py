@@ -62,8 +62,8 @@ KEEPING = "keeping"
 TAILS = "tails"
 
 KINDS: Mapping[str, Limits] = {
-    # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the queue is
-    # what a restart of the database piles up in some seconds.
+    # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the
+    # queue is what a restart of the database piles up in some seconds.
     DATABASE: Limits(10, 256, 90.0, "The database"),
     # Large batches, and what is compiled for them: the interpreter's lock lets only one compute at a time.
     COMPUTING: Limits(2, 64, 30.0, "This process"),

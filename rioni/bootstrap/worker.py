@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.database import occupancy, serving
+from rioni.bootstrap.database import database_lease, serving
 from rioni.bootstrap.from_config import attributes, default_admin, demands, log_feeds, own_event_types
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.memory import trim_memory
@@ -25,7 +25,7 @@ from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.kpi_publisher import KpiFeed
@@ -99,7 +99,8 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
         Unavailable: a server can't be reached, or others use the database.
     """
     metrics = Metrics(config.metrics_event_types_max)
-    held = occupancy(config, serving(config, directory.broker)).take(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
+    lease = database_lease(config, serving(config, directory.broker))
+    held = lease.take(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
     base = build_infrastructure(config, directory, pools.offloads(), metrics.of_store())
     own = _own(base)
     pulse = JobWatchdog(base.clock)
@@ -191,7 +192,7 @@ def _services(
         own_event_types=own.event_types,
         meters=UsageRecorder(registry, own.spools, metrics.dropped_measurements.inc),
         committer=Committer(registry, gate, coordinator),
-        dead_letters=DeadLetters(registry, gate, bus, stores=stores, timeline=timeline),
+        dead_letters=DeadLetterSink(registry, gate, bus, stores=stores, timeline=timeline),
         dead_letter_queue=DeadLetterQueue(own.event_types, own.publisher, clock),
         registry=registry,
         stores=stores,

@@ -34,7 +34,7 @@ class AccessPolicy:
 
         Raises:
             EventTypeNotFound: there is no such event type.
-            Denied: it has an authorization section that does not include the subject.
+            AccessDenied: it has an authorization section that does not include the subject.
         """
         event_type = self._registry.event_type(name)
         section = event_type.authorization
@@ -80,7 +80,7 @@ class AccessPolicy:
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
-            Denied: it has an authorization section that does not include the subject.
+            AccessDenied: it has an authorization section that does not include the subject.
         """
         subscription = self._registry.subscription(subscription_id)
         section = subscription.authorization
@@ -93,7 +93,7 @@ class AccessPolicy:
         """Let the subject administer a subscription, or refuse.
 
         Raises:
-            Denied: it has an authorization section that does not include the subject.
+            AccessDenied: it has an authorization section that does not include the subject.
         """
         section = subscription.authorization
         if section is not None:

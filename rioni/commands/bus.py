@@ -141,7 +141,7 @@ class CommandBus:
         Raises:
             Denied, AdminOnly: the subject lacks the right.
             ReadOnly: writing is switched off.
-            CommitUnknown: the database went away in the commit, and has not come back.
+            CommitOutcomeUnknown: the database went away in the commit, and has not come back.
             RioniError: whatever the handler raises; nothing has changed then, or it will be taken back.
         """
         topic = context.topic

@@ -65,7 +65,7 @@ def check_creation(command: CreateEventType, repository: UnitOfWork) -> None:
     """What is checked first (registry contract 3.2).
 
     Raises:
-        Disabled: creation is switched off.
+        FeatureDisabled: creation is switched off.
         InvalidFields: a field breaks its constraint.
     """
     if "disable_event_type_creation" in repository.settings().features and repository.subject != BROKER:
@@ -130,7 +130,7 @@ def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> Event
     """Change an event type; submitting what it is already changes nothing.
 
     Raises:
-        Outdated: it is not the one that the client expects.
+        PreconditionFailed: it is not the one that the client expects.
         Invalid: a rule of registry contract 3.5 is broken.
     """
     spec, now = command.spec, repository.context.now
@@ -183,7 +183,7 @@ def delete_event_type(command: DeleteEventType, repository: UnitOfWork) -> None:
     """Delete an event type and the subscriptions that may go with it.
 
     Raises:
-        Denied: authorization is forced, and the event type has no authorization section.
+        AccessDenied: authorization is forced, and the event type has no authorization section.
         Conflict: it has subscriptions.
     """
     features = repository.settings().features

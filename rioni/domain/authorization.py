@@ -83,7 +83,7 @@ def check(
         admins: the broker's administrators, who always pass.
 
     Raises:
-        Denied: neither the list nor the administrators include the subject.
+        AccessDenied: neither the list nor the administrators include the subject.
     """
     if not permits(attributes, subject) and not (admins and permits(admins, subject)):
         raise AccessDenied(operation, resource)

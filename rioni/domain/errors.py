@@ -1,46 +1,46 @@
 """The errors that the broker answers with; what each one means to an HTTP client stands in `rioni.http.problems`.
 
 RioniError
-├── Malformed                 the request can't be read: not JSON, a wrong JSON type, an unknown literal
-│   └── MissingMembers        a small body lacks what it is about
-├── Invalid                   readable, but against a rule
-│   ├── InvalidFields         one line per field that breaks its constraint
-│   ├── KeyReused             another batch was stored under the name that a client gives to this one
-│   ├── FilterTooSlow         a filter took longer for an event than it may: its stream ends
-│   ├── InvalidCursor         a cursor that names nothing readable
-│   └── UnavailableCursor     a position that retention has removed, or that does not exist yet
-├── Unauthenticated           there is no token, or none that anybody vouches for
-├── Insufficient              the token does not suffice for any client's request of this kind
-│   ├── InsufficientScope     it lacks a scope
-│   └── InsufficientRealm     its realm is not let in
-├── CrossSite                 a browser sends the request for a web page of another site
-├── ForeignHost               the request is for a host that is not this broker
-├── Denied                    the subject may not do this
-├── AdminOnly                 only an administrator of the broker may do this
-├── Blocked                   application, event type or subscription is on the blacklist
-├── NotFound                  the resource does not exist
+├── Malformed                   the request can't be read: not JSON, a wrong JSON type, an unknown literal
+│   └── MissingFields           a small body lacks what it is about
+├── Invalid                     readable, but against a rule
+│   ├── InvalidFields           one line per field that breaks its constraint
+│   ├── IdempotencyKeyReused    another batch was stored under the name that a client gives to this one
+│   ├── FilterTooSlow           a filter took longer for an event than it may: its stream ends
+│   ├── InvalidCursor           a cursor that names nothing readable
+│   └── UnavailableCursor       a position that retention has removed, or that does not exist yet
+├── Unauthenticated             there is no token, or none that anybody vouches for
+├── InsufficientToken           the token does not suffice for any client's request of this kind
+│   ├── InsufficientScope       it lacks a scope
+│   └── InsufficientRealm       its realm is not let in
+├── CrossSite                   a browser sends the request for a web page of another site
+├── ForeignHost                 the request is for a host that is not this broker
+├── AccessDenied                the subject may not do this
+├── AdminOnly                   only an administrator of the broker may do this
+├── Blocked                     application, event type or subscription is on the blacklist
+├── NotFound                    the resource does not exist
 │   ├── EventTypeNotFound
 │   └── SubscriptionNotFound
-├── UnusableStart             a low-level stream can't begin where the client wants it to
-├── StillUsed                 something else needs what is to be deleted
-├── Outdated                  the resource is no longer what the client takes it for
-├── NotAcceptable             the request asks for a form that does not exist
-├── UnknownMediaType          the request comes in a form that is not understood
-├── Conflict                  the resource is in a state that excludes this
-│   └── ConcurrentChange      the stream has grown since it was loaded
-├── Disabled                  a feature is switched off
-├── TooLarge                  a limit on the size of the request is exceeded
-├── TooSlow                   the request takes too long to come
-├── TooMany                   a limit on simultaneous use is exceeded
-└── Unavailable               a dependency, or time, is missing: the same request may succeed later
-    ├── Overloaded            too much is asked for at once
-    ├── ReadOnly              writing to the database is switched off
-    ├── TokensUnavailable     nobody can be asked about tokens
-    ├── TopicClosed           the timeline that is written to is being changed
-    ├── OutcomeUnknown        what was to be written may have been written or not
-    │   └── CommitUnknown     a change of the registry
-    ├── NothingWritten        a change of the registry got in the way of another one
-    └── PartlyStored          events of some partitions were not stored, or nobody knows whether they were
+├── InvalidStartCursor          a low-level stream can't begin where the client wants it to
+├── InUse                       something else needs what is to be deleted
+├── PreconditionFailed          the resource is no longer what the client takes it for
+├── NotAcceptable               the request asks for a form that does not exist
+├── UnsupportedMediaType        the request comes in a form that is not understood
+├── Conflict                    the resource is in a state that excludes this
+│   └── ConcurrentChange        the stream has grown since it was loaded
+├── FeatureDisabled             a feature is switched off
+├── TooLarge                    a limit on the size of the request is exceeded
+├── RequestTimeout              the request takes too long to come
+├── TooManyStreams              a limit on simultaneous use is exceeded
+└── Unavailable                 a dependency, or time, is missing: the same request may succeed later
+    ├── Overloaded              too much is asked for at once
+    ├── ReadOnly                writing to the database is switched off
+    ├── TokensUnavailable       nobody can be asked about tokens
+    ├── TopicClosed             the timeline that is written to is being changed
+    ├── OutcomeUnknown          what was to be written may have been written or not
+    │   └── CommitOutcomeUnknowna change of the registry
+    ├── TransactionConflict     a change of the registry got in the way of another one
+    └── PartiallyStored         events of some partitions were not stored, or nobody knows whether they were
 """
 
 from collections.abc import Mapping, Sequence
@@ -133,11 +133,11 @@ class Unauthenticated(RioniError):
         super().__init__("Full authentication is required to access this resource")
 
 
-class InsufficientScope(RioniError):
+class InsufficientToken(RioniError):
     """The token is good, but not for this."""
 
 
-class InsufficientScope(InsufficientScope):
+class InsufficientScope(InsufficientToken):
     """The token lacks a scope.
 
     Args:
@@ -149,7 +149,7 @@ class InsufficientScope(InsufficientScope):
         super().__init__("Insufficient scope for this resource")
 
 
-class InsufficientRealm(InsufficientScope):
+class InsufficientRealm(InsufficientToken):
     """The token's realm is not let in."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class BodyBudget:
 
         Raises:
             Overloaded: the worker holds too many bytes of all clients.
-            TooMany: it holds too many of this one.
+            TooManyStreams: it holds too many of this one.
         """
         if self._total + size > self._worker_bytes_max:
             raise Overloaded(

@@ -10,7 +10,7 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.system_event_types import SystemEventTypes
@@ -60,7 +60,7 @@ class Dependencies:
     own_event_types: SystemEventTypes
     meters: UsageRecorder
     committer: Committer
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterSink
     dead_letter_queue: DeadLetterQueue
     positions: CursorInitializer
     attendance: ActivityTracker

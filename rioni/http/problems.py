@@ -26,7 +26,7 @@ STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.Malformed: HTTPStatus.BAD_REQUEST,
     errors.InUse: HTTPStatus.BAD_REQUEST,
     errors.Unauthenticated: HTTPStatus.UNAUTHORIZED,
-    errors.InsufficientScope: HTTPStatus.FORBIDDEN,
+    errors.InsufficientToken: HTTPStatus.FORBIDDEN,
     errors.CrossSite: HTTPStatus.FORBIDDEN,
     errors.AccessDenied: HTTPStatus.FORBIDDEN,
     errors.AdminOnly: HTTPStatus.FORBIDDEN,
@@ -83,7 +83,7 @@ def _type(error: errors.RioniError, status: HTTPStatus) -> str:
     match error:
         case errors.InvalidFields():
             return FIELDS
-        case errors.Unauthenticated() | errors.InsufficientScope() | errors.TokensUnavailable():
+        case errors.Unauthenticated() | errors.InsufficientToken() | errors.TokensUnavailable():
             return AUTHENTICATION.format(status.value)
         case _:
             return ""
@@ -96,7 +96,7 @@ def _challenge(error: errors.RioniError) -> str | None:
             return 'Bearer realm="rioni"' + (', error="invalid_token"' if refused else "")
         case errors.InsufficientScope(scope=scope):
             return f'Bearer realm="rioni", error="insufficient_scope", scope="{scope}"'
-        case errors.InsufficientScope():
+        case errors.InsufficientToken():
             return 'Bearer realm="rioni", error="insufficient_scope"'
         case _:
             return None

@@ -65,9 +65,9 @@ def read_body(req: falcon.Request, bytes_max: int) -> bytes:
 
     Raises:
         TooLarge: it is longer than `bytes_max`, before or after inflating; the rest is not read.
-        TooSlow: it takes too long to come.
+        RequestTimeout: it takes too long to come.
         Malformed: it is not in the form that Content-Encoding names.
-        TooMany, Overloaded: the client, or all of them, send too much at once.
+        TooManyStreams, Overloaded: the client, or all of them, send too much at once.
     """
     if (req.content_length or 0) > bytes_max:
         raise _too_large(bytes_max)

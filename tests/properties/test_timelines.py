@@ -15,8 +15,8 @@ from rioni.domain.subscriptions.cursor_arithmetic import (
     begin,
     distance,
     end,
-    extents_of,
     newest,
+    offset_ranges_of,
     place_since,
     readable_place,
     shifted,
@@ -75,7 +75,7 @@ class History:
             length = self.lengths[one.order - 1]
             return [Bounds(left[0] if left else length, length - 1)]
 
-        (extents,) = extents_of(self.timelines.readable, bounds)
+        (extents,) = offset_ranges_of(self.timelines.readable, bounds)
         return extents
 
 

@@ -53,9 +53,9 @@ class AvroPublisher(Publisher):
         Raises:
             Blocked: event type or application may not publish.
             EventTypeNotFound: there is no such event type.
-            Denied: the subject may not write to it.
+            AccessDenied: the subject may not write to it.
             Malformed: the body is not a publishing batch.
-            KeyReused: another batch was stored under the client's name for this one.
+            IdempotencyKeyReused: another batch was stored under the client's name for this one.
             Unavailable: the store can't write; nothing was stored.
         """
         return self._run(command, subject, self._prepare)

@@ -19,7 +19,7 @@ def is_duplicate(claim: IdempotencyClaim, stores: Collection[EventStore]) -> boo
     """Whether a batch was stored under its name in any of some stores.
 
     Raises:
-        KeyReused: another one was.
+        IdempotencyKeyReused: another one was.
         Unavailable: a store can't be asked.
     """
     digests = {store.claimed(claim.id) for store in stores} - {None}

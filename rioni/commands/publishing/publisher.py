@@ -90,8 +90,8 @@ class Publisher:
             Blocked: event type or application may not publish.
             Malformed: the body is not an array of events.
             EventTypeNotFound: there is no such event type.
-            Denied: the subject may not write to it.
-            KeyReused: another batch was stored under the client's name for this one.
+            AccessDenied: the subject may not write to it.
+            IdempotencyKeyReused: another batch was stored under the client's name for this one.
             Unavailable: the store can't write; nothing was stored.
         """
         return self._run(command, subject, partial(self._prepare_json, prepare))

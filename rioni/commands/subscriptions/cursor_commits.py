@@ -43,7 +43,7 @@ class Committer:
             Invalid: a cursor can't be read, or does not belong to the stream.
             Blocked: the application or an event type of the subscription is blocked.
             SubscriptionNotFound: there is no such subscription.
-            Denied: the subject may not read through it.
+            AccessDenied: the subject may not read through it.
             Unavailable: the cursors can't be stored.
         """
         self._registry.refresh()

@@ -108,7 +108,7 @@ class DeadLetterQueue:
         self._own_publisher.publish(DEAD_LETTER_QUEUE, [kept], name=letter.name, owner=_owner(event.chunk, event.start))
 
 
-class DeadLetters:
+class DeadLetterSink:
     """What can be done with the dead letters in the queue; blocks on event stores."""
 
     def __init__(
@@ -131,7 +131,7 @@ class DeadLetters:
         Raises:
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
-            Denied: the subject does not administer the subscription, or may not read one of its event types.
+            AccessDenied: the subject does not administer the subscription, or may not read one of its event types.
             Unavailable: a storage can't be used.
         """
         subscription = self._administered(subscription_id, subject)
@@ -155,7 +155,7 @@ class DeadLetters:
         Raises:
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
-            Denied: the subject does not administer the subscription.
+            AccessDenied: the subject does not administer the subscription.
             Unavailable: a storage can't be used; some may have been published, and are known when asked again.
         """
         self._administered(command.subscription_id, context.subject)

@@ -109,7 +109,7 @@ class CursorInitializer:
         Raises:
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
-            Denied: the subject does not administer the subscription.
+            AccessDenied: the subject does not administer the subscription.
             Invalid: a cursor names nothing that can be read.
             Conflict: another reset is under way.
             Unavailable: streams do not end in time; nothing has changed then.

@@ -94,7 +94,7 @@ def delete_storage(command: DeleteStorage, repository: UnitOfWork) -> None:
 
     Raises:
         NotFound: there is no such storage.
-        StillUsed: events lie in it, or it is the default one.
+        InUse: events lie in it, or it is the default one.
     """
     storage: StorageEntry | None = repository.find("storage", command.storage_id)
     if storage is None:

@@ -248,7 +248,7 @@ def repartition(command: Repartition, repository: UnitOfWork) -> Outside | None:
     """Add partitions to all timelines; subscriptions get them by `CursorInitializer.extend`.
 
     Raises:
-        Disabled: the feature `repartitioning` is off.
+        FeatureDisabled: the feature `repartitioning` is off.
         EventTypeNotFound: there is no such event type.
         Invalid: the number is below the present one, or above the limit; or it is the dead letter queue.
         Unavailable: timelines are being switched, or a store can't write.

@@ -90,8 +90,8 @@ class EventLog(Protocol):
         """Lock the head, commit at the end of the block, roll back if it raises.
 
         Raises:
-            NothingWritten: it got in the way of another one.
-            CommitUnknown: nobody knows whether it was committed; see `recorded`.
+            TransactionConflict: it got in the way of another one.
+            CommitOutcomeUnknown: nobody knows whether it was committed; see `recorded`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
         """
 
@@ -99,5 +99,5 @@ class EventLog(Protocol):
         """Whether a command whose commit was not answered has been recorded behind a position, for good.
 
         Raises:
-            CommitUnknown: that can't be found out.
+            CommitOutcomeUnknown: that can't be found out.
         """

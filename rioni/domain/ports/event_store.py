@@ -125,10 +125,10 @@ class EventStore(Protocol):
             Where the events are; empty if the batch was stored before.
 
         Raises:
-            KeyReused: another batch was stored under this name.
+            IdempotencyKeyReused: another batch was stored under this name.
             NotFound: topic or partition unknown.
             TopicClosed: the topic is closed; it says what was written all the same, mostly nothing.
-            PartlyStored: some partitions were not written, or nobody knows; it says which ones, and why.
+            PartiallyStored: some partitions were not written, or nobody knows; it says which ones, and why.
             Unavailable: the disk is full or fails; nothing was written.
         """
 

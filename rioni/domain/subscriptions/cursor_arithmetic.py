@@ -44,7 +44,9 @@ OffsetRanges = Sequence[OffsetRange]
 """Of timelines of one partition, by order; the last one is the active one."""
 
 
-def extents_of(timelines: Sequence[Timeline], bounds: Callable[[Timeline], Sequence[Bounds]]) -> list[OffsetRanges]:
+def offset_ranges_of(
+    timelines: Sequence[Timeline], bounds: Callable[[Timeline], Sequence[Bounds]]
+) -> list[OffsetRanges]:
     """The extents of every partition, by number.
 
     Args:

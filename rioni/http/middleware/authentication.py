@@ -8,7 +8,7 @@ import falcon
 
 from rioni.domain.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
 from rioni.domain.authorization import NOBODY, UNAUTHENTICATED, Subject
-from rioni.domain.errors import InsufficientScope, TokensUnavailable, Unauthenticated
+from rioni.domain.errors import InsufficientToken, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.clock import Clock
 
 
@@ -60,7 +60,7 @@ class Caller:
         """Refuse a token that does not suffice.
 
         Raises:
-            Insufficient: it lacks the scope, or comes from the wrong realm.
+            InsufficientToken: it lacks the scope, or comes from the wrong realm.
         """
 
     def lapsed(self) -> bool:
@@ -104,7 +104,7 @@ class _TokenCaller(Caller):
                 self._authentication.demands.check(info, self._scope)
         except TokensUnavailable:
             return end_ms is None
-        except InsufficientScope:
+        except InsufficientToken:
             return True
         return False
 

@@ -45,10 +45,10 @@ def open_low_level_stream(
         Malformed: a parameter is not a number, or the cursors can't be read.
         Blocked: event type or application may not consume.
         NotFound: there is no such event type.
-        Denied: the subject may not read it.
-        UnusableStart: a cursor names nothing that can be read.
+        AccessDenied: the subject may not read it.
+        InvalidStartCursor: a cursor names nothing that can be read.
         Invalid: a parameter is out of range.
-        TooMany: the client has too many streams.
+        TooManyStreams: the client has too many streams.
     """
     subject, refused = subject_of(req), None
     services.registry.refresh()

@@ -23,7 +23,7 @@ class StreamSlots:
             What gives them back; it may block on the disk.
 
         Raises:
-            TooMany: names the limit, and the partitions that have no slot left.
+            TooManyStreams: names the limit, and the partitions that have no slot left.
         """
         mine = f"client\n{client}"
         by_slot = {f"partition\n{client}\n{key.event_type}\n{key.partition}": key for key in partitions}

@@ -52,7 +52,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
 
     Raises:
         Conflict: the target is not empty.
-        DamagedLog: the log is not what was written; names the position.
+        CorruptLog: the log is not what was written; names the position.
         Unavailable: Java is missing.
     """
     _check_empty(target)

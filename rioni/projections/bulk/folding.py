@@ -60,7 +60,7 @@ def log_entry(row: Sequence[Any]) -> LogEntry:
     """The entry that a row of the log holds, columns as in `LOG_SCHEMA`.
 
     Raises:
-        DamagedLog: its topic is unknown, or its data does not fit.
+        CorruptLog: its topic is unknown, or its data does not fit.
     """
     position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, data = row
     try:
@@ -83,7 +83,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
     One stream is open at a time; what it deletes again is never seen.
 
     Raises:
-        DamagedLog: a version is missing, or an entry can't be read.
+        CorruptLog: a version is missing, or an entry can't be read.
     """
     stream, folded = None, EMPTY
     final: dict[str, dict[tuple[str | int, ...], Row]] = {}

@@ -61,7 +61,7 @@ def rebuild(
         turn: what every other writer to the database holds while it writes.
 
     Raises:
-        DamagedLog: the log is not what was written; names the position.
+        CorruptLog: the log is not what was written; names the position.
         Conflict: another rebuild is running.
         Unavailable: Java or PySpark is missing, or the connection was lost that kept other rebuilds out.
     """

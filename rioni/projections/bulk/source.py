@@ -67,7 +67,7 @@ def read_head(database: Database) -> LogHead:
     """The end of the log. Blocks on the database.
 
     Raises:
-        DamagedLog: head names another entry than the last one, so that the log's tail is missing.
+        CorruptLog: head names another entry than the last one, so that the log's tail is missing.
     """
     with closing(connect(database)) as connection:
         cursor = connection.cursor()
@@ -107,7 +107,7 @@ def read_range(database: Database, begin: int, end: int, head: LogHead) -> Itera
     the ranges check the whole chain. Blocks on the database.
 
     Raises:
-        DamagedLog: an entry is missing or is not what was written, or the log does not end as `head` says.
+        CorruptLog: an entry is missing or is not what was written, or the log does not end as `head` says.
     """
     columns = ", ".join([*LOG_SCHEMA.names, "hash"])
     mark = "?" if database.kind == "sqlite" else "%s"
@@ -141,7 +141,7 @@ def check_chain(rows: Sequence[Any], after: int, upto: int, previous: bytes) -> 
         The hash at position `upto`.
 
     Raises:
-        DamagedLog: names the first position that is wrong.
+        CorruptLog: names the first position that is wrong.
     """
     expected = after
     for row in rows:
@@ -193,10 +193,10 @@ def partitions(spark: SparkSession, head: LogHead) -> int:
 
 @contextmanager
 def damage_named() -> Iterator[None]:
-    """Turn the failure of a Spark job over a damaged log into the DamagedLog that an executor raised.
+    """Turn the failure of a Spark job over a damaged log into the CorruptLog that an executor raised.
 
     Raises:
-        DamagedLog: as the executor raised it.
+        CorruptLog: as the executor raised it.
     """
     try:
         yield

@@ -8,7 +8,7 @@ from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRange, OffsetRanges, place_since
-from rioni.domain.subscriptions.cursor_arithmetic import extents_of as extents_of_timelines
+from rioni.domain.subscriptions.cursor_arithmetic import offset_ranges_of as extents_of_timelines
 from rioni.domain.timelines.timeline import Timeline, Timelines
 
 

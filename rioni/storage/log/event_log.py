@@ -95,8 +95,8 @@ class SqlEventLog:
         When it has ended, no process answers anybody from what the log held before.
 
         Raises:
-            NothingWritten: it got in the way of another transaction.
-            CommitUnknown: the server went away when it was told to commit; see `recorded`.
+            TransactionConflict: it got in the way of another transaction.
+            CommitOutcomeUnknown: the server went away when it was told to commit; see `recorded`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline, or the log is in
                 a format that this release does not know.
         """
@@ -121,7 +121,7 @@ class SqlEventLog:
             after: the end of the log when it began.
 
         Raises:
-            CommitUnknown: the server did not come back in time, or the disk still fails.
+            CommitOutcomeUnknown: the server did not come back in time, or the disk still fails.
         """
         deadline = time.monotonic() + self._return_wait_s
         query = select(func.max(LOG.c.position)).where(LOG.c.command_id == command_id, LOG.c.position > after)

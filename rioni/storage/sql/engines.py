@@ -185,8 +185,8 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that writes, committed at the end of the block; on SQLite nobody else writes meanwhile.
 
     Raises:
-        NothingWritten: it got in the way of another transaction.
-        CommitUnknown: the server went away when it was told to commit, or the disk failed and still does.
+        TransactionConflict: it got in the way of another transaction.
+        CommitOutcomeUnknown: the server went away when it was told to commit, or the disk failed and still does.
         Unavailable: the database can't be reached, is full, or stays locked; nothing was written.
     """
     with exclusive(engine) as connection, connection.begin() as transaction:
@@ -212,7 +212,7 @@ def exclusive(engine: Engine) -> Iterator[Connection]:
     """A connection for a transaction beside which, on SQLite, nobody writes; rolled back at the end of the block.
 
     Raises:
-        CommitUnknown: SQLite's disk failed in an earlier COMMIT, and still does.
+        CommitOutcomeUnknown: SQLite's disk failed in an earlier COMMIT, and still does.
         Unavailable: the database can't be reached, or stays locked.
     """
     with (
@@ -240,7 +240,7 @@ def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> No
         failure: of the COMMIT; None where it failed before, and its outcome has been unknown since.
 
     Raises:
-        CommitUnknown: the disk still fails, after this failure.
+        CommitOutcomeUnknown: the disk still fails, after this failure.
         sqlite3.Error: the disk still fails; what comes next has not been tried.
     """
     failed: list[exc.DBAPIError] = engine.get_execution_options()[_FAILED]
@@ -329,7 +329,7 @@ def translated() -> Iterator[None]:
     """Let no error of a driver out but those that are our own mistakes.
 
     Raises:
-        NothingWritten: the transaction got in the way of another.
+        TransactionConflict: the transaction got in the way of another.
         Unavailable: the database can't do its work now.
     """
     try:

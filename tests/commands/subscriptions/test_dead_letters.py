@@ -3,7 +3,7 @@
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetters, RedriveDeadLetters, Redriven
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink, RedriveDeadLetters, Redriven
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.ports.coordinator import EventTypePartition
@@ -38,7 +38,7 @@ def queue(broker):
 
 @pytest.fixture
 def dead_letters(broker):
-    return DeadLetters(broker.registry, broker.gate, broker.bus, stores=broker.stores, timeline=broker.timeline)
+    return DeadLetterSink(broker.registry, broker.gate, broker.bus, stores=broker.stores, timeline=broker.timeline)
 
 
 def keep(queue, subscription, *positions, event=EVENT, headers=None):

@@ -11,7 +11,7 @@ from rioni.domain.subscriptions.cursor_arithmetic import (
     OffsetRange,
     begin,
     distance,
-    extents_of,
+    offset_ranges_of,
     readable_place,
     shifted,
 )
@@ -159,5 +159,5 @@ def test_they_agree_with_a_plain_list_of_all_events(lengths, data):
 def test_partitions_that_a_server_has_not_heard_of_yet_are_empty():
     """Another server has added them: those of a closed timeline never had events, those of the active one have none."""
     closed = timeline(1, "old", partitions=2, latest_position=(4, -1))
-    found = extents_of([closed, timeline(2, "new", partitions=2)], lambda _: [Bounds(0, 4)])
+    found = offset_ranges_of([closed, timeline(2, "new", partitions=2)], lambda _: [Bounds(0, 4)])
     assert found == [[OffsetRange(1, 0, 4), OffsetRange(2, 0, 4)], [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)]]

@@ -3,7 +3,7 @@ from threading import Thread
 
 import pytest
 
-from rioni.storage.zookeeper import keeper as module
+from rioni.storage.zookeeper.session import session as module
 
 
 pytestmark = pytest.mark.zookeeper
@@ -11,10 +11,10 @@ pytestmark = pytest.mark.zookeeper
 
 def test_a_server_that_is_busy_answering_what_was_asked_before_is_not_left(start, monkeypatch):
     monkeypatch.setattr(module, "STUCK_SHARE", 1 / 10)
-    keeper, left = start().keeper, []
-    answers, sign_of_life = [keeper.handler.async_result() for _ in range(150)], keeper.handler.async_result()
-    monkeypatch.setattr(keeper.handler, "hang_up", lambda: left.append(True))
-    monkeypatch.setattr(keeper._client, "exists_async", lambda _path: sign_of_life)
+    session, left = start().keeper, []
+    answers, sign_of_life = [session.handler.async_result() for _ in range(150)], session.handler.async_result()
+    monkeypatch.setattr(session.handler, "hang_up", lambda: left.append(True))
+    monkeypatch.setattr(session._client, "exists_async", lambda _path: sign_of_life)
 
     def answer() -> None:
         for number, each in enumerate(answers):
@@ -24,10 +24,10 @@ def test_a_server_that_is_busy_answering_what_was_asked_before_is_not_left(start
 
     answering, got = Thread(target=answer), []
     requests = [lambda _client, each=each: each for each in answers]
-    asking = Thread(target=lambda: got.extend(keeper.ask(*requests)))
+    asking = Thread(target=lambda: got.extend(session.ask(*requests)))
     for thread in (answering, asking):
         thread.start()
-    keeper._live()
+    session._live()
     for thread in (answering, asking):
         thread.join(30)
     assert not left

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.consistency import Expected, least_ends, mismatches, read_expected, registry_missing
-from rioni.bootstrap.database import accepting, database_engine, database_lease, serving
+from rioni.bootstrap.database import acceptance_identity, database_engine, database_lease, cluster_identity
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.kafka_acceptance import accept_kafka
 from rioni.bootstrap.kafka_consistency import compare_kafka
@@ -58,7 +58,9 @@ def accept_loss(config: Config, reason: str) -> list[str]:
         raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
     with DataDirectory(config.data) as directory, contextlib.ExitStack() as opened:
         found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
-        party = accepting(directory.broker) if config.clustered else serving(config, directory.broker)
+        party = (
+            acceptance_identity(directory.broker) if config.clustered else cluster_identity(config, directory.broker)
+        )
         opened.enter_context(contextlib.closing(database_lease(config, party).take(config.database_lock_timeout_s)))
         engine = database_engine(config)
         opened.callback(engine.dispose)

@@ -40,7 +40,7 @@ def database_lease(config: Config, party: ClusterIdentity) -> DatabaseLease:
     return DatabaseLease(database_engine(config), party)
 
 
-def serving(config: Config, broker: str) -> ClusterIdentity:
+def cluster_identity(config: Config, broker: str) -> ClusterIdentity:
     """Those who serve together: the nodes of a cluster, or the processes of one broker.
 
     NOTE: servers of ZooKeeper may have several names, so two of them with the same path are not told apart.
@@ -56,11 +56,11 @@ def serving(config: Config, broker: str) -> ClusterIdentity:
     return ClusterIdentity(f"zookeeper {path}", f"a node with zookeeper path {path} on {here}")
 
 
-def accepting(broker: str) -> ClusterIdentity:
+def acceptance_identity(broker: str) -> ClusterIdentity:
     """One run of `rioni accept-loss` for a cluster, alone."""
     return ClusterIdentity(broker, f"rioni accept-loss on {socket.gethostname()}")
 
 
-def migrating(broker: str) -> ClusterIdentity:
+def migration_identity(broker: str) -> ClusterIdentity:
     """One run of `rioni migrate`, alone."""
     return ClusterIdentity(broker, f"rioni migrate on {socket.gethostname()}")

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from rioni.bootstrap.database import database_engine, database_lease, database_url, migrating
+from rioni.bootstrap.database import database_engine, database_lease, database_url, migration_identity
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.startup import catch_up, prepare_startup
 from rioni.commands.system.storages import MoveStorage
@@ -77,7 +77,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         raise Unavailable(f"There is no data in {data}. Name the data directory of a broker: --data.")
     with contextlib.ExitStack() as opened:
         directory = opened.enter_context(prepare_startup(Config(data=data)))
-        held = database_lease(target, migrating(directory.broker))
+        held = database_lease(target, migration_identity(directory.broker))
         opened.enter_context(contextlib.closing(held.take(target.database_lock_timeout_s)))
         source = opened.enter_context(contextlib.closing(build_infrastructure(Config(data=data), directory)))
         head = _move_log(source, target, progress)

@@ -14,7 +14,7 @@ import structlog
 
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.consistency import mismatches, registry_missing
-from rioni.bootstrap.database import database_engine, database_lease, reading_models, serving
+from rioni.bootstrap.database import database_engine, database_lease, reading_models, cluster_identity
 from rioni.bootstrap.from_config import demands
 from rioni.bootstrap.kafka_consistency import compare_kafka
 from rioni.config.settings import Config
@@ -62,7 +62,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
     with DataDirectory(config.data) as directory:
         if config.database is None and (missing := registry_missing(directory.path)):
             raise DataMismatch([missing])
-        lease = database_lease(config, serving(config, directory.broker))
+        lease = database_lease(config, cluster_identity(config, directory.broker))
         with contextlib.closing(lease.take(config.database_lock_timeout_s)):
             engine = database_engine(config)
             try:

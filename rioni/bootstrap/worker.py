@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.database import database_lease, serving
+from rioni.bootstrap.database import database_lease, cluster_identity
 from rioni.bootstrap.from_config import attributes, default_admin, demands, log_feeds, own_event_types
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.memory import trim_memory
@@ -99,7 +99,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
         Unavailable: a server can't be reached, or others use the database.
     """
     metrics = Metrics(config.metrics_event_types_max)
-    lease = database_lease(config, serving(config, directory.broker))
+    lease = database_lease(config, cluster_identity(config, directory.broker))
     held = lease.take(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
     base = build_infrastructure(config, directory, pools.offloads(), metrics.of_store())
     own = _own(base)

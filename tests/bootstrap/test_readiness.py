@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from rioni.bootstrap.database import database_lease, migrating, serving
+from rioni.bootstrap.database import database_lease, migration_identity, cluster_identity
 from rioni.bootstrap.from_config import limits_of
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.readiness import readiness
@@ -38,7 +38,7 @@ def base(tmp_path):
 @pytest.fixture
 def held(base):
     """What keeps its database for it."""
-    return database_lease(base.config, serving(base.config, base.directory.broker)).take(0)
+    return database_lease(base.config, cluster_identity(base.config, base.directory.broker)).take(0)
 
 
 def test_a_single_node_needs_its_database_and_its_disk(base, held):
@@ -52,7 +52,7 @@ def test_a_single_node_needs_its_database_and_its_disk(base, held):
 def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
     config = Config(data=tmp_path / "data")
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
-        look = readiness(base, database_lease(config, serving(config, directory.broker)).take(0))["kafka"]
+        look = readiness(base, database_lease(config, cluster_identity(config, directory.broker)).take(0))["kafka"]
         assert look() is None
         configuration = {"bootstrap_servers": "127.0.0.1:1"}
         storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=True)
@@ -65,8 +65,8 @@ def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_
 @pytest.mark.postgres
 def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, postgres_url):
     config = Config(data=base.config.data, database=postgres_url())
-    with contextlib.closing(database_lease(config, migrating("others")).take(0)):
-        overtaken = database_lease(config, serving(config, base.directory.broker))
+    with contextlib.closing(database_lease(config, migration_identity("others")).take(0)):
+        overtaken = database_lease(config, cluster_identity(config, base.directory.broker))
         with pytest.raises(Unavailable):
             overtaken.take(0)
         health = readiness(base, overtaken)["database"]()

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from rioni.bootstrap import kafka_consistency
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.database import database_lease, serving
+from rioni.bootstrap.database import database_lease, cluster_identity
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
@@ -118,7 +118,7 @@ def test_nothing_is_accepted_while_a_node_runs(config, tmp_path):
     other = msgspec.structs.replace(config, data=tmp_path / "other", database_lock_timeout_s=1)
     with (
         running(config),
-        contextlib.closing(database_lease(config, serving(config, "node")).take(5)),
+        contextlib.closing(database_lease(config, cluster_identity(config, "node")).take(5)),
         pytest.raises(Unavailable, match="a node with zookeeper path"),
     ):
         accept_loss(other, "x")

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.anchoring import StoreMarks
 from rioni.bootstrap.consistency import Expected, least_ends, mismatches, read_expected, registry_missing
-from rioni.bootstrap.database import acceptance_identity, database_engine, database_lease, cluster_identity
+from rioni.bootstrap.database import acceptance_identity, cluster_identity, database_engine, database_lease
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.kafka_acceptance import accept_kafka
 from rioni.bootstrap.kafka_consistency import compare_kafka

@@ -14,7 +14,7 @@ import structlog
 
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.consistency import mismatches, registry_missing
-from rioni.bootstrap.database import database_engine, database_lease, reading_models, cluster_identity
+from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import demands
 from rioni.bootstrap.kafka_consistency import compare_kafka
 from rioni.config.settings import Config

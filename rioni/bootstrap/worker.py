@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.database import database_lease, cluster_identity
+from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.from_config import attributes, default_admin, demands, log_feeds, own_event_types
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.memory import trim_memory

@@ -1,4 +1,7 @@
-"""Who may give which command: one function per right, named once per command in the bus (registry contract 2.3)."""
+"""Who may give which command: one function per right, named once per command in the bus.
+
+Source: reference authorization#rights.
+"""
 
 from typing import Any
 

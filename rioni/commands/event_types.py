@@ -1,4 +1,4 @@
-"""Commands that create, change and delete event types (registry contract 3)."""
+"""Commands that create, change and delete event types (reference event-types#definition)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ DELETABLE_SUBSCRIPTION = ("nakadi_archiver", "nakadi_to_s3")
 
 
 def check_creation(command: CreateEventType, repository: UnitOfWork) -> None:
-    """What is checked first (registry contract 3.2).
+    """What is checked first (reference event-types#create-checks).
 
     Raises:
         FeatureDisabled: creation is switched off.
@@ -77,7 +77,7 @@ def create_event_type(command: CreateEventType, repository: UnitOfWork) -> Event
     """Create an event type, after its schema was checked and its topic created.
 
     Raises:
-        Invalid: a rule of registry contract 3.2 is broken.
+        Invalid: a rule of reference event-types#create-checks is broken.
         Conflict: the name is taken.
         Unavailable: the storage can't create the topic.
     """
@@ -118,7 +118,7 @@ def _schema_checked(command: CreateEventType, event_type: EventType, repository:
 
 
 def check_change(command: ChangeEventType, _repository: UnitOfWork) -> None:
-    """What is checked first (registry contract 3.5).
+    """What is checked first (reference event-types#update-checks).
 
     Raises:
         InvalidFields: a field breaks its constraint.
@@ -131,7 +131,7 @@ def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> Event
 
     Raises:
         PreconditionFailed: it is not the one that the client expects.
-        Invalid: a rule of registry contract 3.5 is broken.
+        Invalid: a rule of reference event-types#update-checks is broken.
     """
     spec, now = command.spec, repository.context.now
     current = repository.event_type(command.name)
@@ -170,7 +170,7 @@ def _with_schema(
 
 
 def check_deletion(_command: DeleteEventType, repository: UnitOfWork) -> None:
-    """What is checked first (registry contract 3.8).
+    """What is checked first (reference event-types#delete-checks).
 
     Raises:
         AdminOnly: deletion is switched off for everybody else.

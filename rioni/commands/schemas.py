@@ -1,4 +1,4 @@
-"""Commands that add versions to an event type's schema (registry contract 5)."""
+"""Commands that add versions to an event type's schema (reference schemas#evolution)."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -85,7 +85,7 @@ def check_submitted_schema(event_type: EventType) -> None:
         event_type: as it shall become; its schema may have any version.
 
     Raises:
-        Invalid: a rule of registry contract 5.2 or 3.1 is broken.
+        Invalid: a rule of reference schemas#schema-checks, event-types#fields is broken.
     """
     if event_type.schema.type == "avro_schema":
         parse_event_schema(event_type.schema.schema)
@@ -135,7 +135,10 @@ def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: Event
 
 
 def _next_version(current: EventType, submitted: Schema, submitted_mode: str) -> str | None:
-    """What the rules of the two types of schemas make of a change (registry contract 5.3, 5.5)."""
+    """What the rules of the two types of schemas make of a change.
+
+    Source: reference schemas#change-levels, schemas#avro-evolution.
+    """
     match current.schema.type, submitted.type:
         case "avro_schema", "json_schema":
             raise Invalid("Cannot change from avro_schema to json_schema!")

@@ -34,7 +34,7 @@ def _one_per_core() -> int:
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """Every setting; the description of each one is its documentation (registry contract 14, design chapter 10)."""
+    """Every setting; the description of each one is its documentation."""
 
     # Where it listens and keeps its data
     host: Annotated[

@@ -1,4 +1,7 @@
-"""Tokens: the port to those who know them, what they say, what a mode demands (registry contract 1.7, 2.1)."""
+"""Tokens: the port to those who know them, what they say, what a mode demands.
+
+Source: reference common#modes, authorization#attributes.
+"""
 
 from collections.abc import Collection
 from enum import StrEnum

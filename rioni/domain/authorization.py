@@ -1,4 +1,4 @@
-"""Who may do what: subjects, the lists of a resource, and the decision (registry contract 2)."""
+"""Who may do what: subjects, the lists of a resource, and the decision (reference authorization#model)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -90,7 +90,7 @@ def check(
 
 
 def check_duplicates(lists: Iterable[tuple[str, Sequence[Attribute]]]) -> None:
-    """Refuse lists that name an attribute twice (registry contract 2.2).
+    """Refuse lists that name an attribute twice (reference authorization#duplicates).
 
     Args:
         lists: pairs of the list's name in the error text and its attributes.

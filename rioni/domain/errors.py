@@ -59,7 +59,7 @@ class Malformed(RioniError):
 
 
 class MissingFields(Malformed):
-    """Members of a body that is no event type and no subscription are missing (registry contract 1.2).
+    """Members of a body that is no event type and no subscription are missing (reference common#problem-body).
 
     Args:
         violations: pairs of a member and a message.
@@ -75,7 +75,7 @@ class Invalid(RioniError):
 
 
 class InvalidFields(Invalid):
-    """Fields of a body break their constraints (registry contract 1.2).
+    """Fields of a body break their constraints (reference common#problem-body).
 
     Args:
         violations: pairs of a snake_case path such as `options.retention_time` and a message.
@@ -97,7 +97,7 @@ class IdempotencyKeyReused(Invalid):
 
 
 class InvalidCursor(Invalid):
-    """A cursor is malformed or names a partition that does not exist (consumption contract 2.3)."""
+    """A cursor is malformed or names a partition that does not exist (reference cursors#available-positions)."""
 
 
 class UnavailableCursor(InvalidCursor):

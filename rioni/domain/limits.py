@@ -4,7 +4,7 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Upper and lower bounds (registry contract 14); `rioni.config.settings` holds the defaults."""
+    """Upper and lower bounds; `rioni.config.settings` holds the defaults."""
 
     retention_min_ms: int = 10_800_000
     retention_max_ms: int = 345_600_000

@@ -1,4 +1,4 @@
-"""Reading JSON strictly: what RFC 8259 leaves to the reader is refused here (registry contract 6.3).
+"""Reading JSON strictly: what RFC 8259 leaves to the reader is refused here (reference publishing#batch-format).
 
 Duplicate keys, `NaN` and `Infinity`, integers beyond 64 bits, numbers that are no finite double, lone surrogates,
 control characters in strings, trailing commas, comments, leading zeros, byte order marks: all of them are errors. This

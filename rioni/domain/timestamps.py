@@ -1,4 +1,4 @@
-"""Timestamps as the API writes them (registry contract 1.5)."""
+"""Timestamps as the API writes them (reference common#dates)."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,7 @@
-"""The only table from errors to statuses, and the problem body that answers them (registry contract 1.2, 1.3)."""
+"""The only table from errors to statuses, and the problem body that answers them.
+
+Source: reference common#problem-body, common#status-codes.
+"""
 
 import secrets
 import string

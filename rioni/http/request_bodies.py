@@ -1,7 +1,7 @@
 """Request bodies that the broker itself understands, on their way into the domain's values.
 
 The shapes settle JSON types only (400); what a value may be is for the domain to say (422). Enum literals are taken in
-any case (registry contract 1.4).
+any case (reference common#json-bodies).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
-        InvalidFields: a member is missing or empty (consumption contract 7.2).
+        InvalidFields: a member is missing or empty (reference subscriptions#commit-checks).
     """
     members = _read(body, body_schemas.CURSORS)
     items = _items(members)

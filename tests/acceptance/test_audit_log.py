@@ -1,4 +1,4 @@
-"""The audit log as an event type, over HTTP (registry contract 10)."""
+"""The audit log as an event type, over HTTP (reference system-event-types#audit-log)."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Who gets in: registry contract 1.7, on a server for each mode."""
+"""Who gets in: reference common#modes, on a server for each mode."""
 
 import contextlib
 import json

@@ -1,4 +1,7 @@
-"""Who may do what: every operation with every role (registry contract 2.3, consumption contract 5 to 8)."""
+"""Who may do what: every operation with every role.
+
+Source: reference authorization#rights, subscriptions#fields, streams#checks.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -248,7 +251,7 @@ def test_who_may_stream_a_subscription(guarded, case):
 
 
 def test_only_the_streams_of_those_end_who_lose_the_right_to_read(guarded, name):
-    """Registry contract 2.4."""
+    """Reference authorization#changed-readers."""
     client, _ = guarded
     both = SECTION | {"readers": [attribute("reader"), attribute("stranger")]}
     definition = event_type_body(name=name, authorization=both)

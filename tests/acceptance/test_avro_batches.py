@@ -1,4 +1,4 @@
-"""Binary publishing and consuming: registry contract 6.9, consumption contract 8.1."""
+"""Binary publishing and consuming: reference publishing#binary-batches, streams#parameters."""
 
 import gzip
 import io
@@ -221,7 +221,7 @@ def test_events_are_deleted_by_their_keys(client, create, name):
     response = delete(client, name, "a", "b")
     assert (response.status_code, response.content) == (200, b"")
     publish(client, name, order(2, partition_compaction_key="b"))
-    # Consumers never see that something was deleted (registry contract 6.7).
+    # Consumers never see that something was deleted (reference publishing#delete-events).
     found = [each for message in messages(read_low_level(client, name, 2).content) for each in message["events"]]
     assert [each["payload"] for each in found] == [datum({"order_id": str(n), "amount": n}) for n in (1, 2)]
 

@@ -1,4 +1,4 @@
-"""Avro event types, and the schemas of binary batches: registry contract 5.5, 5.6."""
+"""Avro event types, and the schemas of binary batches: reference schemas#avro-evolution, schemas#endpoints."""
 
 import json
 

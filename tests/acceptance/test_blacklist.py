@@ -1,4 +1,7 @@
-"""Who is blocked publishes and consumes nothing, from the next request on: consumption contract 4.1, 7, 8.2, 13.5."""
+"""Who is blocked publishes and consumes nothing, from the next request on.
+
+Source: reference low-level-streams#checks, subscriptions#commit, streams#checks, operations#blocked-consumers.
+"""
 
 import contextlib
 
@@ -116,7 +119,7 @@ def test_what_is_refused_to_whom(asked, entry, what, token, status, detail):
     rows(("13.5 CONSUMER_APP", APP, {"noisy"}), ("13.5 CONSUMER_ET", ET, {"noisy", "quiet"})),
 )
 def test_running_streams_end_at_once_and_say_so(asked, entry, ends):
-    """Consumption contract 4.5, 8.8: those of a subscription, and low-level ones."""
+    """Reference low-level-streams#flushing, streams#end-reasons: those of a subscription, and low-level ones."""
     client, _ = asked
     body = {"owning_application": "quiet", "event_types": [FIRST, SECOND], "consumer_group": entry}
     subscription_id = client.post("/subscriptions", json=body, headers=bearer("quiet")).json()["id"]

@@ -1,4 +1,4 @@
-"""What holds for every request: registry contract 1."""
+"""What holds for every request: reference common#requests."""
 
 import json
 import re
@@ -155,7 +155,7 @@ def test_what_holds_for_every_request(client, method, path, headers, status, det
 
 
 def test_a_problem_has_the_media_type_that_is_asked_for(client):
-    """Registry contract 1.2."""
+    """Reference common#problem-body."""
     for accept in ("*/*", "application/json", "application/problem+json"):
         answer = client.get("/event-types/nope", headers={"Accept": accept})
         assert answer.headers["content-type"] == "application/problem+json"
@@ -165,7 +165,7 @@ def test_a_problem_has_the_media_type_that_is_asked_for(client):
 
 
 def test_a_small_body_that_lacks_a_member_is_a_constraint_violation(client):
-    """Registry contract 1.2, third item."""
+    """Reference common#problem-body."""
     assert problem(client.post("/settings/features", json={"enabled": True}), 400) == {
         "type": "https://zalando.github.io/problem/constraint-violation",
         "title": "Constraint Violation",
@@ -175,7 +175,7 @@ def test_a_small_body_that_lacks_a_member_is_a_constraint_violation(client):
 
 
 def test_unknown_members_are_ignored_and_literals_taken_in_any_case(client, name):
-    """Registry contract 1.4."""
+    """Reference common#json-bodies."""
     schema = {"type": "JSON_SCHEMA", "schema": SCHEMA, "version": "7.0.0", "created_at": "x", "unknown": 1}
     changes = {"category": "BUSINESS", "compatibility_mode": "None", "audience": "Company_Internal"}
     body = event_type_body(name=name, schema=schema, **changes, created_at="x", updated_at=1, unknown={"a": []})
@@ -185,7 +185,7 @@ def test_unknown_members_are_ignored_and_literals_taken_in_any_case(client, name
     assert (created["schema"]["type"], created["schema"]["version"]) == ("json_schema", "1.0.0")
     assert created["created_at"] == created["updated_at"] == created["schema"]["created_at"]
     assert "unknown" not in created
-    # Registry contract 1.5
+    # Reference common#dates
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", created["created_at"])
 
 

@@ -1,4 +1,4 @@
-"""What all endpoints for consumers share: consumption contract 1."""
+"""What all endpoints for consumers share: reference common#status-codes."""
 
 import gzip
 import json
@@ -83,7 +83,7 @@ def test_every_error_is_a_problem(client, known, method, path, body, status, det
 
 
 def test_fields_that_break_their_constraints_have_a_line_each(client):
-    """Consumption contract 1.1."""
+    """Reference common#status-codes."""
     answer = client.post("/subscriptions", json={"owning_application": "", "event_types": []})
     assert answer.json() == {
         "type": "http://httpstatus.es/422",
@@ -99,7 +99,7 @@ STREAMS = rows(("4", "/event-types/{name}/events"), ("8", "/subscriptions/{id}/e
 
 @pytest.mark.parametrize("path", STREAMS)
 def test_streams_carry_the_headers_of_every_answer(client, known, path):
-    """Consumption contract 1.2: the flow id is echoed or made, the span context repeated."""
+    """Reference common#flow-id: the flow id is echoed or made, the span context repeated."""
     name, subscription_id = known
     path = path.format(name=name, id=subscription_id)
     with client.stream("GET", path, headers={"X-Flow-Id": "mine", "span_ctx": '{"a":"b"}'}) as response:
@@ -112,7 +112,7 @@ def test_streams_carry_the_headers_of_every_answer(client, known, path):
 
 @pytest.mark.parametrize("path", STREAMS)
 def test_streams_are_compressed_and_each_batch_is_flushed(client, create, subscribe, name, path):
-    """Consumption contract 1.2: no batch waits in a compressor for the next one."""
+    """Reference common#flow-id: no batch waits in a compressor for the next one."""
     create(name)
     subscription_id = subscribe(name, read_from="begin")
     path = path.format(name=name, id=subscription_id) + "?batch_flush_timeout=30"

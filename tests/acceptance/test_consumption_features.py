@@ -1,4 +1,7 @@
-"""What each feature does to consumers, and what goes on in spite of it: consumption contract 13.4."""
+"""What each feature does to consumers, and what goes on in spite of it.
+
+Source: reference settings-and-storages#feature-effects.
+"""
 
 import pytest
 
@@ -143,7 +146,7 @@ def test_what_is_refused_and_what_goes_on(client, subscribed, switch, feature, o
 
 
 def test_streams_and_commits_go_on_while_the_database_is_read_only(client, subscribed, switch):
-    """Consumption contract 13.4: for the first stream of the subscription too."""
+    """Reference settings-and-storages#feature-effects: for the first stream of the subscription too."""
     _, subscription = subscribed
     path = f"/subscriptions/{subscription['id']}"
     switch("disable_db_write_operations")
@@ -156,7 +159,7 @@ def test_streams_and_commits_go_on_while_the_database_is_read_only(client, subsc
 
 
 def test_an_event_type_that_goes_with_its_subscriptions_ends_their_streams_with_the_reason(client, subscribed, switch):
-    """Consumption contract 5.7 and 13.4, delete_event_type_with_subscriptions."""
+    """Reference subscriptions#event-type-deletion, settings-and-storages#feature-effects."""
     name, subscription = subscribed
     switch("delete_event_type_with_subscriptions")
     path = f"/subscriptions/{subscription['id']}"
@@ -171,7 +174,7 @@ def test_an_event_type_that_goes_with_its_subscriptions_ends_their_streams_with_
 
 
 def test_repartitioning_can_be_switched_off(client, create, name):
-    """Consumption contract 13.4 and 14-29; in a new broker it is on."""
+    """Reference settings-and-storages#feature-effects, streams#parameter-errors; in a new broker it is on."""
     path, body = f"/event-types/{create(name)}/partition-count", {"partition_count": 2}
     for enabled, status in ((False, 501), (True, 204)):
         assert client.post("/settings/features", json={"feature": "repartitioning", "enabled": enabled}).is_success
@@ -180,7 +183,7 @@ def test_repartitioning_can_be_switched_off(client, create, name):
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_no_event_is_ever_misplaced(client, create, subscribe, switch, name, enabled):
-    """Consumption contract 8.10, skip_misplaced_events: what names another event type is not let in at all."""
+    """Reference streams#hidden-events, skip_misplaced_events: what names another event type is not let in at all."""
     create(name)
     switch("skip_misplaced_events", enabled)
     answer = client.post(f"/event-types/{name}/events", json=[event(metadata={"event_type": "another"})])

@@ -1,4 +1,7 @@
-"""Cursor distances, shifts and lags: registry contract 7.4 to 7.6, consumption contract 3.3."""
+"""Cursor distances, shifts and lags.
+
+Source: reference cursors#distances, cursors#shifted-cursors, cursors#arithmetic-requests.
+"""
 
 import pytest
 
@@ -18,7 +21,7 @@ def path(client, create, name):
 
 
 def test_distances(client, path):
-    """Registry contract 7.4."""
+    """Reference cursors#distances."""
     pairs = [
         {"initial_cursor": cursor("BEGIN"), "final_cursor": cursor("001-0001-000000000000000004")},
         {"initial_cursor": cursor("3"), "final_cursor": cursor("001-0001--1")},
@@ -28,7 +31,7 @@ def test_distances(client, path):
 
 
 def test_shifts(client, path):
-    """Registry contract 7.6."""
+    """Reference cursors#shifted-cursors."""
     answer = client.post(f"{path}/shifted-cursors", json=[cursor("BEGIN", shift=3), cursor("4", shift=-2), cursor("1")])
     assert [each["offset"] for each in answer.json()] == [
         "001-0001-000000000000000002",
@@ -38,7 +41,7 @@ def test_shifts(client, path):
 
 
 def test_lags(client, path):
-    """Registry contract 7.5."""
+    """Reference cursors#lag."""
     assert client.post(f"{path}/cursors-lag", json=[cursor("1"), cursor("4")]).json() == [
         {
             "partition": "0",

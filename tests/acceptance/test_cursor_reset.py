@@ -1,4 +1,4 @@
-"""`PATCH /subscriptions/{id}/cursors`: consumption contract 7.3."""
+"""`PATCH /subscriptions/{id}/cursors`: reference subscriptions#reset."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Events that nobody ever commits: consumption contract 8.11, registry contract 11."""
+"""Events that nobody ever commits: reference streams#dead-letter-handling, system-event-types#kpi-event-types."""
 
 import json
 import subprocess

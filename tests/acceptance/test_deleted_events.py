@@ -1,4 +1,4 @@
-"""`POST /event-types/{name}/deleted-events`: registry contract 6.7."""
+"""`POST /event-types/{name}/deleted-events`: reference publishing#delete-events."""
 
 import pytest
 

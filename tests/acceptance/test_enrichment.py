@@ -1,4 +1,4 @@
-"""What the broker writes into metadata: registry contract 6.4, row by row."""
+"""What the broker writes into metadata: reference publishing#enrichment, row by row."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_the_partition_is_the_one_that_was_found(client, create, name, strategy)
     (metadata,) = stored(client, name, partition_count=3)
     newest = client.get(f"/event-types/{name}/partitions/{metadata['partition']}").json()["newest_available_offset"]
     assert newest == "001-0001-000000000000000000"
-    assert not strategy or metadata["partition"] == "2", "registry contract 6.5"
+    assert not strategy or metadata["partition"] == "2", "reference publishing#partitioning"
 
 
 def test_the_version_is_the_latest(client, create, name):

@@ -1,4 +1,4 @@
-"""`PUT /event-types/{name}`: registry contract 3.1 and 3.5."""
+"""`PUT /event-types/{name}`: reference event-types#fields, event-types#update-checks."""
 
 import pytest
 
@@ -17,8 +17,8 @@ from tests.support.builders import SCHEMA, event_type_body
 @pytest.mark.parametrize(
     "members",
     rows(
-        ("D-4 nothing stated", {}),
-        ("D-4 key fields beside random", {"partition_key_fields": []}),
+        ("nothing stated", {}),
+        ("key fields beside random", {"partition_key_fields": []}),
         (
             "3.1 everything stated",
             {
@@ -230,7 +230,7 @@ def test_a_change_against_the_rules_is_named_and_changes_nothing(client, create,
 
 
 def test_changes_are_checked_in_the_order_of_the_contract(client, switch, name):
-    """Registry contract 3.5: fields before the database, the database before existence."""
+    """Reference event-types#update-checks: fields before the database, the database before existence."""
     switch("disable_db_write_operations")
     path = f"/event-types/{name}"
     problem(client.put(path, json=event_type_body(name=name, labels={"": "x"})), 422, "Key cannot be empty")

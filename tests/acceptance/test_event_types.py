@@ -1,4 +1,4 @@
-"""`/event-types`, read and deleted: registry contract 3.7 and 3.8."""
+"""`/event-types`, read and deleted: reference event-types#list-event-types, event-types#delete-checks."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_event_types_are_deleted_with_the_subscriptions_that_may_go(
 
 
 def test_deletion_is_checked_in_the_order_of_the_contract(client, create, subscribe, switch, name):
-    """Registry contract 3.8."""
+    """Reference event-types#delete-checks."""
     path = f"/event-types/{name}"
     switch("force_event_type_authz")
     switch("disable_db_write_operations")

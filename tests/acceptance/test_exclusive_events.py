@@ -1,4 +1,7 @@
-"""Events that are not for everybody who may read the event type: registry contract 6.6 and 6.8."""
+"""Events that are not for everybody who may read the event type.
+
+Source: reference publishing#event-owners, publishing#consumer-tag.
+"""
 
 import uuid
 

@@ -1,4 +1,7 @@
-"""Events that streams pass over: consumption contract 4.5, 8.10; registry contract 6.7, 6.8."""
+"""Events that streams pass over; reference publishing#delete-events, publishing#consumer-tag.
+
+Source: reference low-level-streams#flushing, streams#hidden-events.
+"""
 
 import uuid
 

@@ -1,4 +1,7 @@
-"""The event types of KPIs over HTTP (registry contract 11, consumption contract 13.1)."""
+"""The event types of KPIs over HTTP.
+
+Source: reference system-event-types#kpi-event-types, system-event-types#kpi-definition.
+"""
 
 import json
 import re

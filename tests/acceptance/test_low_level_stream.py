@@ -1,4 +1,4 @@
-"""`GET /event-types/{name}/events`: consumption contract 4."""
+"""`GET /event-types/{name}/events`: reference low-level-streams#checks."""
 
 import json
 
@@ -22,7 +22,7 @@ WARNING = (
 
 
 def test_batches_have_the_documented_form(client, create, name):
-    """Consumption contract 4.4, byte by byte."""
+    """Reference low-level-streams#json-batches, byte by byte."""
     create(name)
     publish_orders(client, name, "1", "2", "3")
     path = f"/event-types/{name}/events?batch_limit=2&stream_limit=3&batch_flush_timeout=1"
@@ -39,7 +39,7 @@ def test_batches_have_the_documented_form(client, create, name):
 
 
 def test_keep_alives_have_the_documented_form(client, create, name):
-    """Consumption contract 4.4: the place is that of the last event, or where the stream began."""
+    """Reference low-level-streams#json-batches: the place is that of the last event, or where the stream began."""
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=1"
     for offset in ("001-0001--1", "001-0001-000000000000000000"):
@@ -229,7 +229,7 @@ def test_a_stream_goes_on_whatever_becomes_of_the_event_type(client, create, nam
 
 
 def test_the_deletion_of_the_event_type_ends_a_stream_with_the_reason(client, create, name):
-    """Consumption contract 4.7, second row."""
+    """Reference low-level-streams#right-checks."""
     create(name)
     with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=30", headers=BEGIN) as stream:
         assert client.delete(f"/event-types/{name}").status_code == 200

@@ -1,4 +1,4 @@
-"""`/event-types/{name}/partitions`: registry contract 7.1 to 7.3, consumption contract 3."""
+"""`/event-types/{name}/partitions`: reference cursors#offset-forms, cursors#one-partition, cursors#partition-list."""
 
 import json
 

@@ -1,4 +1,7 @@
-"""The order of the steps of publishing, and what the first one that fails answers: registry contract 6.1 to 6.3."""
+"""The order of the steps of publishing, and what the first one that fails answers.
+
+Source: reference publishing#steps, publishing#batch-format.
+"""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`POST /event-types/{name}/events`: registry contract 6."""
+"""`POST /event-types/{name}/events`: reference publishing#publish-events."""
 
 import gzip
 import json

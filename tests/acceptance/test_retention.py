@@ -1,4 +1,4 @@
-"""The retention time of an event type, raised and lowered while somebody reads (consumption contract 12.2)."""
+"""The retention time of an event type, raised and lowered while somebody reads (reference timelines#kept-events)."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""`/settings`: registry contract 9."""
+"""`/settings`: reference settings-and-storages#administrators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`/storages`: registry contract 9."""
+"""`/storages`: reference settings-and-storages#storage-members."""
 
 import uuid
 

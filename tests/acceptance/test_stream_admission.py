@@ -1,4 +1,7 @@
-"""Which streams of a subscription are let in, and what becomes of them in a reset: consumption contract 8.2, 7.3."""
+"""Which streams of a subscription are let in, and what becomes of them in a reset.
+
+Source: reference streams#checks, subscriptions#reset.
+"""
 
 import contextlib
 import threading
@@ -63,7 +66,7 @@ def test_who_is_let_in(client, server, path, name, there, wanted, detail):
 
 
 def test_the_first_stream_initialises_the_subscription(client, server, path, name):
-    """Consumption contract 8.2, 7.4; headers come at once, without any data."""
+    """Reference streams#checks, subscriptions#initialisation; headers come at once, without any data."""
     subscription = path.removesuffix("/events")
     assert client.get(f"{subscription}/cursors").json() == {"items": []}
     with server.client() as other, open_stream(other, f"{path}?batch_flush_timeout=30"):
@@ -75,7 +78,7 @@ def test_the_first_stream_initialises_the_subscription(client, server, path, nam
 
 
 def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, server, path, name):
-    """Consumption contract 7.3, steps 4 to 7."""
+    """Reference subscriptions#reset."""
     publish_orders(client, name, "a", "b", metadata={"partition": "0"})
     publish_orders(client, name, "c", metadata={"partition": "1"})
     subscription_id = path.split("/")[2]
@@ -109,7 +112,7 @@ def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, serv
 
 
 def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server, path, name):
-    """Consumption contract 8.7, last sentence; then the partitions are free at once."""
+    """Reference streams#commit-timeout; then the partitions are free at once."""
     publish_orders(client, name, "a", metadata={"partition": "0"})
     subscription_id = path.split("/")[2]
     with server.client() as other, open_stream(other, f"{path}?batch_flush_timeout=30") as stream:
@@ -122,7 +125,10 @@ def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server
 
 
 def test_a_partition_that_is_handed_over_shows_both_streams_and_is_delivered_again(client, server, path, name):
-    """Consumption contract 6.1 (reassigning) and 9.3: uncommitted events come again, from the new owner."""
+    """Uncommitted events come again, from the new owner.
+
+    Source: reference subscriptions#partition-statistics.
+    """
     publish_orders(client, name, "a", metadata={"partition": "0"})
     publish_orders(client, name, "b", metadata={"partition": "1"})
     subscription_id = path.split("/")[2]

@@ -1,4 +1,7 @@
-"""How streams of subscriptions are asked for, and what they are made of: consumption contract 8.1 and 8.3."""
+"""How streams of subscriptions are asked for, and what they are made of.
+
+Source: reference streams#parameters, streams#json-batches.
+"""
 
 import json
 import re
@@ -26,7 +29,7 @@ def path(client, create, subscribe, name):
 
 
 def test_a_stream_is_made_of_lines_of_known_form(client, path, name):
-    """Consumption contract 8.3: order of members, absent ones, tokens, and events as they are stored."""
+    """Reference streams#json-batches: order of members, absent ones, tokens, and events as they are stored."""
     with client.stream("GET", f"{path}?batch_limit=3&batch_flush_timeout=1&stream_keep_alive_limit=1") as response:
         assert response.headers["content-type"] == "application/x-json-stream"
         assert response.headers["transfer-encoding"] == "chunked"
@@ -46,7 +49,7 @@ def test_a_stream_is_made_of_lines_of_known_form(client, path, name):
 
 
 def test_the_log_says_that_a_stream_begins_with_what_and_why_it_ends(client, server, path):
-    """Consumption contract 13.2."""
+    """Reference operations#latency-buckets."""
     flow_id = str(uuid.uuid4())
     with open_stream(client, f"{path}?batch_limit=3", headers={"X-Flow-Id": flow_id}) as stream:
         closed = client.delete(f"{path.removesuffix('/events')}/streams/{stream.stream_id}")
@@ -119,7 +122,7 @@ def test_a_body_that_cannot_be_read_is_refused(client, path, content, detail):
 
 
 def test_every_batch_is_of_one_partition_with_the_cursor_of_its_last_event(client, create, subscribe, name):
-    """Consumption contract 8.3."""
+    """Reference streams#json-batches."""
     create(name, partition_strategy="user_defined", **partitions(3))
     for _ in range(2):
         events = [event(f"{partition}", metadata={"partition": partition}) for partition in "012" for _ in range(2)]

@@ -1,4 +1,8 @@
-"""What streams may hold, and how they are closed from outside: consumption contract 4.6, 8.2, 13.3, 15; design 10."""
+"""What streams may hold, and how they are closed from outside.
+
+Source: reference low-level-streams#connection-limits, streams#checks, operations#stream-limits,
+streams#closing-a-stream.
+"""
 
 import contextlib
 import os
@@ -68,7 +72,7 @@ def test_low_level_slots_are_counted_over_all_workers_and_free_when_closed(limit
 
 
 def test_all_full_partitions_are_named_and_where_one_is_full_none_is_taken(limited):
-    """Consumption contract 4.6; the limits of the parameters come first (4.1)."""
+    """Reference low-level-streams#connection-limits; the limits of the parameters come first (4.1)."""
     one = {"X-Nakadi-Cursors": '[{"partition":"1","offset":"BEGIN"}]'}
     some = {"X-Nakadi-Cursors": '[{"partition":"1","offset":"BEGIN"},{"partition":"0","offset":"BEGIN"}]'}
     with contextlib.ExitStack() as stack, limited.client() as client:

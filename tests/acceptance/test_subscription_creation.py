@@ -1,4 +1,4 @@
-"""`POST /subscriptions`: consumption contract 5.1 and 5.2."""
+"""`POST /subscriptions`: reference subscriptions#fields, subscriptions#creation-checks."""
 
 import concurrent.futures
 import json

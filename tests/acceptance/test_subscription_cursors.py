@@ -1,4 +1,4 @@
-"""`GET` and `POST /subscriptions/{id}/cursors`: consumption contract 7.1 and 7.2.
+"""`GET` and `POST /subscriptions/{id}/cursors`: reference subscriptions#committed-cursors, subscriptions#commit-checks.
 
 The order of the checks of a commit is in `tests/commands/subscriptions/test_cursor_commits.py`.
 """

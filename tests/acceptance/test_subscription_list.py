@@ -1,4 +1,4 @@
-"""`GET /subscriptions`: consumption contract 5.4 and 6.2."""
+"""`GET /subscriptions`: reference subscriptions#list, subscriptions#list-status."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""`GET /subscriptions/{id}/stats`: consumption contract 6.1."""
+"""`GET /subscriptions/{id}/stats`: reference subscriptions#partition-statistics."""
 
 import json
 import uuid
@@ -37,7 +37,10 @@ def two(create, subscribe, name):
 
 
 def test_nothing_is_known_of_a_subscription_that_was_never_read(stats, two, name):
-    """Consumption contract 6.1: unconsumed_events absent, event types by name, partitions as strings."""
+    """Unconsumed_events absent, event types by name, partitions as strings.
+
+    Source: reference subscriptions#partition-statistics.
+    """
     for query in ("", "?show_time_lag=true"):
         assert stats(two, query) == [
             {"event_type": f"{name}.a", "partitions": [{"partition": "0", **UNASSIGNED}]},
@@ -46,7 +49,7 @@ def test_nothing_is_known_of_a_subscription_that_was_never_read(stats, two, name
 
 
 def test_members_come_in_the_order_that_clients_know(client, server, stats, two, name):
-    """Consumption contract 6.1: every member."""
+    """Reference subscriptions#partition-statistics: every member."""
     body = {"partitions": [{"event_type": f"{name}.a", "partition": "0"}]}
     with server.client() as other, open_stream(other, f"/subscriptions/{two}/events", "POST", json=body) as stream:
         (item, _) = stats(two, "?show_time_lag=true")
@@ -62,7 +65,10 @@ def test_members_come_in_the_order_that_clients_know(client, server, stats, two,
 
 
 def test_streams_of_both_kinds_are_told_apart(server, stats, two, name):
-    """Consumption contract 6.1: state, stream_id, assignment_type; reassigning is in `test_stream_admission.py`."""
+    """State, stream_id, assignment_type; reassigning is in `test_stream_admission.py`.
+
+    Source: reference subscriptions#partition-statistics.
+    """
     body = {"partitions": [{"event_type": f"{name}.a", "partition": "0"}]}
     path = f"/subscriptions/{two}/events"
     with (
@@ -79,7 +85,7 @@ def test_streams_of_both_kinds_are_told_apart(server, stats, two, name):
 
 
 def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two, name):
-    """Consumption contract 6.1: unconsumed_events."""
+    """Reference subscriptions#partition-statistics: unconsumed_events."""
     publish(client, f"{name}.a", "0", 5)
     publish(client, f"{name}.b", "2", 2)
     assert client.patch(f"/subscriptions/{two}/cursors", json={"items": []}).status_code == 204
@@ -93,7 +99,7 @@ def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two
 
 @pytest.mark.both_modes
 def test_time_lag_is_there_where_it_is_asked_for(client, stats, two, name):
-    """Consumption contract 6.1: consumer_lag_seconds."""
+    """Reference subscriptions#partition-statistics: consumer_lag_seconds."""
     publish(client, f"{name}.a", "0", 1)
     client.patch(f"/subscriptions/{two}/cursors", json={"items": []})
     for query in ("", "?show_time_lag=false"):
@@ -104,7 +110,7 @@ def test_time_lag_is_there_where_it_is_asked_for(client, stats, two, name):
 
 
 def test_bad_requests_are_refused(client, two):
-    """Consumption contract 6.1: errors."""
+    """Reference subscriptions#partition-statistics: errors."""
     unknown = str(uuid.uuid4())
     problem(client.get(f"/subscriptions/{unknown}/stats"), 404, f'Subscription with id "{unknown}" does not exist')
     problem(client.get(f"/subscriptions/{two}/stats?show_time_lag=x"), 400, "show_time_lag")

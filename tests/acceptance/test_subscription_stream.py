@@ -1,4 +1,4 @@
-"""Streaming a subscription and committing its cursors: consumption contract 8."""
+"""Streaming a subscription and committing its cursors: reference streams#checks."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""`/subscriptions`: consumption contract 5."""
+"""`/subscriptions`: reference subscriptions#fields."""
 
 import uuid
 
@@ -86,7 +86,7 @@ def test_annotations_and_labels_are_kept_unless_they_are_sent(client, create, su
 
 
 def test_an_unknown_subscription_is_not_changed(client, create, name):
-    """Consumption contract 5.5."""
+    """Reference subscriptions#change."""
     body = {"owning_application": "x", "event_types": [create(name)]}
     problem(client.put("/subscriptions/nope", json=body), 404, 'Subscription with id "nope" does not exist')
 

@@ -1,4 +1,7 @@
-"""Timelines and the number of partitions: registry contract 7.7 and 8, consumption contract 11 and 12."""
+"""Timelines and the number of partitions.
+
+Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
+"""
 
 import json
 

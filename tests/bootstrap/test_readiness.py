@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from rioni.bootstrap.database import database_lease, migration_identity, cluster_identity
+from rioni.bootstrap.database import cluster_identity, database_lease, migration_identity
 from rioni.bootstrap.from_config import limits_of
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.readiness import readiness

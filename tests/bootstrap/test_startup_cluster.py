@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from rioni.bootstrap import kafka_consistency
 from rioni.bootstrap.acceptance import accept_loss
 from rioni.bootstrap.anchoring import StoreMarks
-from rioni.bootstrap.database import database_lease, cluster_identity
+from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType

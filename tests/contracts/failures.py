@@ -1,4 +1,7 @@
-"""What every adapter of the port `Coordinator` promises about partitions that fail (consumption contract 8.11)."""
+"""What every adapter of the port `Coordinator` promises about partitions that fail.
+
+Source: reference streams#dead-letter-handling.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""What becomes of events with time: they go when they are too old, or superseded (registry 3.4, consumption 11.6)."""
+"""What becomes of events with time: they go when they are too old, or superseded.
+
+Source: reference event-types#cleanup-policy, timelines#cleanup.
+"""
 
 import structlog
 
@@ -53,12 +56,16 @@ class Retention:
             except EventTypeNotFound:
                 pass  # a moment ago
             except ReadOnly:
-                pass  # cleaning up is paused, and goes on when writing does (consumption contract 13.4)
+                # Paused until writing is allowed again (reference settings-and-storages#feature-effects).
+                pass
             except RioniError as ex:
                 _tell("events could not be removed", ex, event_type=name, order=order)
 
     def compact(self) -> None:
-        """Remove from compacted event types what was superseded long enough ago (registry 3.4); fails as `expire`."""
+        """Remove from compacted event types what was superseded long enough ago; fails as `expire`.
+
+        Source: reference event-types#cleanup-policy.
+        """
         self._registry.refresh()
         before_ms = self._clock.now_ms() - self._compaction_lag_ms
         for event_type in self._registry.event_types():

@@ -1,4 +1,4 @@
-"""Publishing binary batches: a command, as for JSON, with a body in Avro (registry contract 6.9)."""
+"""Publishing binary batches: a command, as for JSON, with a body in Avro (reference publishing#binary-batches)."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,4 +1,7 @@
-"""Publishing: commands that yield no domain event, because the event store is their log (registry contract 6)."""
+"""Publishing: commands that yield no domain event, because the event store is their log.
+
+Source: reference publishing#publish-events.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +45,10 @@ class PublishEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteEvents(PublishEvents):
-    """Store a batch of tombstones: of a compacted event type the events with these keys go (registry contract 6.7)."""
+    """Store a batch of tombstones: of a compacted event type the events with these keys go.
+
+    Source: reference publishing#delete-events.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +137,7 @@ class Publisher:
         return prepare(body, rules, publication, random)
 
     def _admit(self, command: PublishEvents, subject: Subject) -> None:
-        """Let the request pass or refuse it, in the contract's order (registry contract 6.1, steps 1 to 5)."""
+        """Let the request pass or refuse it, in the contract's order (reference publishing#steps)."""
         self._registry.refresh()
         self._gate.blacklist("PRODUCER", subject, (command.event_type,))
         try:

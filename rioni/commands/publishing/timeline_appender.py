@@ -1,4 +1,7 @@
-"""Appends to the timeline that is active, and waits while another one is becoming so (consumption contract 11.3)."""
+"""Appends to the timeline that is active, and waits while another one is becoming so.
+
+Source: reference timelines#switch-steps.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,4 +1,7 @@
-"""Committing cursors: a command without a domain event, for the coordinator keeps the cursors (consumption 7.2)."""
+"""Committing cursors: a command without a domain event, for the coordinator keeps the cursors.
+
+Source: reference subscriptions#commit-checks.
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence

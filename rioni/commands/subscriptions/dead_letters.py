@@ -1,4 +1,7 @@
-"""Keeps events that nobody ever commits, shows them, and publishes them again (consumption contract 8.11)."""
+"""Keeps events that nobody ever commits, shows them, and publishes them again.
+
+Source: reference streams#dead-letter-handling.
+"""
 
 import contextlib
 import time

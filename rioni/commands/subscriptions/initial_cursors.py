@@ -1,4 +1,7 @@
-"""Where the partitions of a subscription are read from: at the beginning, and after a reset (consumption 7.3, 7.4)."""
+"""Where the partitions of a subscription are read from: at the beginning, and after a reset.
+
+Source: reference subscriptions#reset, subscriptions#initialisation.
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence

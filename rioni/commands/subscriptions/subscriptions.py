@@ -1,4 +1,4 @@
-"""Commands that create, change and delete subscriptions (consumption contract 5)."""
+"""Commands that create, change and delete subscriptions (reference subscriptions#fields)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +95,7 @@ def create_subscription(command: CreateSubscription, repository: UnitOfWork) -> 
         InvalidFields: a field breaks its constraint.
         Unavailable: creation is switched off.
         ReadOnly: writing is switched off.
-        Invalid: a rule of consumption contract 5.2 is broken.
+        Invalid: a rule of reference subscriptions#creation-checks is broken.
     """
     spec = command.spec
     check_fields(spec)
@@ -132,7 +132,7 @@ def change_subscription(command: ChangeSubscription, repository: UnitOfWork) -> 
     """Change a subscription; submitting what it is already changes nothing.
 
     Raises:
-        Invalid: something would change that must not (consumption contract 5.5).
+        Invalid: something would change that must not (reference subscriptions#change).
     """
     check_fields(command.spec)
     current = repository.subscription(command.subscription_id)
@@ -211,7 +211,10 @@ def _looked_up(
     named: Sequence[tuple[tuple[str, str], CursorSpec]],
     repository: UnitOfWork,
 ) -> CreateSubscription:
-    """Offsets as they were given, what other names stand for now (consumption contract 5.2); stores are asked."""
+    """Offsets as they were given, what other names stand for now; stores are asked.
+
+    Source: reference subscriptions#creation-checks.
+    """
     places = {each.event_type: CursorResolver(each, repository.stores) for each in timelines} if named else {}
     found = [(name, places[event_type].readable(name)) for (event_type, _), name in named]
     cursors = tuple(

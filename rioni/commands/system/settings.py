@@ -1,4 +1,4 @@
-"""Commands that change the broker's settings (registry contract 9)."""
+"""Commands that change the broker's settings (reference settings-and-storages#administrators)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Commands that change the list of storages (registry contract 9)."""
+"""Commands that change the list of storages (reference settings-and-storages#storage-members)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Creates the event types that the broker itself publishes to, by commands like anybody's (registry contract 10)."""
+"""Creates the event types that the broker itself publishes to, by commands like anybody's.
+
+Source: reference system-event-types#audit-log.
+"""
 
 import contextlib
 from collections.abc import Callable, Sequence

@@ -1,4 +1,6 @@
-"""Commands that change where an event type's events are stored (registry contract 7.7 and 8, consumption 11 and 12).
+"""Commands that change where an event type's events are stored.
+
+Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
 
 Stores, and whether another process lives, are asked between transactions (see `Outside`). A switch has four steps: it
 is recorded, the new topic is created, it is recorded that the old topic is about to be closed, and, when it is, where

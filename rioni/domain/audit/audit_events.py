@@ -1,4 +1,7 @@
-"""From entries of the internal log to events of `nakadi.audit.log`: who did what to which resource (contract 10)."""
+"""From entries of the internal log to events of `nakadi.audit.log`: who did what to which resource.
+
+Source: reference system-event-types#audit-event.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,7 @@
-"""From entries of the internal log to the KPI events on event types and subscriptions (registry contract 11)."""
+"""From entries of the internal log to the KPI events on event types and subscriptions.
+
+Source: reference system-event-types#kpi-event-types.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

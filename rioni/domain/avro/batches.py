@@ -1,7 +1,7 @@
 """The schemas of binary batches, which clients publish and consume, and the single-object encoding around a batch.
 
-Registry contract 5.6 and 6.9; the rulings at the end of the consumption contract. Names, order and types of all fields
-are those of Nakadi: its clients know both schemas by their fingerprints.
+Names, order and types of all fields are those of Nakadi: its clients know both schemas by their fingerprints. Source:
+reference schemas#endpoints, publishing#binary-batches.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""Writing binary batches for consumers: envelopes around the data as they were published (consumption contract 8.1).
+"""Writing binary batches for consumers: envelopes around the data as they were published.
+
+Source: reference streams#parameters.
 
 An event that was published in JSON has no datum: its envelope's payload is its JSON, as other consumers get it, and the
 version in its metadata names a JSON schema. So nothing is lost, and nothing is translated by guesswork.

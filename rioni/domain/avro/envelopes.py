@@ -1,4 +1,4 @@
-"""The events of a binary batch as clients publish them: metadata, and a datum (registry contract 6.9).
+"""The events of a binary batch as clients publish them: metadata, and a datum (reference publishing#binary-batches).
 
 Read by hand, field by field: a library would build whatever a stranger's counts and lengths ask for.
 """

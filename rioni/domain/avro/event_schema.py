@@ -27,7 +27,7 @@ class EventSchema:
         self._renderer = Renderer(self._root, bytes_max)
 
     def json_of(self, payload: bytes) -> bytes:
-        """The JSON of a datum, which may come in single-object encoding (registry contract 6.9).
+        """The JSON of a datum, which may come in single-object encoding (reference publishing#binary-batches).
 
         Raises:
             DatumError: it does not fit the schema, holds what JSON can't say, or its JSON gets too long.

@@ -1,4 +1,6 @@
-"""Which changes of an Avro schema the compatibility modes allow, and the version that follows (registry contract 5.5).
+"""Which changes of an Avro schema the compatibility modes allow, and the version that follows.
+
+Source: reference schemas#avro-evolution.
 
 As for JSON, the mode that the event type has decides: nobody can relax the mode and break the schema in one step
 (15.2 #5). A change towards mode compatible has to satisfy that one, too.

@@ -1,8 +1,8 @@
 """Reading an Avro schema from a stranger, and refusing what would crash or exhaust whoever decodes with it.
 
-Sources: the Avro specification 1.12; registry contract 5.2. A recursive record lets a message of 10 kB overflow the
-stack of decoders, and an array of items without bytes lets five bytes stand for twenty million items: consumers decode
-too, with libraries of their own, so such schemas are refused however well our own decoder bears them.
+Sources: the Avro specification 1.12; reference schemas#schema-checks. A recursive record lets a message of 10 kB
+overflow the stack of decoders, and an array of items without bytes lets five bytes stand for twenty million items:
+consumers decode too, with libraries of their own, so such schemas are refused however well our own decoder bears them.
 """
 
 import re

@@ -1,8 +1,9 @@
 """The pure part of binary publishing: from the envelopes of a batch to what is stored, or to what is wrong with it.
 
-Sources: registry contract 6.9, 6.2, 6.7 and 15.2 #4. The steps, and what becomes of the events when one of them fails,
-are those of publishing in JSON. What is stored is JSON: the datum as JSON, with the metadata as a member; the datum as
-it was published goes along, for consumers of binary batches.
+Sources: reference publishing#binary-batches, publishing#results, publishing#delete-events, publishing#binary-checks.
+The steps, and what becomes of the events when one of them fails, are those of publishing in JSON. What is stored is
+JSON: the datum as JSON, with the metadata as a member; the datum as it was published goes along, for consumers of
+binary batches.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The annotations that say whether, and for how long, events go to the data lake (registry contract 3.6)."""
+"""The annotations that say whether, and for how long, events go to the data lake.
+
+Source: reference event-types#annotations-and-labels.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

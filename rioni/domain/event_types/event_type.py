@@ -1,4 +1,7 @@
-"""The event type: what a client submits, what happened to it, and the state that follows (registry contract 3)."""
+"""The event type: what a client submits, what happened to it, and the state that follows.
+
+Source: reference event-types#definition.
+"""
 
 from collections.abc import Mapping
 from hashlib import sha256

@@ -1,6 +1,6 @@
 """Dotted paths such as `order.'first.item'.id`: their syntax, the value they lead to, and whether a schema declares it.
 
-Sources: registry contract 3.1 (last paragraphs) and 6.5 (step 1).
+Sources: reference event-types#fields and 6.5 (step 1).
 """
 
 from collections.abc import Callable, Iterator, Mapping

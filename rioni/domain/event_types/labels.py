@@ -1,4 +1,4 @@
-"""Annotations and labels: the syntax of their keys and values (registry contract 3.6)."""
+"""Annotations and labels: the syntax of their keys and values (reference event-types#annotations-and-labels)."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Who owns an event: what an event type's selector finds in it, and whether the publisher may write in that name.
 
-Sources: registry contract 6.6, D-13 and D-29.
+Sources: reference publishing#event-owners, publishing#event-owners, publishing#event-owners.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,10 @@ class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
     path: FieldPath | None = None
     static: Attribute | None = None
     enriched: bool = False
-    """Whether the owner stands in metadata that the broker writes, and so can be found after enrichment only (D-29)."""
+    """Whether the owner stands in metadata that the broker writes, and so can be found after enrichment only.
+
+    Source: reference publishing#event-owners.
+    """
 
     @classmethod
     def of(cls, selector: EventOwnerSelector, *, enriches: bool) -> "OwnerSelector":
@@ -42,7 +45,10 @@ class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
         return cls(name=selector.name, path=path, enriched=enriches and is_enriched(path))
 
     def find(self, event: Mapping[str, Any]) -> Attribute | None:
-        """The owner of an event; None where the path leads to nothing or to null: all readers may read it (D-13)."""
+        """The owner of an event; None where the path leads to nothing or to null: all readers may read it.
+
+        Source: reference publishing#event-owners.
+        """
         if self.path is None:
             return self.static
         try:

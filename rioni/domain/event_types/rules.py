@@ -1,4 +1,4 @@
-"""The rules that an event type obeys when it is created and when it changes (registry contract 3)."""
+"""The rules that an event type obeys when it is created and when it changes (reference event-types#definition)."""
 
 import re
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def check_fields(spec: EventTypeSpec) -> None:
     """Check each field by itself.
 
     Raises:
-        InvalidFields: names every field that breaks its constraint (registry contract 3.1).
+        InvalidFields: names every field that breaks its constraint (reference event-types#fields).
     """
     violations = list(islice(_field_violations(spec), VIOLATIONS_MAX))
     if violations:
@@ -132,7 +132,9 @@ def check_retention(options: Options | None, limits: Limits) -> None:
 
 
 def check_strategies(event_type: EventType) -> None:
-    """Check that category, cleanup policy, enrichment and partitioning fit each other (registry contract 3.3, 3.4).
+    """Check that category, cleanup policy, enrichment and partitioning fit each other.
+
+    Source: reference event-types#partition-strategies, event-types#cleanup-policy.
 
     Raises:
         Invalid: the first rule that is broken, in the contract's order.
@@ -186,7 +188,7 @@ def check_authorization(event_type: EventType) -> None:
 
 
 def partition_count(statistic: Statistic | None, limits: Limits) -> int:
-    """The number of partitions that a new event type gets (registry contract 3.2)."""
+    """The number of partitions that a new event type gets (reference event-types#create-checks)."""
     if statistic is None:
         return limits.partitions_default
     return min(max(statistic.read_parallelism, statistic.write_parallelism), limits.partitions_max)
@@ -252,7 +254,8 @@ def changed(
 ) -> EventType:
     """The state that a checked submission turns an event type into, with the schema that it has now.
 
-    What the submission leaves out and the contract says to keep is kept (registry contract 3.1, column "On update").
+    What the submission leaves out and the contract says to keep is kept (reference event-types#fields, column "On
+    update").
 
     Args:
         current: the event type as it is.
@@ -265,7 +268,7 @@ def changed(
             broker, may relax the compatibility mode.
 
     Raises:
-        Invalid: something changes that must not (registry contract 3.5).
+        Invalid: something changes that must not (reference event-types#update-checks).
     """
     if spec.name != current.name:
         raise Invalid("path does not match resource name")
@@ -293,7 +296,7 @@ def changed(
 
 
 def _keeps_its_promise(current: EventType, wanted: EventType) -> bool:
-    """Whether the compatibility mode stays as it is, or goes up by one step (registry contract 5.4)."""
+    """Whether the compatibility mode stays as it is, or goes up by one step (reference schemas#mode-transitions)."""
     change = (current.compatibility_mode, wanted.compatibility_mode)
     return change[0] == change[1] or change in (("none", "forward"), ("forward", "compatible"))
 
@@ -336,7 +339,10 @@ def _check_owner_selector(current: EventType, wanted: EventType) -> None:
 
 
 def _evolution_complaints(current: EventType, wanted: EventType, *, by_admin: bool, may_relax: bool) -> Iterator[str]:
-    """Everything that registry contract 3.5 forbids; a move from `undefined` to `business` is let through."""
+    """Everything that; a move from `undefined` to `business` is let through.
+
+    Source: reference event-types#update-checks forbids.
+    """
     upgrade = (current.category, wanted.category) == ("undefined", "business") and (
         "metadata_enrichment" in wanted.enrichment_strategies and wanted.compatibility_mode != "compatible"
     )

@@ -55,7 +55,10 @@ class Topology(msgspec.Struct, frozen=True):
 
 
 class DeliveryFailure(NamedTuple):
-    """What is known of a partition whose streams have ended with uncommitted events (consumption 8.11)."""
+    """What is known of a partition whose streams have ended with uncommitted events.
+
+    Source: reference streams#dead-letter-handling.
+    """
 
     failures: int
     """How often that was so since the last commit that advanced it."""
@@ -75,7 +78,10 @@ class Coordinator(Protocol):
     """
 
     def initialise(self, subscription_id: str, cursors: Mapping[EventTypePartition, str]) -> None:
-        """Lay down the partitions and where reading begins, unless that was done before (consumption 7.4)."""
+        """Lay down the partitions and where reading begins, unless that was done before.
+
+        Source: reference subscriptions#initialisation.
+        """
 
     def extend(self, subscription_id: str, cursors: Mapping[EventTypePartition, str]) -> None:
         """Add partitions to an initialised subscription, behind those that it has, and rebalance.
@@ -87,7 +93,7 @@ class Coordinator(Protocol):
         """
 
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
-        """Begin a session and rebalance (consumption 8.2, 9.2).
+        """Begin a session and rebalance (reference streams#checks, streams#shares).
 
         Args:
             subscription_id: an initialised subscription.
@@ -127,7 +133,7 @@ class Coordinator(Protocol):
     def commit(
         self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
     ) -> Sequence[bool]:
-        """Commit offsets durably, in order, all in one transaction (consumption 7.2).
+        """Commit offsets durably, in order, all in one transaction (reference subscriptions#commit-checks).
 
         Returns:
             For each cursor whether it advanced its partition; what is not ahead changes nothing but heartbeats.
@@ -144,7 +150,7 @@ class Coordinator(Protocol):
         offset: str,
         search_until: str | None = None,
     ) -> None:
-        """Note durably that a stream is about to send events up to an offset (consumption 8.11).
+        """Note durably that a stream is about to send events up to an offset (reference streams#dead-letter-handling).
 
         If its session ends, or it hands the partition over, or its process dies, before they are committed, the
         partition has failed once more. Nothing happens if the stream does not own the partition.
@@ -166,7 +172,9 @@ class Coordinator(Protocol):
     def reset(
         self, subscription_id: str, cursors: Mapping[EventTypePartition, str], timeout_s: float
     ) -> Mapping[EventTypePartition, str]:
-        """Let all streams end, then set offsets, backwards too (consumption 7.3); without cursors nothing happens.
+        """Let all streams end, then set offsets, backwards too; without cursors nothing happens.
+
+        Source: reference subscriptions#reset.
 
         What is known of failures of these partitions is forgotten.
 

@@ -1,6 +1,6 @@
 """Splitting the body of a publish request into events, each with its values and with the bytes it came as.
 
-Sources: registry contract 6.3; design 6 and 10.
+Sources: reference publishing#batch-format.
 """
 
 import codecs

@@ -1,4 +1,7 @@
-"""Adding to an event's metadata what the broker knows, without touching any other byte (registry contract 6.4, 1.1)."""
+"""Adding to an event's metadata what the broker knows, without touching any other byte.
+
+Source: reference publishing#enrichment, common#content-types.
+"""
 
 import json
 import re

@@ -11,11 +11,11 @@ class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the broker keeps of an event beside its JSON; stored under these names, so none may ever change."""
 
     key: str | None = None
-    """What compaction goes by (registry contract 6.5, 6.7)."""
+    """What compaction goes by (reference publishing#partitioning, publishing#delete-events)."""
     owner: Attribute | None = None
-    """Whose event it is (registry contract 6.6)."""
+    """Whose event it is (reference publishing#event-owners)."""
     subscription_id: str | None = None
-    """The subscription that it is for alone (registry contract 6.8)."""
+    """The subscription that it is for alone (reference publishing#consumer-tag)."""
     avro: bytes | None = None
     """The datum as it was published in Avro; the event itself is always JSON."""
 

@@ -1,4 +1,7 @@
-"""Choosing the partition of an event: by chance, by a hash of key fields, or by name (registry contract 6.5)."""
+"""Choosing the partition of an event: by chance, by a hash of key fields, or by name.
+
+Source: reference publishing#partitioning.
+"""
 
 import math
 import sys

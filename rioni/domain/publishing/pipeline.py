@@ -1,6 +1,6 @@
 """The pure part of publishing: from a request's body to the bytes to be stored, or to what is wrong with it.
 
-Sources: registry contract 6.1 (steps 2, 6-10), 6.2 and 6.7.
+Sources: reference publishing#steps, 6.2 and 6.7.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ def prepare(
         depth_max: how deeply an event may nest objects and arrays.
 
     Raises:
-        Malformed: the body is not an array of objects (registry contract 6.3).
+        Malformed: the body is not an array of objects (reference publishing#batch-format).
         TooLarge: too many bytes or events.
     """
     batch = _split(body, rules, depth_max)
@@ -88,7 +88,7 @@ def prepare(
 def prepare_deletion(body: bytes, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
     """Turn a batch into tombstones for the keys that its events name; arguments and errors are those of `prepare`.
 
-    What the events say is not checked against the schema, and not stored (registry contract 6.7).
+    What the events say is not checked against the schema, and not stored (reference publishing#delete-events).
 
     Raises:
         Invalid: the batch is empty, and no event of this event type can be deleted.

@@ -1,4 +1,4 @@
-"""What becomes of each event of a batch, as the API answers it (registry contract 6.2)."""
+"""What becomes of each event of a batch, as the API answers it (reference publishing#results)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     """`none`, `validating`, `partitioning`, `enriching` or `publishing`."""
     eid: str | UnsetType = UNSET
-    """Absent where the event has none that is a UUID (D-20)."""
+    """Absent where the event has none that is a UUID (reference publishing#result-items)."""
     partition: str | None = None
     """None as long as it is not known."""
 

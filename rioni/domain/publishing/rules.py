@@ -1,4 +1,7 @@
-"""What publishing to one version of an event type needs to know, compiled once (registry contract 4, 6.5, 6.6)."""
+"""What publishing to one version of an event type needs to know, compiled once.
+
+Source: reference schemas#effective-schema, publishing#partitioning, publishing#event-owners.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -82,7 +85,10 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def undeletable(self) -> str:
-        """Why events of this event type can't be deleted; empty where they can (registry contract 6.7, 15.2 #12)."""
+        """Why events of this event type can't be deleted; empty where they can.
+
+        Source: reference publishing#delete-events, publishing#deletable-events.
+        """
         if not self.compacts:
             return "It is not allowed to delete events from non compacted event type"
         if self.choose is None and self.partitions > 1:
@@ -107,7 +113,10 @@ def _validator(event_type: EventType) -> EventValidator | NoJsonSchema:
 
 
 def key_paths(category: str, fields: Iterable[str]) -> list[FieldPath]:
-    """The paths of key fields from the root of the event (registry contract 3.3, 6.5)."""
+    """The paths of key fields from the root of the event.
+
+    Source: reference event-types#partition-strategies, publishing#partitioning.
+    """
     prefix = ("data",) if category == "data" else ()
     return [FieldPath((*prefix, *parse_path(field).segments)) for field in fields]
 

@@ -1,6 +1,6 @@
 """The steps of publishing between reading a batch and storing it; each refuses the batch at the first event that fails.
 
-Sources: registry contract 6.1 (steps 6, 7, 8, 10), 6.2 and 6.6.
+Sources: reference publishing#steps, 6.2 and 6.6.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ def enriched_owners(
     rules: PublishRules,
     publication: Publication,
 ) -> Owners:
-    """The owners that stand in metadata which the broker writes (D-29).
+    """The owners that stand in metadata which the broker writes (reference publishing#event-owners).
 
     Raises:
         BatchRefused: the publisher may not write in the name of one of them.
@@ -94,7 +94,7 @@ def _owner(
 def validate(
     batch: Batch, validator: EventValidator | NoJsonSchema, rules: PublishRules, *, passed: str = "none"
 ) -> None:
-    """Check all events against a schema and for their size, event by event (registry contract 6.1, step 7).
+    """Check all events against a schema and for their size, event by event (reference publishing#steps).
 
     Args:
         batch: the events.

@@ -1,6 +1,6 @@
 """The span context that a request carries: what its events keep of it, and what the answer repeats.
 
-Sources: registry contract 1.1 (`span_ctx`, a text map), metadata's member `span_ctx`; W3C Trace Context
+Sources: reference common#content-types (`span_ctx`, a text map), metadata's member `span_ctx`; W3C Trace Context
 (`traceparent`, `tracestate`).
 """
 

@@ -1,4 +1,7 @@
-"""The kinds of changes between two JSON schemas, and what each of them means (registry contract 5.3, D-10)."""
+"""The kinds of changes between two JSON schemas, and what each of them means.
+
+Source: reference schemas#change-levels, schemas#change-levels.
+"""
 
 from collections.abc import Mapping
 from enum import IntEnum

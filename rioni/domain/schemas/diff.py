@@ -1,8 +1,10 @@
-"""What differs between two JSON schemas, as the changes that the compatibility modes speak of (registry contract 5.3).
+"""What differs between two JSON schemas, as the changes that the compatibility modes speak of.
+
+Source: reference schemas#change-levels.
 
 Two documents are walked side by side with a list of what is still to do, so that no schema exhausts the stack; a pair
 of references is followed once, and all of them together have a budget. The contract's table decides; what its original
-overlooked is found as well (registry contract 15.2 #3): types that are stated or not, integers that become numbers,
+overlooked is found as well (reference schemas#comparison): types that are stated or not, integers that become numbers,
 patterns, formats and exclusive bounds that come or go, `not` and the other keywords that the table does not know, and
 all changed attributes instead of the first one.
 """

@@ -1,7 +1,10 @@
-"""Which changes of a JSON schema the compatibility modes allow, and the version that follows (registry contract 5.3).
+"""Which changes of a JSON schema the compatibility modes allow, and the version that follows.
+
+Source: reference schemas#change-levels.
 
 Whether a change is allowed is one column of the contract's table, what it raises the version by is always the column
-of mode compatible: as the manual says, whatever that mode does not allow makes a new major version (D-10).
+of mode compatible: as the manual says, whatever that mode does not allow makes a new major version (reference
+schemas#change-levels).
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,6 +1,7 @@
 """The formats of strings that the broker checks itself, as regular expressions that run in linear time.
 
-Sources: registry contract 1.5 and 4.1. As patterns they run inside the compiled validator, without a call into Python.
+Sources: reference common#dates, schemas#violation-texts. As patterns they run inside the compiled validator, without a
+call into Python.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""What a schema may contain, and the effective schema that events are validated against (registry contract 4, 5.2).
+"""What a schema may contain, and the effective schema that events are validated against.
+
+Source: reference schemas#effective-schema, schemas#schema-checks.
 
 Schemas come from strangers: size, nesting, patterns and the work they may cause are bounded before events meet them.
 """
@@ -90,7 +92,7 @@ def check_schema(
         The effective schema, for `check_paths`.
 
     Raises:
-        Invalid: the first rule of registry contract 5.2 that it breaks.
+        Invalid: the first rule of reference schemas#schema-checks that it breaks.
     """
     schema = _parse(text)
     if schema.get("type", "object") != "object":
@@ -249,7 +251,10 @@ _COMPATIBLE_KEYWORDS = frozenset(
 
 
 def _check_keywords(schema: Schema) -> None:
-    """Check that only the keywords of mode `compatible` are used (D-9: the manual's list)."""
+    """Check that only the keywords of mode `compatible` are used.
+
+    Source: reference schemas#compatible-keywords: the manual's list.
+    """
     reasons = [
         f"Invalid schema found in [{_cut(str(pointer))}]: extraneous key [{_cut(keyword)}] is not permitted"
         for pointer, keyword in islice(_foreign_keywords(schema), KEYWORDS_NAMED_MAX)
@@ -279,11 +284,12 @@ def effective_schema(
 ) -> EffectiveSchema:
     """The schema that events are validated against, from one that `check_schema` has accepted; same arguments.
 
-    Differences from the letter of registry contract 4, where that would contradict itself:
+    Differences from the letter of reference schemas#effective-schema, where that would contradict itself:
 
     - With category `data` references are moved along with the user's schema; definitions stay where they are.
     - With category `business` a root that is a reference is replaced by its target, so that `metadata` is required.
-    - Mode `none` (D-19) closes objects that state neither `additionalProperties` nor `patternProperties`, except parts
+    - Mode `none` (reference schemas#closed-objects) closes objects that state neither `additionalProperties` nor
+    `patternProperties`, except parts
       of combined schemas: none of these knows the properties that the others declare.
     """
     schema = strict_json.decode(text)
@@ -385,7 +391,7 @@ _SHAPE_KEYWORDS = _OBJECT_KEYWORDS | _ARRAY_KEYWORDS | _COMBINING_KEYWORDS | {"t
 
 
 def _close(node: Schema) -> None:
-    """Let a schema object accept nothing that it does not declare (registry contract 4, step 1)."""
+    """Let a schema object accept nothing that it does not declare (reference schemas#effective-schema)."""
     if _is_for(node, "object", _OBJECT_KEYWORDS) or _SHAPE_KEYWORDS.isdisjoint(node):
         node["additionalProperties"] = False
     if _is_for(node, "array", _ARRAY_KEYWORDS):

@@ -1,4 +1,6 @@
-"""Validating events against the effective schema, with the contract's texts for what is wrong (registry contract 4.1).
+"""Validating events against the effective schema, with the contract's texts for what is wrong.
+
+Source: reference schemas#violation-texts.
 
 jsonschema-rs follows the drafts to the letter. Where the contract describes a less exact library, the drafts hold:
 
@@ -135,13 +137,14 @@ _HINTS = {
         ": it is for event types with cleanup_policy compact or compact_and_delete"
     ),
 }
-"""What is added to lines about metadata as the contract defines it (registry contract 15.2 #21)."""
+"""What is added to lines about metadata as the contract defines it (reference schemas#metadata)."""
 
 
 def _lines(errors: Sequence[ValidationError]) -> list[str]:
     """One violation by itself; several of them behind a line with their number.
 
-    The time of occurrence is looked at only when everything else is right (registry contract 4, table of metadata).
+    The time of occurrence is looked at only when everything else is right (reference schemas#effective-schema, table of
+    metadata).
     """
     others = [error for error in errors if not _is_about_time(error)]
     if not others:

@@ -1,6 +1,6 @@
 """The schema objects inside a JSON schema: where they stand, where references lead, how much work they may cause.
 
-Nothing here trusts the schema: it may be of any shape, recursive, or made to take for ever. Source: design 10.
+Nothing here trusts the schema: it may be of any shape, recursive, or made to take for ever.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""What a coordinator lets streams do: begin, and commit what they own (consumption contract 7.2, 8.2)."""
+"""What a coordinator lets streams do: begin, and commit what they own.
+
+Source: reference subscriptions#commit-checks, streams#checks.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -56,7 +59,7 @@ class StreamSlots:
 def check_commit(
     stream_id: str, cursors: Cursors, *, lives: bool, owner: Callable[[EventTypePartition], str | None]
 ) -> None:
-    """Check that a session lives and owns what it wants to commit (consumption contract 7.2, rows 10 to 12).
+    """Check that a session lives and owns what it wants to commit (reference subscriptions#commit-checks).
 
     Args:
         stream_id: the session.

@@ -1,4 +1,4 @@
-"""How a stream finds an event that its consumers never commit (consumption contract 8.11).
+"""How a stream finds an event that its consumers never commit (reference streams#dead-letter-handling).
 
 Whenever a stream ends, or hands a partition over, with events that were sent and not committed, the partition has
 failed; any commit that advances it makes up for all failures. After too many of them the partition is searched: its
@@ -80,7 +80,7 @@ class PoisonSearch:
 
 
 def tracking(failures: Mapping[EventTypePartition, Failures]) -> str:
-    """What streams say to humans about their partitions (consumption contract 8.3)."""
+    """What streams say to humans about their partitions (reference streams#json-batches)."""
     each = (
         f"{{{key.event_type}:{key.partition} failedCommitsCount={found.times} "
         f"lastDeadLetterOffset={found.search_until.offset if found.search_until else 'null'}}}"

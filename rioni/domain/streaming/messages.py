@@ -13,7 +13,7 @@ from rioni.domain.subscriptions.cursor import TimelinePosition
 
 
 class Reason(Enum):
-    """Why a stream ends (consumption contract 8.8)."""
+    """Why a stream ends (reference streams#end-reasons)."""
 
     STREAM_TIMEOUT = "Stream timeout reached"
     STREAM_LIMIT = "Stream limit in events reached: {count}"

@@ -1,4 +1,7 @@
-"""The parameters of a stream: defaults, and what is refused (consumption contract 4.2, 8.1, 14)."""
+"""The parameters of a stream: defaults, and what is refused.
+
+Source: reference low-level-streams#parameters, streams#parameters, streams#parameter-errors.
+"""
 
 import re
 from collections.abc import Collection, Mapping

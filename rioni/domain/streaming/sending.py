@@ -1,4 +1,7 @@
-"""What a stream sends: whose turn it is, how many events may go, what is said with them (consumption 8.3, 8.5, 8.6)."""
+"""What a stream sends: whose turn it is, how many events may go, what is said with them.
+
+Source: reference streams#json-batches, streams#when-a-batch-is-sent, streams#batch-timespan.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The state machine of one stream, of either API: what to fetch, send, release, and when to end (consumption 4.5, 8).
+"""The state machine of one stream, of either API: what to fetch, send, release, and when to end.
+
+Source: reference low-level-streams#flushing, streams#checks.
 
 It does no I/O and knows no clock. A stream of a subscription owns the partitions that `Coordinated` names, and may have
 only so many events uncommitted; a low-level stream reads fixed partitions without commits. Where the contract

@@ -1,4 +1,7 @@
-"""Which events a stream delivers: the others are passed over (consumption contract 4.5, 8.10)."""
+"""Which events a stream delivers: the others are passed over.
+
+Source: reference low-level-streams#flushing, streams#hidden-events.
+"""
 
 import time
 from collections.abc import Sequence

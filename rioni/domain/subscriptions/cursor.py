@@ -1,6 +1,6 @@
 """Offsets and cursors: the text form of a position, and how positions of one partition compare and count.
 
-Sources: registry contract 7.1, consumption contract 2. A *position* is the number of an event in one partition of one
+Sources: reference cursors#offset-forms. A *position* is the number of an event in one partition of one
 timeline, from 0 without gaps; an *offset* is its text, and always names the last event read (exclusive). `BEFORE_FIRST`
 is the position before the first event of a timeline.
 """

@@ -1,7 +1,7 @@
 """Places in a partition across its timelines: which can be read, how many events lie between, where a shift leads.
 
-Sources: registry contract 7, consumption contract 2.2, 2.3 and 3.3. The end of a closed timeline and the beginning of
-the next one are the same place.
+Sources: reference cursors#offset-forms, cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests.
+The end of a closed timeline and the beginning of the next one are the same place.
 """
 
 from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def end(extents: OffsetRanges) -> TimelinePosition:
 
 
 def available(extents: OffsetRanges) -> dict[str, str]:
-    """The members of an answer that say what can be read (consumption contract 3.1)."""
+    """The members of an answer that say what can be read (reference cursors#partition-list)."""
     oldest = begin(extents)
     return {
         "oldest_available_offset": format_offset(oldest.order, oldest.position + 1),
@@ -108,7 +108,7 @@ def place_since(extents: OffsetRanges, first_since: Callable[[OffsetRange], int]
 def readable_place(
     event_type: str, partition: str, offset: str, partitions: Sequence[OffsetRanges]
 ) -> TimelinePosition:
-    """The place that a cursor names, from which reading can go on (consumption contract 2.3).
+    """The place that a cursor names, from which reading can go on (reference cursors#available-positions).
 
     Args:
         event_type: named in the error.

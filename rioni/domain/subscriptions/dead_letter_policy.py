@@ -1,4 +1,7 @@
-"""Events that nobody ever commits: what a subscription wants to become of them (consumption contract 8.11)."""
+"""Events that nobody ever commits: what a subscription wants to become of them.
+
+Source: reference streams#dead-letter-handling.
+"""
 
 from collections.abc import Mapping
 
@@ -50,7 +53,10 @@ def _is_send_count(text: str) -> bool:
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that no consumer of a subscription has ever committed, as it is kept (registry contract 11)."""
+    """An event that no consumer of a subscription has ever committed, as it is kept.
+
+    Source: reference system-event-types#kpi-event-types.
+    """
 
     subscription_id: str
     event_type: str

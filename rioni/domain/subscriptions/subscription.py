@@ -1,4 +1,7 @@
-"""Subscriptions: what a client submits, what happened to them, what makes two the same (consumption contract 5)."""
+"""Subscriptions: what a client submits, what happened to them, what makes two the same.
+
+Source: reference subscriptions#fields.
+"""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -197,7 +200,7 @@ def evolve_claim(state: SubscriptionKey | None, event: DomainEvent) -> Subscript
 
 
 def check_fields(spec: SubscriptionSpec) -> None:
-    """Check each field by itself (consumption contract 5.2, step 1).
+    """Check each field by itself (reference subscriptions#creation-checks).
 
     Raises:
         InvalidFields: names every field that breaks its constraint.
@@ -280,7 +283,7 @@ def new(
 
 
 def changed(current: Subscription, spec: SubscriptionSpec, *, now: str) -> Subscription:
-    """The state that a checked submission turns a subscription into (consumption contract 5.5).
+    """The state that a checked submission turns a subscription into (reference subscriptions#change).
 
     Raises:
         Invalid: something other than authorization, annotations, labels or the filter would change.

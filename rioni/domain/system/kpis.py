@@ -1,7 +1,8 @@
 """What the broker measures of its use, one line of a spool for each, and the KPI events that come of it.
 
-Sources: registry contract 11, consumption contract 13.1. A line is written where something happens, so it is small and
-written fast; names are hashed, and the batches of a stream are summed, when the lines are read.
+Sources: reference system-event-types#kpi-event-types, system-event-types#kpi-definition. A line is written where
+something happens, so it is small and written fast; names are hashed, and the batches of a stream are summed, when the
+lines are read.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The broker's settings: administrators, blacklist and features (registry contract 9)."""
+"""The broker's settings: administrators, blacklist and features (reference settings-and-storages#administrators)."""
 
 from typing import TypeVar
 

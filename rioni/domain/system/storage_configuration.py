@@ -1,4 +1,6 @@
-"""The `kafka_configuration` of a storage: which members are kept, without credentials (consumption contract 11.7).
+"""The `kafka_configuration` of a storage: which members are kept, without credentials.
+
+Source: reference settings-and-storages#kafka-configuration.
 
 The log keeps what a client submits for ever and publishes it to `nakadi.audit.log`. So members that are not known are
 left out, as the contract allows, and addresses lose their user part. Credentials belong into the file of the setting

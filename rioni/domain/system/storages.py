@@ -1,4 +1,7 @@
-"""The storages that timelines can live in, as `/storages` lists them (registry contract 9)."""
+"""The storages that timelines can live in, as `/storages` lists them.
+
+Source: reference settings-and-storages#storage-members.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,7 @@
-"""The event types that the broker itself publishes to: their definitions (registry contract 10, 11)."""
+"""The event types that the broker itself publishes to: their definitions.
+
+Source: reference system-event-types#audit-log, system-event-types#kpi-event-types.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

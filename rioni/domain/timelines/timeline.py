@@ -1,4 +1,4 @@
-"""Timelines: which topic of which storage holds which offsets of an event type (registry 8, consumption 11)."""
+"""Timelines: which topic of which storage holds which offsets of an event type (reference timelines#timeline-model)."""
 
 from collections.abc import Iterator, Sequence
 

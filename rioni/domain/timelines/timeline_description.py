@@ -1,4 +1,7 @@
-"""What an entry of the audit trail says about timelines, in one line for people (consumption contract 11)."""
+"""What an entry of the audit trail says about timelines, in one line for people.
+
+Source: reference timelines#timeline-model.
+"""
 
 from rioni.domain.timelines.timeline import Timeline, Timelines
 

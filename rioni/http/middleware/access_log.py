@@ -1,4 +1,7 @@
-"""Measures requests and streams, for KPI events and the log, where the broker is told to (registry contract 9, 11)."""
+"""Measures requests and streams, for KPI events and the log, where the broker is told to.
+
+Source: reference settings-and-storages#feature-effects, system-event-types#kpi-event-types.
+"""
 
 import time
 from collections.abc import Callable
@@ -44,7 +47,7 @@ def measure_publishing(
 
 
 def slo_bucket(body_bytes: int) -> str:
-    """The class of publish requests whose latency is watched together (consumption contract 13.2)."""
+    """The class of publish requests whose latency is watched together (reference operations#latency-buckets)."""
     if body_bytes < SLO_SMALL_BYTES:
         return "<5K"
     return "5K-50K" if body_bytes <= SLO_MEDIUM_BYTES else ">50K"

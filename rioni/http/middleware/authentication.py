@@ -1,4 +1,4 @@
-"""Authenticates every request, and keeps asking about the tokens of those that last (registry contract 1.7)."""
+"""Authenticates every request, and keeps asking about the tokens of those that last (reference common#modes)."""
 
 import re
 from functools import lru_cache

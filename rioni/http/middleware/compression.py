@@ -1,4 +1,4 @@
-"""Gzip for answers and streams, if the client accepts it (registry contract 1.1, consumption contract 1.2)."""
+"""Gzip for answers and streams, if the client accepts it (reference common#content-types, common#flow-id)."""
 
 import gzip
 import time

@@ -37,7 +37,7 @@ ANY_MEDIA = frozenset(
         "/docs",
     )
 )
-"""Routes that take bodies of any type, or answer something else than JSON (registry contract 1.1)."""
+"""Routes that take bodies of any type, or answer something else than JSON (reference common#content-types)."""
 
 
 class RequestMiddleware:

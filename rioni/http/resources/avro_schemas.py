@@ -1,4 +1,4 @@
-"""`/avro-schemas/{name}/versions`: the schemas of binary batches (registry contract 5.6)."""
+"""`/avro-schemas/{name}/versions`: the schemas of binary batches (reference schemas#endpoints)."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""`/event-types/{name}/cursor-distances`, `shifted-cursors`, `cursors-lag`: cursor arithmetic (consumption 3.3)."""
+"""`/event-types/{name}/cursor-distances`, `shifted-cursors`, `cursors-lag`: cursor arithmetic.
+
+Source: reference cursors#arithmetic-requests.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

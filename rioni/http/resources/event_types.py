@@ -1,4 +1,4 @@
-"""`/event-types`: the registry of event types (registry contract 3)."""
+"""`/event-types`: the registry of event types (reference event-types#definition)."""
 
 from collections.abc import Iterable
 from http import HTTPStatus

@@ -1,6 +1,6 @@
 """`/event-types/{name}/events` and `…/deleted-events`: publishing, and the low-level stream.
 
-Sources: registry contract 6, consumption contract 4.
+Sources: reference publishing#publish-events, low-level-streams#checks.
 """
 
 import time

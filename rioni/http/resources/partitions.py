@@ -1,4 +1,4 @@
-"""`/event-types/{name}/partitions`: what the partitions of an event type hold (consumption contract 3)."""
+"""`/event-types/{name}/partitions`: what the partitions of an event type hold (reference cursors#partition-list)."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""`/event-types/{name}/schemas`: the versions of a schema (registry contract 5.6)."""
+"""`/event-types/{name}/schemas`: the versions of a schema (reference schemas#endpoints)."""
 
 from http import HTTPStatus
 from typing import Any

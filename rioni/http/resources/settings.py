@@ -1,4 +1,4 @@
-"""`/settings`: administrators, blacklist, features (registry contract 9)."""
+"""`/settings`: administrators, blacklist, features (reference settings-and-storages#administrators)."""
 
 import contextlib
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""`/storages`: where events can be stored (registry contract 9)."""
+"""`/storages`: where events can be stored (reference settings-and-storages#storage-members)."""
 
 from http import HTTPStatus
 from typing import Any

@@ -1,4 +1,7 @@
-"""`/event-types/{name}/timelines` and `partition-count`: where events are stored (registry contract 7.7 and 8)."""
+"""`/event-types/{name}/timelines` and `partition-count`: where events are stored.
+
+Source: reference timelines#count-change, timelines#timeline-model.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

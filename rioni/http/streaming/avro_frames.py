@@ -1,4 +1,4 @@
-"""Writes batches in Avro, for clients that ask for them (consumption contract 8.1).
+"""Writes batches in Avro, for clients that ask for them (reference streams#parameters).
 
 A batch is one message in Avro's single-object encoding. As in Nakadi, messages follow each other with nothing between
 them, so a client finds the end of one by decoding it. A client that asks for it gets each message behind its length:

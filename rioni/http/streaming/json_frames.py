@@ -1,4 +1,7 @@
-"""Writes batches as lines of JSON, out of stored bytes that are never parsed (consumption contract 4.4, 8.3)."""
+"""Writes batches as lines of JSON, out of stored bytes that are never parsed.
+
+Source: reference low-level-streams#json-batches, streams#json-batches.
+"""
 
 from collections.abc import Callable
 from typing import ClassVar, Protocol

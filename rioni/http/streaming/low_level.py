@@ -1,4 +1,7 @@
-"""Opens low-level streams: checks, start positions and slots (consumption contract 4.1 to 4.3, 4.6)."""
+"""Opens low-level streams: checks, start positions and slots.
+
+Source: reference low-level-streams#checks, low-level-streams#start-position, low-level-streams#connection-limits.
+"""
 
 import contextlib
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from rioni.http.streaming.stream_runner import StreamRunner
 
 
 class LowLevelStream(StreamRunner):
-    """A stream of `GET /event-types/{name}/events` (consumption contract 4)."""
+    """A stream of `GET /event-types/{name}/events` (reference low-level-streams#checks)."""
 
     def __init__(
         self,

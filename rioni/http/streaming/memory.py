@@ -1,4 +1,4 @@
-"""Divides what the streams of one process may hold in memory equally among them (design 10)."""
+"""Divides what the streams of one process may hold in memory equally among them."""
 
 
 class StreamMemory:

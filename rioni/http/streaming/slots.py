@@ -1,4 +1,7 @@
-"""How many streams a client may have open at a time (consumption contract 4.6, 13.3; design 10)."""
+"""How many streams a client may have open at a time.
+
+Source: reference low-level-streams#connection-limits, operations#stream-limits.
+"""
 
 from collections.abc import Callable, Collection
 from functools import partial

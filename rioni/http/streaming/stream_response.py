@@ -34,7 +34,10 @@ def stream_limits(services: Dependencies) -> StreamLimits:
 
 
 def _avro_frames(req: falcon.Request) -> type[AvroFrames] | None:
-    """The binary form that a client asks for; it must ask for it and for nothing else (consumption contract 8.1)."""
+    """The binary form that a client asks for; it must ask for it and for nothing else.
+
+    Source: reference streams#parameters.
+    """
     kind, _, parameter = req.accept.replace(" ", "").lower().partition(";")
     if kind != MEDIA_TYPE:
         return None

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSink:
-    """What a subscription wants to become of events that nobody commits (consumption contract 8.11)."""
+    """What a subscription wants to become of events that nobody commits (reference streams#dead-letter-handling)."""
 
     policy: Policy
     bury: Callable[[EventTypePartition, Slice, int], None]
@@ -43,7 +43,7 @@ class DeadLetterSink:
 
 
 class SubscriptionStream(StreamRunner):
-    """A stream of `/subscriptions/{id}/events` (consumption contract 8)."""
+    """A stream of `/subscriptions/{id}/events` (reference streams#checks)."""
 
     def __init__(
         self,

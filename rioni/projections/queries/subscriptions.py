@@ -12,7 +12,7 @@ from rioni.projections.tables import SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS
 
 
 class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which subscriptions are asked for (consumption contract 5.4)."""
+    """Which subscriptions are asked for (reference subscriptions#list)."""
 
     owning_application: str | None = None
     event_types: tuple[str, ...] = ()

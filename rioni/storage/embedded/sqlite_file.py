@@ -163,7 +163,8 @@ class EventsDatabase:
         """A transaction, durable when the block has been left; blocks natively for its turn, and on the disk.
 
         Raises:
-            CommitOutcomeUnknown: the disk failed in COMMIT, and still does; nothing is written here before that is cleared up.
+            CommitOutcomeUnknown: the disk failed in COMMIT, and still does; nothing is written here before that is
+            cleared up.
             Unavailable: the disk is full or fails; nothing was written.
         """
         with translated(), self._turn():

@@ -1,4 +1,7 @@
-"""How events, and what stands beside them, become records of Kafka, and records chunks (registry 6.5-6.8)."""
+"""How events, and what stands beside them, become records of Kafka, and records chunks.
+
+Source: reference publishing#partitioning, publishing#consumer-tag.
+"""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence

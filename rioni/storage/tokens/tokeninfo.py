@@ -1,4 +1,4 @@
-"""Asks token info services, as OAuth 2 providers offer them, whom a token stands for (registry contract 1.7)."""
+"""Asks token info services, as OAuth 2 providers offer them, whom a token stands for (reference common#modes)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Keeping dead letters and publishing them again (consumption contract 8.11)."""
+"""Keeping dead letters and publishing them again (reference streams#dead-letter-handling)."""
 
 import pytest
 

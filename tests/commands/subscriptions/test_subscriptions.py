@@ -59,7 +59,7 @@ def test_the_same_subscription_again_is_found_whatever_else_differs(broker):
     ],
 )
 def test_a_found_subscription_is_answered_even_while_nothing_can_be_created(broker, features, refusal):
-    """Consumption contract 5.2, steps 2 to 5."""
+    """Reference subscriptions#creation-checks."""
     first, _ = create(broker)
     for feature in features:
         broker.do(SwitchFeature(feature=feature, enabled=True))

@@ -397,7 +397,7 @@ def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_
 
 
 def test_closed_timelines_stay_while_the_database_is_read_only(broker):
-    """Consumption contract 13.4, disable_db_write_operations."""
+    """Reference settings-and-storages#feature-effects, disable_db_write_operations."""
     switch(broker)
     broker.clock.advance(1_900_000_000_000 - broker.clock.now_ms())
     for enabled in (True, False):

@@ -272,7 +272,7 @@ def test_events_that_are_deleted_may_be_compacted_too():
 
 
 def test_administrators_of_the_broker_may_change_strategy_and_owners():
-    """Registry contract 3.1 and 3.5: what nobody else may."""
+    """Reference event-types#fields, event-types#update-checks: what nobody else may."""
     state = event_type(
         partition_strategy="hash",
         partition_key_fields=("order_id",),
@@ -310,7 +310,7 @@ def test_an_owning_application_must_be_one_of_those_that_there_are(owning_applic
     ],
 )
 def test_only_administrators_relax_the_compatibility_mode_or_skip_a_step(before, after, anybody_may):
-    """Registry contract 5.4."""
+    """Reference schemas#mode-transitions."""
     state = event_type(compatibility_mode=before)
     for admin in ({"by_admin": True}, {"by_its_admin": True}):
         assert change(state, compatibility_mode=after, **admin).compatibility_mode == after

@@ -179,7 +179,10 @@ def test_the_size_of_an_event_includes_insignificant_spaces():
     ],
 )
 def test_only_a_uuid_is_repeated_as_eid(metadata, eid):
-    """D-20, D-33: whatever is missing, the answer is a list of results."""
+    """Whatever is missing, the answer is a list of results.
+
+    Source: reference publishing#result-items, publishing#result-items.
+    """
     (only,) = refused([{"metadata": metadata}])
     assert only.get("eid") == eid
     assert only["step"] == "validating"

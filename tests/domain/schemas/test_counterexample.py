@@ -1,4 +1,6 @@
-"""What mode compatible refuses is shown to break something, and what it accepts breaks nothing (registry contract 5.3).
+"""What mode compatible refuses is shown to break something, and what it accepts breaks nothing.
+
+Source: reference schemas#change-levels.
 
 The library can tell which values one schema accepts and another refuses. That may take for ever and is nothing for a
 broker; for schemas as small as these it is the judge.

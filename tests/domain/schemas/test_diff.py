@@ -11,7 +11,7 @@ from rioni.domain.schemas.schema import check_schema
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
 
-# The table of registry contract 5.3: kind, forward, compatible, message.
+# The table of reference schemas#change-levels: kind, forward, compatible, message.
 TABLE = {
     "ID_CHANGED": ("MAJOR", "MAJOR", "schema id must not change"),
     "TITLE_CHANGED": ("PATCH", "PATCH", "title changed"),

@@ -276,7 +276,7 @@ def test_mode_compatible_accepts_nothing_that_is_not_declared(schema, event, acc
     assert accepts(schema, event, mode="compatible") is accepted
 
 
-# --- mode none (D-19) ---
+# --- mode none (reference schemas#closed-objects) ---
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The parameters of streams, row by row: consumption contract 4.2 and 8.1, with the rulings of 14."""
+"""The parameters of streams, row by row.
+
+Source: reference low-level-streams#parameters, streams#parameters, with the rulings of 14.
+"""
 
 import pytest
 

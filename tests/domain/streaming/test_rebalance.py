@@ -1,4 +1,4 @@
-"""Who reads what, with the vectors of the contract: consumption contract 9.2 and 9.4."""
+"""Who reads what, with the vectors of the contract: reference streams#shares, streams#dead-streams."""
 
 from collections import Counter
 

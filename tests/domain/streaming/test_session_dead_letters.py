@@ -1,4 +1,4 @@
-"""How streams find events that nobody ever commits (consumption contract 8.11)."""
+"""How streams find events that nobody ever commits (reference streams#dead-letter-handling)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What streams do with events that they don't deliver (consumption contract 4.5, 8.10)."""
+"""What streams do with events that they don't deliver (reference low-level-streams#flushing, streams#hidden-events)."""
 
 import pytest
 

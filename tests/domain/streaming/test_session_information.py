@@ -1,4 +1,4 @@
-"""What streams of subscriptions say to humans, string by string: consumption contract 8.3."""
+"""What streams of subscriptions say to humans, string by string: reference streams#json-batches."""
 
 import pytest
 
@@ -100,7 +100,7 @@ def test_information_is_given_word_by_word(parameters, steps, said):
 
 
 def test_dead_letter_tracking_is_said_with_the_next_batch_after_a_change_of_partitions():
-    """Consumption contract 8.3, last row."""
+    """Reference streams#json-batches."""
     played = stream(Policy(send_count=3, keeps=False))
     played.own(A, failures=Failures(2, failed=place(7), search_until=place(9)))
     played.publish(A, 1)

@@ -1,4 +1,4 @@
-"""The flush loop of a low-level stream, row by row: consumption contract 4.5."""
+"""The flush loop of a low-level stream, row by row: reference low-level-streams#flushing."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""When a stream of a subscription sends, and what commits and losses do to it: consumption contract 8.4 to 8.6, 8.9."""
+"""When a stream of a subscription sends, and what commits and losses do to it.
+
+Source: reference streams#window, streams#batch-timespan, streams#lost-events.
+"""
 
 import pytest
 

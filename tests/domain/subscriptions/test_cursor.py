@@ -1,4 +1,4 @@
-"""Offsets as text: consumption contract 2.1 and 2.2."""
+"""Offsets as text: reference cursors#offset-forms, cursors#offset-order."""
 
 import pytest
 from hypothesis import given

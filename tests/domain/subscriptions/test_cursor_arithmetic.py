@@ -1,4 +1,4 @@
-"""Places across timelines: consumption contract 2.2, 2.3 and 3.3."""
+"""Places across timelines: reference cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What subscriptions want to become of events that nobody commits: consumption contract 8.11."""
+"""What subscriptions want to become of events that nobody commits: reference streams#dead-letter-handling."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`/subscriptions/{id}/events`: streaming a subscription (consumption contract 8)."""
+"""`/subscriptions/{id}/events`: streaming a subscription (reference streams#checks)."""
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence

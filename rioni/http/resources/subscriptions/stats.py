@@ -1,4 +1,7 @@
-"""`/subscriptions/{id}/stats`: who reads which partition, and how far behind (consumption contract 6)."""
+"""`/subscriptions/{id}/stats`: who reads which partition, and how far behind.
+
+Source: reference subscriptions#partition-statistics.
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`/subscriptions`: create, list, show, change, delete (consumption contract 5)."""
+"""`/subscriptions`: create, list, show, change, delete (reference subscriptions#fields)."""
 
 from http import HTTPStatus
 from urllib.parse import quote

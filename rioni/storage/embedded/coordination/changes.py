@@ -82,7 +82,7 @@ class Changes:
         tables.note_attempt(self._connection, subscription_id, stream_id, partition, offset, search_until)
 
     def commit(self, subscription_id: str, stream_id: str, cursors: Cursors) -> Sequence[bool]:
-        """Check everything, then remember what is ahead (consumption contract 7.2, rows 10 to 12)."""
+        """Check everything, then remember what is ahead (reference subscriptions#commit-checks)."""
         known = self._cursors.get(subscription_id)
         if known is None:
             known = self._cursors[subscription_id] = _Cursors(self._connection, subscription_id)

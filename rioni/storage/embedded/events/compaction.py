@@ -1,4 +1,6 @@
-"""Compaction: of the events of a partition with the same key only the last one stays (registry contract 3.4).
+"""Compaction: of the events of a partition with the same key only the last one stays.
+
+Source: reference event-types#cleanup-policy.
 
 The append notes, in its own transaction, where the last event of each key is, and which events are superseded by it: a
 later compaction goes to these and looks at nothing else. What is removed leaves an empty event behind, as a deletion

@@ -1,0 +1,62 @@
+"""The reference of the API's behaviour: what code and tests cite of it exists, and tests cite its rules."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.stem: path for path in (ROOT / "docs/reference").glob("*.md") if path.stem != "index"}
+HEADING = re.compile(r"^#{2,4} +(.+?) *$", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CITATION = re.compile(r"\b[Rr]eference((?:,?\s+(?:#\s+)?[a-z][a-z-]*#[a-z0-9-]+)+)")
+ANCHOR = re.compile(r"[a-z][a-z-]*#[a-z0-9-]+")
+UNCITED_MAX = 372
+"""So many rules no test cites; it may only become less."""
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as Markdown makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def anchors() -> list[str]:
+    return [
+        f"{name}#{slug(heading)}"
+        for name, path in sorted(PAGES.items())
+        for heading in HEADING.findall(FENCE.sub("", path.read_text()))
+    ]
+
+
+def citations(folder: str) -> dict[str, set[str]]:
+    """For each file below a folder the anchors that it cites."""
+    found = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        cited = {anchor for part in CITATION.findall(path.read_text()) for anchor in ANCHOR.findall(part)}
+        if cited and path != Path(__file__):
+            found[str(path.relative_to(ROOT))] = cited
+    return found
+
+
+def test_no_page_has_an_anchor_twice():
+    found = anchors()
+    assert len(found) == len(set(found)), sorted({each for each in found if found.count(each) > 1})
+
+
+@pytest.mark.parametrize("folder", ["rioni", "tests", "benchmarks"])
+def test_what_is_cited_exists(folder):
+    known = set(anchors())
+    missing = {path: sorted(cited - known) for path, cited in citations(folder).items() if cited - known}
+    assert not missing
+
+
+def test_tests_cite_the_rules():
+    cited = set().union(*citations("tests").values())
+    uncited = [anchor for anchor in anchors() if anchor not in cited]
+    assert len(uncited) <= UNCITED_MAX, uncited
+
+
+@pytest.mark.parametrize("heading", [("Hash strategy", "hash-strategy"), ("`eid` of events", "eid-of-events")])
+def test_a_heading_has_the_anchor_that_markdown_gives_it(heading):
+    assert slug(heading[0]) == heading[1]

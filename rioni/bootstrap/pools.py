@@ -168,7 +168,7 @@ class Pool:
         return self._call(function, args, kwargs, self.limits.deadline_s)
 
     def without_deadline(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same without a deadline, which `rioni.domain.ports.without_deadline` finds."""
+        """The same without a deadline, which `rioni.domain.ports.thread_pool.without_deadline` finds."""
         return self._call(function, args, kwargs, None)
 
     def overdue(self, grace_s: float) -> list[Task]:

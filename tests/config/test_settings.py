@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
-from rioni.config.loading import load
+from rioni.config.loading import RENAMED, load
 from rioni.config.setting import ConfigError
 from rioni.config.settings import SETTINGS, Config
 from rioni.domain.limits import Limits
@@ -213,8 +214,17 @@ def test_the_limits_of_consumers_are_those_of_the_contract(setting, value):
     assert getattr(Config(), setting) == value
 
 
-def test_former_names_of_settings_are_read_with_a_warning(capsys):
-    config = load(environ={"RIONI_SHUTDOWN_S": "7", "RIONI_ADMIN_DEFAULT": "user:a", "RIONI_DEFAULT_ADMIN": "user:b"})
-    assert (config.config.shutdown_timeout_s, config.config.default_admin) == (7, "user:b")
-    warned = capsys.readouterr()
-    assert "RIONI_SHUTDOWN_TIMEOUT_S" in warned.out + warned.err
+def test_former_names_of_settings_are_read_with_a_warning():
+    environ = {"RIONI_SHUTDOWN_S": "7", "RIONI_ADMIN_DEFAULT": "user:a", "RIONI_DEFAULT_ADMIN": "user:b"}
+    with capture_logs() as logs:
+        config = load(environ=environ).config
+    assert (config.shutdown_timeout_s, config.default_admin) == (7, "user:b")
+    assert [(each["former"], each["name"]) for each in logs] == [
+        ("RIONI_SHUTDOWN_S", "RIONI_SHUTDOWN_TIMEOUT_S"),
+        ("RIONI_ADMIN_DEFAULT", "RIONI_DEFAULT_ADMIN"),
+    ]
+
+
+def test_every_former_name_of_a_setting_leads_to_a_setting():
+    assert set(RENAMED.values()) <= set(SETTINGS)
+    assert not set(RENAMED) & set(SETTINGS)

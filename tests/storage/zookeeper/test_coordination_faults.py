@@ -36,10 +36,10 @@ WORKER = """
 import sys
 from pathlib import Path
 import structlog
-from rioni.domain.coordination_ports import EventTypePartition
-from rioni.domain.cursor import format_offset
+from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.subscriptions.cursor import format_offset
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.zookeeper.opening import open_shared
+from rioni.storage.zookeeper.factory import open_shared
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 hosts, data, subscription, stream = sys.argv[1:]

@@ -101,10 +101,10 @@ def test_what_is_removed_takes_no_space_but_its_place(tmp_path):
 COMPACT = """
 import sys
 from pathlib import Path
-from rioni.domain.ports import direct
-from rioni.storage.embedded.events_database import EventsDatabase
-from rioni.storage.embedded.compaction import compact
-from rioni.storage.embedded.steps import in_steps
+from rioni.domain.ports.thread_pool import direct
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.events.compaction import compact
+from rioni.storage.embedded.events.steps import in_steps
 
 database = EventsDatabase(Path(sys.argv[1]))
 print(sum(in_steps(direct, compact(database, "topic", 2**60)).values()))

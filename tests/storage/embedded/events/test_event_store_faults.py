@@ -98,9 +98,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports import StoreOffloads
-from rioni.storage.embedded.events import EmbeddedEventStore
-from tests.storage.embedded.test_events_faults import BATCH, Silence
+from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
+from tests.storage.embedded.events.test_event_store_faults import BATCH, Silence
 from tests.support.clock import ManualClock
 
 pool = ThreadPoolExecutor(1)

@@ -17,9 +17,9 @@ KEYS = [Headers(key="a"), Headers(key="b")]
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import events
-from tests.storage.embedded.test_events_ids import KEYS
+from tests.storage.embedded.events.test_event_store_ids import KEYS
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -69,9 +69,9 @@ PUBLISHER = """
 import random, sys
 from pathlib import Path
 from rioni.storage.clock import SystemClock
-from rioni.storage.embedded.events import EmbeddedEventStore
+from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import events
-from tests.storage.embedded.test_events_faults import Silence
+from tests.storage.embedded.events.test_event_store_faults import Silence
 
 store = EmbeddedEventStore(Path(sys.argv[1]), clock=SystemClock(), signals=Silence())
 names = [str(number) for number in range(300)]

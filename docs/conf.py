@@ -2,6 +2,7 @@
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -15,7 +16,7 @@ copyright = "2026, The Rioni developers"
 release = __version__
 extensions = ["myst_parser"]
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 html_theme = "furo"
 html_title = f"Rioni {release}"
 exclude_patterns = ["_build"]
@@ -39,5 +40,6 @@ class SettingsTable(SphinxDirective):
 
 
 def setup(app: Sphinx) -> None:
-    """Register the directive."""
+    """Register the directive, and a language for pictures, which GitHub draws and Sphinx shows as text."""
     app.add_directive("settings-table", SettingsTable)
+    app.add_lexer("mermaid", TextLexer)

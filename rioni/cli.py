@@ -378,8 +378,8 @@ def dead_letters_redrive(
     path = f"/subscriptions/{quote(subscription, safe='')}/dead-letters/redrive"
     answer = _asked(url, token, ca_certificate)("POST", path, body)
     typer.echo(
-        f"{answer['redriven']} published again, {answer['already_redriven']} had been before, "
-        f"{answer['without_event_type']} have no event type any more"
+        f"{answer['redriven']} redriven, {answer['already_redriven']} already redriven, "
+        f"{answer['without_event_type']} without an event type"
     )
 
 

@@ -59,7 +59,7 @@ class Watchdog:
         hanging = [(pool, task) for pool, tasks in self._hanging.items() for task in tasks]
         for pool, task in hanging:
             if task not in self._logged:
-                _log.error("a thread does not come back", pool=pool.name, task=task.name, frames=stack_of(task.thread))
+                _log.error("a native thread hangs", pool=pool.name, task=task.name, frames=stack_of(task.thread))
         self._logged = {task for _, task in hanging}
 
     def health(self) -> Health:

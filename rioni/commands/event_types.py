@@ -137,7 +137,7 @@ def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> Event
     current = repository.event_type(command.name)
     if command.expected_tags is not None and current.entity_tag not in command.expected_tags:
         raise PreconditionFailed(
-            f"EventType {current.name} has changed since it was read. Read it again, and change that."
+            f"EventType {current.name} was modified concurrently (ETag mismatch). Reload it and retry."
         )
     by_admin = repository.is_admin("WRITE")
     if not by_admin:

@@ -324,8 +324,8 @@ class CommitOutcomeUnknown(OutcomeUnknown):
 
     def __init__(self) -> None:
         super().__init__(
-            "The outcome is unknown: the database failed while the change was being committed. Look whether it was "
-            "made, then try again."
+            "The outcome is unknown: the database failed during commit. Check whether the change was made before "
+            "retrying."
         )
 
 
@@ -335,7 +335,7 @@ class TransactionConflict(Unavailable):
     retry_after_s = 1
 
     def __init__(self) -> None:
-        super().__init__("Too many changes at once got in each other's way; nothing was written. Try again later.")
+        super().__init__("Transaction conflict; nothing was written. Try again later.")
 
 
 class PartiallyStored(Unavailable):
@@ -363,4 +363,4 @@ class TopicClosed(Unavailable):
 
     def __init__(self, topic: str, stored: Mapping[int, int] = MappingProxyType({})) -> None:
         self.stored = stored
-        super().__init__(f"The topic {topic} is closed. Publish again: the event type goes on in another timeline.")
+        super().__init__(f"The topic {topic} is closed. Retry: the event type continues in a new timeline.")

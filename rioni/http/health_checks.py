@@ -54,7 +54,7 @@ class _CheckResult:
         self.holds_until_s = float("inf")
         """As long as it lasts nobody begins another one."""
         self._look, self._clock = look, clock
-        self._health: Health | None = Health(reason=f"It does not answer within {PATIENCE_S:g} s.")
+        self._health: Health | None = Health(reason=f"No response within {PATIENCE_S:g} s.")
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="rioni-health", daemon=True).start()
 

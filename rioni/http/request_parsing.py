@@ -97,9 +97,9 @@ def _pieces(req: falcon.Request, bytes_max: int) -> Iterator[bytes]:
                 raise _too_large(bytes_max)
             yield piece
     except TimeoutError as ex:
-        raise RequestTimeout("The body takes too long to come; send less at a time, or send it compressed") from ex
+        raise RequestTimeout("Timed out reading the request body; send smaller or compressed batches") from ex
     except (OSError, ParseException) as ex:
-        raise Malformed(f"The body can't be read to its end: {ex}") from ex
+        raise Malformed(f"The request body is truncated or malformed: {ex}") from ex
 
 
 def _too_large(bytes_max: int) -> TooLarge:

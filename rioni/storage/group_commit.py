@@ -18,10 +18,7 @@ PENDING_BYTES_MAX = 64 * 2**20
 CLOSE_WAIT_S = 40.0
 """How long closing waits for a disk that hangs. Whoever has submitted something is told by then."""
 
-_UNKNOWN = (
-    "The outcome is unknown: the disk or Kafka does not answer, and the data may have been written or not. Look at it, "
-    "then try again."
-)
+_UNKNOWN = "The outcome is unknown: the write timed out. Check the storage, then retry."
 
 
 class Job:
@@ -78,9 +75,7 @@ class GroupCommit(Generic[J]):
                 )
             waiting = self._pending_bytes + sum([each.size for each in self._under_way])
             if waiting and waiting + job.size > PENDING_BYTES_MAX:
-                raise Overloaded(
-                    "More waits to be stored than the disk or Kafka can take. Publish again later, and more slowly."
-                )
+                raise Overloaded("The write queue is full. Retry with back-off.")
             self._pending.append(job)
             self._pending_bytes += job.size
             if self._writer is None:
@@ -104,7 +99,7 @@ class GroupCommit(Generic[J]):
             if job in self._pending:
                 self._pending.remove(job)
                 self._pending_bytes -= job.size
-                raise Overloaded("The disk or Kafka was busy for too long; nothing was written. Publish again later.")
+                raise Overloaded("Timed out waiting to write; nothing was written. Retry later.")
         if not job.settled.is_set():
             raise OutcomeUnknown(_UNKNOWN)
 

@@ -63,8 +63,8 @@ class HubThread:
             result, error = answers.get(timeout=DEADLINE_S)
         except self._empty:
             raise OutcomeUnknown(
-                f"This process was too busy for {DEADLINE_S:g} s; what was asked for may have been done or not. Look, "
-                "then try again."
+                f"This process was too busy for {DEADLINE_S:g} s; the outcome is unknown. Check the result before "
+                f"retrying."
             ) from None
         if error is not None:
             raise error

@@ -106,7 +106,9 @@ class OrphanCleaner:
         try:
             self._stores.of(abandoned.storage_id).delete_topic(abandoned.topic)
         except RioniError as ex:
-            _log.warning("a topic could not be deleted yet", reason=str(ex), **msgspec.structs.asdict(abandoned))
+            _log.warning(
+                "could not delete a topic; retrying later", reason=str(ex), **msgspec.structs.asdict(abandoned)
+            )
             return False
         return True
 

@@ -59,7 +59,7 @@ class Retention:
                 # Paused until writing is allowed again (reference settings-and-storages#feature-effects).
                 pass
             except RioniError as ex:
-                _tell("events could not be removed", ex, event_type=name, order=order)
+                _tell("could not delete expired events", ex, event_type=name, order=order)
 
     def compact(self) -> None:
         """Remove from compacted event types what was superseded long enough ago; fails as `expire`.
@@ -86,7 +86,7 @@ class Retention:
                 try:
                     self._stores.of(storage_id).forget_ids(self._clock.now_ms() - self._idempotency_window_ms)
                 except RioniError as ex:
-                    _tell("names could not be forgotten", ex, storage_id=storage_id)
+                    _tell("could not expire idempotency keys", ex, storage_id=storage_id)
 
     def _expire(self, name: str, order: int, context: Context) -> None:
         # A round may be long: what was told to stay meanwhile stays.

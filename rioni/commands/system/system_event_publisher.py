@@ -112,7 +112,7 @@ def _metadata(event_type: str, version: str, event: SystemEvent) -> Metadata:
 
 
 def _unfit(event_type: str, detail: str) -> Invalid:
-    return Invalid(f"The broker's own event type {event_type} does not take its events: {detail}")
+    return Invalid(f"The system event type {event_type} rejected system events: {detail}")
 
 
 def _unlimited(rules: PublishRules) -> PublishRules:

@@ -93,7 +93,7 @@ class TimelineSwitcher:
                 timelines = self._registry.timelines(name)
                 # The publisher may have been refused by a switch that it had not heard of.
                 if timelines.switch is None and timelines.active.id == closed.id:
-                    _log.warning("the active timeline is closed, and is replaced", event_type=name, topic=closed.topic)
+                    _log.warning("the active timeline is closed; replacing it", event_type=name, topic=closed.topic)
                     replace = StartSwitch(event_type=name, storage_id=closed.storage_id, replaces=closed.id)
                     self.switch(replace, context())
         failures.report()

@@ -207,7 +207,7 @@ def complete_switch(command: CompleteSwitch, repository: UnitOfWork) -> Outside 
     timelines = repository.timelines(command.event_type)
     if not _is_recorded(command.timeline, timelines):
         if timelines.switch is None or timelines.switch.timeline != command.timeline:
-            raise Conflict(f"The event type {command.event_type} is another one by now. Try again.")
+            raise Conflict(f"The event type {command.event_type} was deleted and recreated concurrently. Try again.")
         if command.latest_position is None:
             raise Unavailable(f"Topic {timelines.active.topic} of event type {command.event_type} is missing.")
         # Not when the switch began: the old topic may have been written to until now, and is kept for as long from now.

@@ -65,8 +65,8 @@ def end_topic_creation(timeline: Timeline, repository: UnitOfWork) -> None:
     """
     if repository.find("topic-creation", timeline.topic) is None:
         raise Unavailable(
-            f"The creation of event type {timeline.event_type} was given up, because its process was taken for dead. "
-            "Try again."
+            f"The creation of event type {timeline.event_type} was aborted, because its process was considered dead. "
+            f"Try again."
         )
     if repository.find("storage", timeline.storage_id) is None:
         raise Conflict(f"The storage {timeline.storage_id} was deleted meanwhile.")

@@ -51,4 +51,4 @@ def _delete(owner: Timeline | TopicCreation, repository: UnitOfWork) -> None:
     try:
         repository.stores.of(owner.storage_id).delete_topic(owner.topic)
     except RioniError as ex:
-        _log.warning("a topic could not be deleted; the housekeeper will", topic=owner.topic, reason=str(ex))
+        _log.warning("could not delete a topic; the background job will retry", topic=owner.topic, reason=str(ex))

@@ -27,7 +27,7 @@ class Deadlines(NamedTuple):
     body_s: float
     """For the body; also the longest pause within one that takes longer, and for reading an answer."""
     body_bytes_per_s: float
-    """What has come of a body earns it further time at this rate."""
+    """Minimum upload rate; each received byte extends the body timeout."""
 
 
 class DeadlineSocket:

@@ -290,7 +290,7 @@ SECURITY_SCHEMES: Json = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "Where the broker asks for one: the header `Authorization: Bearer …` with a token that one "
-        "of its sources of tokens vouches for; see the manual on security.",
+        "description": "Where the broker asks for one: the header `Authorization: Bearer …` with a token that one of "
+        "its token sources accepts; see the manual on security.",
     },
 }

@@ -78,7 +78,7 @@ def streamed(batch: Json, header: str) -> Json:
 LAST_EVENT = header(
     LAST_EVENT_ID,
     "With server-sent events the id of the last one that was received, as browsers send it when they connect again: "
-    "the stream goes on behind it; that of a subscription commits it first.",
+    "the stream continues after it; that of a subscription commits it first.",
 )
 
 

@@ -94,7 +94,9 @@ class PartitionTail:
                     return found
             if loaded := self._loading.get((number, after)):
                 if not loaded.wait(LOADING_WAIT_S):
-                    raise Unavailable("Events are being read, which takes too long. Try again later.")
+                    raise Unavailable(
+                        "Timed out waiting for another stream's read of the same events. Try again later."
+                    )
                 continue
             self._loading[number, after] = loaded = threading.Event()
             try:

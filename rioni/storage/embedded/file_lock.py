@@ -85,7 +85,7 @@ class FileLock:
                 waiter = _Waiter(self._idle, self._given_up)
             except RuntimeError as ex:
                 os.close(fd)
-                raise Unavailable(f"No thread can be started to wait for a lock: {ex}. Try again later.") from ex
+                raise Unavailable(f"Could not start a thread to wait for a lock: {ex}. Try again later.") from ex
             self._waiters += 1
         try:
             waiter.wait(fd, wait_s)

@@ -96,7 +96,7 @@ class EmbeddedSignals:
                 process.listen()
         except OSError as ex:
             raise Unavailable(
-                f"No signals can be received: {ex}. Look at the disk and the limit on open files."
+                f"No signals can be received: {ex}. Check disk space and the limit on open files."
             ) from ex
         process.add(watch)
         return watch

@@ -81,7 +81,7 @@ class Request:
             return self._answer.wait(self._deadline_s - time.monotonic())
         except Empty as ex:
             self._admin.renew()
-            text = f"Kafka's client has not answered {self._name} in time"
+            text = f"The Kafka client timed out: {self._name}"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from ex  # noqa: SLF001 - for everybody
 
 

@@ -209,7 +209,7 @@ class _Reading:
         while run.end < stop and run.size < bytes_max:
             # What is there is taken at once; only the first has to be waited for.
             if not self._take_over(deadline_s - time.monotonic()):
-                raise Unavailable("Kafka does not answer. Read again later.")
+                raise Unavailable("Kafka does not respond. Retry later.")
         missing, until_s = len(self._wanted), 0.0
         while (still := self._missing()) > 0 and (still < missing or time.monotonic() < until_s):
             if still < missing:

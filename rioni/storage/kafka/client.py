@@ -164,4 +164,4 @@ def asked(question: Callable[[], T], topic: str) -> T:
 
 def unavailable(error: KafkaError) -> Unavailable:
     """What an error of Kafka means to a client of the broker."""
-    return Unavailable(f"Kafka does not do what it is asked to: {error.str().rstrip('.')}. Try again later.")
+    return Unavailable(f"Kafka rejected the request: {error.str().rstrip('.')}. Try again later.")

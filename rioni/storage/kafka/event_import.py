@@ -133,11 +133,11 @@ class _Target:
             raise unavailable(self._error)
         if self._misplaced is not None:
             raise Conflict(
-                f"The topic {self._name} does not go on where it should: somebody else writes to it. Delete it and "
-                "begin again."
+                f"Unexpected offset in topic {self._name}: another producer writes to it. Delete the topic and "
+                f"restart the import."
             )
         if self._arrived != self.position:
-            raise Unavailable(f"Kafka has not said what became of events of {self._name}. Try again.")
+            raise Unavailable(f"Delivery of events to {self._name} was not confirmed. Try again.")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -69,8 +69,8 @@ def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
         ours = _hash_at(connection, last)
     if ours != theirs:
         raise Conflict(
-            f"The database to migrate to holds another log: entry {last} differs. Name an empty database, or the one "
-            "that this migration was begun with."
+            f"The database to migrate to holds another log: entry {last} differs. Use an empty database or the target "
+            f"of the earlier run."
         )
 
 

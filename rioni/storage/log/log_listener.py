@@ -80,7 +80,7 @@ class PostgresLogListener:
                     self._follow(connection)
             except self._errors as ex:
                 if self._connected or not warned:
-                    _log.warning("the database does not tell of changes; it is asked", error=str(ex).strip())
+                    _log.warning("LISTEN connection lost; polling instead", error=str(ex).strip())
                 warned = True
             finally:
                 self._connected, self._trusted_until_s = False, 0.0

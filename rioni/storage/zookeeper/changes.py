@@ -69,7 +69,7 @@ class Changes:
             by_subscription = {name: by_subscription[name] for name in conflicts}
         for waiting in by_subscription.values():
             for change in waiting:
-                change.error = Overloaded("ZooKeeper was too busy. Try again later.")
+                change.error = Overloaded("The ZooKeeper transaction failed after repeated conflicts. Try again later.")
         return _done
 
     def _drafts(self, subscription_ids: Collection[str]) -> dict[str, AssignmentUpdate]:

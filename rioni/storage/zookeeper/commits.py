@@ -62,7 +62,7 @@ class _Commit(_Write):
             if all(stand[key].offset == offset for key, offset in self._cursors):
                 # It was done before the session ended, together with which the answer was lost.
                 return {}
-            raise Unavailable("Others have committed since; nobody knows whether this was committed before.") from None
+            raise Unavailable("Commit outcome unknown: the cursor has since been advanced.") from None
         stored = {key: stand[key].offset for key in self.keys}
         result = compare(stored, self._cursors)
         # What is stored by now may have been stored by this very commit, if the answer to a first attempt was lost.
@@ -133,7 +133,9 @@ class Commits:
             sure = True
         for group in groups.values():
             for write in group:
-                write.error = Overloaded("ZooKeeper was too busy; nothing was committed. Commit again later.")
+                write.error = Overloaded(
+                    "The commit failed after repeated conflicts in ZooKeeper; nothing was committed. Retry later."
+                )
         return _nothing
 
     def _try(self, groups: Mapping[str, Sequence[_Write]], *, sure: bool) -> dict[str, Sequence[_Write]]:

@@ -147,7 +147,7 @@ class ZooKeeperSlots:
             if self._keeper.change(*operations) is not None:
                 self._have(granted, names)
                 return _nothing
-        raise Overloaded("ZooKeeper was too busy. Try again later.")
+        raise Overloaded("The ZooKeeper transaction failed after repeated conflicts. Try again later.")
 
     def _have(self, granted: Iterable[_Take], written: Collection[str]) -> None:
         with self._lock:

@@ -83,7 +83,7 @@ class AttemptRecovery:
                 if any(message.error() is None or message.error().code() == END for message in messages):
                     deadline_s = time.monotonic() + timeout_s
                 elif time.monotonic() > deadline_s:
-                    raise Unavailable("Kafka does not answer. Try again later.")
+                    raise Unavailable("Kafka does not respond. Try again later.")
                 for message in messages:
                     scan.take(message)
 

@@ -89,7 +89,7 @@ def _compare(engine: Engine, store: str, pages: Iterable[Rows]) -> None:
             with reading(engine) as connection:
                 found = connection.execute(select(NAMES).where(NAMES.c.hash.in_(wanted))).mappings()
                 if {row["hash"]: dict(row) for row in found} != wanted:
-                    raise Conflict(f"Names of the storage {store} have not arrived as they were")
+                    raise Conflict(f"Idempotency keys of the storage {store} differ from the source after migration")
     with reading(engine) as connection:
         if connection.scalar(select(func.count()).select_from(NAMES).where(NAMES.c.store == store)) != count:
-            raise Conflict(f"The storage {store} has more names than it had")
+            raise Conflict(f"The storage {store} has more idempotency keys than the source")

@@ -85,8 +85,8 @@ class AppendProbe:
                 return
             if time.monotonic() > deadline_s:
                 raise Unavailable(
-                    f"Kafka has not made the topic {name} ready in time, in the partitions "
-                    f"{', '.join(map(str, sorted(waiting)))}. Try again later."
+                    f"Partitions {', '.join(map(str, sorted(waiting)))} of topic {name} were not writable in time. "
+                    f"Try again later."
                 )
             pause(LOOK_EVERY_S)
             if time.monotonic() - renewed_s > RENEWED_EVERY_S:

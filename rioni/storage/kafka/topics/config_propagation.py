@@ -53,8 +53,8 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
             return heard
         if time.monotonic() > deadline_s:
             raise Unavailable(
-                f"The brokers {', '.join(map(str, sorted(waiting)))} of Kafka have not heard in time how the topic "
-                f"{name} is configured. Try again later."
+                f"Kafka brokers {', '.join(map(str, sorted(waiting)))} did not apply the configuration of topic "
+                f"{name} in time. Try again later."
             )
         heard |= _who_say(admin, waiting, name, setting, value)
         if waiting - heard:

@@ -89,7 +89,7 @@ class NodeCache:
         readings = [self._reading(path) for path in paths]
         for reading in readings:
             if not reading.done.wait(self._keeper.timeout_s) or reading.failed:
-                raise Interrupted("The connection to ZooKeeper broke. Try again later.")
+                raise Interrupted("Connection to ZooKeeper lost. Try again later.")
         return [reading.node for reading in readings]
 
     def node(self, path: str) -> Node | None:

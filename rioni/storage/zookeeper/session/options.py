@@ -35,13 +35,15 @@ def read_options(path: Path | None) -> Options:
     except OSError as ex:
         raise Unavailable(f"zookeeper_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
-        raise Unavailable(f"zookeeper_options: {path} is no TOML: {ex}.") from ex
+        raise Unavailable(f"zookeeper_options: {path} is not valid TOML: {ex}.") from ex
     except msgspec.ValidationError as ex:
         names = ", ".join(Options.__struct_fields__)
-        raise Unavailable(f"zookeeper_options: {path} says what it can't: {ex}. It may set {names}, to texts.") from ex
+        raise Unavailable(f"zookeeper_options: invalid option in {path}: {ex}. Allowed (strings): {names}.") from ex
     for name, needed in (("user", "password"), ("password", "user"), ("certificate", "key"), ("key", "certificate")):
         if getattr(options, name) and not getattr(options, needed):
             raise Unavailable(f"zookeeper_options: {path} sets {name}, which needs {needed}.")
     if options.certificate and not options.ca:
-        raise Unavailable(f"zookeeper_options: {path} sets certificate, which needs ca: it is shown with TLS alone.")
+        raise Unavailable(
+            f"zookeeper_options: {path} sets certificate, which needs ca: client certificates are only used with TLS."
+        )
     return options

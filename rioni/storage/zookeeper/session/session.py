@@ -44,9 +44,7 @@ STUCK_SHARE = 1 / 5
 BEATS = 10
 """How often in a session timeout a sign of life is asked for at least."""
 
-_NEVER_REACHED = (
-    "no server can be reached. Look at the servers, and at the settings `zookeeper` and `zookeeper_options`."
-)
+_NEVER_REACHED = "no server can be reached. Check the servers and the settings `zookeeper` and `zookeeper_options`."
 
 _GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
@@ -184,7 +182,7 @@ class ZooKeeperSession:
         heard = threading.Event()
         self.handler.dispatch_callback(Callback("heard", heard.set, ()))
         if not heard.wait(self.timeout_s):
-            raise Interrupted("This process is too busy to hear what ZooKeeper tells. Try again later.")
+            raise Interrupted("Process overloaded: a ZooKeeper notification was not handled in time. Try again later.")
         return _nothing
 
     # --- living ---
@@ -299,7 +297,7 @@ class ZooKeeperSession:
                 elif self._client.client_state in _GIVEN_UP:
                     self._client.start_async()
             if self._was_safe and not self.holds():
-                _log.error("ZooKeeper has not answered for so long that all streams end")
+                _log.error("ZooKeeper session considered lost; ending all subscription streams")
                 self._tell()
             self._was_safe = self.holds()
 

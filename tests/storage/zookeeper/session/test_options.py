@@ -19,7 +19,7 @@ def test_a_file_may_say_who_the_broker_is_and_whom_it_trusts(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("user", "is no TOML"),
+        ("user", "is not valid TOML"),
         ('user = "rioni"', "sets user, which needs password"),
         ('password = "secret"', "sets password, which needs user"),
         ('ca = "/ca.pem"\nkey = "/key.pem"', "sets key, which needs certificate"),

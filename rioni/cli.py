@@ -1,4 +1,4 @@
-"""The command line: reads options, calls what does the work, and says in one line what the world has done wrong.
+"""The command line: parses options, runs the operation, and reports errors in one line.
 
 Exit codes: 0 if all is well, 1 where findings or differences were asked for and found, 2 if the command could not do
 its work. The modules that do the work are imported by the commands, so that each one starts quickly.

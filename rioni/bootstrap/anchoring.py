@@ -1,4 +1,4 @@
-"""Notes regularly how far every store has got, so that a store that was replaced is found at the next start."""
+"""Records every store's position regularly, to detect replaced stores at the next start."""
 
 from collections.abc import Collection, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""What settings mean in the words of the domain."""
+"""Converts settings to values of the domain."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What everything in a worker process stands on: the log, the registry that follows it, the adapters, the bus."""
+"""Shared infrastructure of a worker: log, registry, adapters and command bus."""
 
 import contextlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Moves everything in a data directory to a cluster: log, events and cursors. Interrupted, it goes on where it was.
+"""Migrates a data directory to a cluster: log, events and cursors. Resumable.
 
 The last thing that it writes is that the storages are in Kafka now. Until then no node of the cluster finds an event,
 and the broker on the data directory may go on instead, as if nothing had been tried.

@@ -203,7 +203,7 @@ class Pool:
         if outcome is None:
             raise OutcomeUnknown(
                 f"{self.limits.what} has not answered within {deadline_s:g} s: the outcome is unknown. Check the "
-                f"result before retrying."
+                "result before retrying."
             )
         result, error = outcome
         if error is not None:

@@ -1,4 +1,4 @@
-"""What `/livez` and `/readyz` look at."""
+"""The checks of `/livez` and `/readyz`."""
 
 import shutil
 

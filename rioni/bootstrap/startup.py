@@ -1,4 +1,4 @@
-"""What happens before the worker processes start: the data directory is locked, the database brought up to date.
+"""Prepares the start of the worker processes: locks the data directory, migrates the database.
 
 The database is kept from others meanwhile. Then it is let go, because a connection must not be forked: each worker
 takes it again for itself. For the same reason the session with ZooKeeper ends at once that shows whether there can be

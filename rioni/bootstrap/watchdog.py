@@ -1,4 +1,4 @@
-"""Notices pools of native threads that make no progress, and says where their threads hang.
+"""Detects thread pools without progress, and logs where their threads hang.
 
 Whatever runs in a pool has deadlines of its own, shorter than that of the pool. So a server that does not answer ends
 in errors, never here: what is noticed is a thread that does not come back long after its deadline, because of a disk or

@@ -1,4 +1,4 @@
-"""The composition of one worker process: from the foundation to services, jobs and the application."""
+"""Composition root of one worker process: infrastructure, services, jobs and application."""
 
 import contextlib
 import random

@@ -1,4 +1,4 @@
-"""The one way to change anything: which command needs which right, and which handler runs it, in transactions."""
+"""Command bus: maps each command to its permission and its handler, which runs in transactions."""
 
 import contextlib
 from collections.abc import Callable, Sequence

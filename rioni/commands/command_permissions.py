@@ -1,4 +1,4 @@
-"""Who may give which command: one function per right, named once per command in the bus.
+"""Permission checks of commands: one function per permission, named once per command in the bus.
 
 Source: reference authorization#rights.
 """

@@ -1,4 +1,4 @@
-"""What a command does between its transactions, while nothing is locked: asking stores, and checks that take long."""
+"""Work of a command between its transactions, without locks: queries to stores and slow checks."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What a handler works with: the aggregates as they stand, the events it records, and the effects it has outside."""
+"""Unit of work of one command: loads aggregates, collects events, registers external effects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tokens: the port to those who know them, what they say, what a mode demands.
+"""Authentication: token sources, token contents, and the requirements of each mode.
 
 Source: reference common#modes, authorization#attributes.
 """

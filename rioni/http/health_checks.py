@@ -1,4 +1,4 @@
-"""Finds out how well everything works, without waiting for what hangs and without asking more often than is good."""
+"""Runs health checks concurrently, with timeouts and a one-second cache."""
 
 import threading
 from collections.abc import Callable, Mapping

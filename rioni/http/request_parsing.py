@@ -1,4 +1,4 @@
-"""What every resource needs of a request: who asks, its body, and its parameters."""
+"""Parses what every resource needs of a request: subject, body and parameters."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The registry in memory: what publishing and consuming need to know, following the log."""
+"""The in-memory registry: what publishing and consuming need, kept current from the log."""
 
 import threading
 from collections.abc import Iterable

@@ -81,7 +81,7 @@ class SteadyTime:
         where = "ahead" if jump_ms > 0 else "back"
         return (
             f"The machine's clock has jumped {where} by {abs(jump_ms) // 1000} s; the broker continues from the "
-            f"previous time. Correct the clock, or restart the broker if the new time is the right one."
+            "previous time. Correct the clock, or restart the broker if the new time is the right one."
         )
 
 

@@ -1,4 +1,4 @@
-"""Which event store stands behind a storage: the port `EventStores`."""
+"""Maps each storage to its event store: the port `EventStores`."""
 
 import contextlib
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Lets many callers share one durable write: who comes while one is under way waits for the next."""
+"""Group commit: concurrent callers share one durable write."""
 
 import threading
 from collections import deque

@@ -1,4 +1,4 @@
-"""Brings calls from native threads to the hub on which greenlets live."""
+"""Runs calls from native threads on the gevent hub that owns the greenlets."""
 
 import functools
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class HubThread:
         except self._empty:
             raise OutcomeUnknown(
                 f"This process was too busy for {DEADLINE_S:g} s; the outcome is unknown. Check the result before "
-                f"retrying."
+                "retrying."
             ) from None
         if error is not None:
             raise error

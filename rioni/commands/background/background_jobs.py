@@ -1,4 +1,4 @@
-"""What happens with time alone: what dead processes leave is tidied, and what was kept long enough goes."""
+"""Periodic maintenance jobs: clean up after dead processes, apply retention, delete expired state."""
 
 from collections.abc import Callable
 

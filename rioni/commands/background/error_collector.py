@@ -1,4 +1,4 @@
-"""Gathers what fails for some of many, so that the others have their turn, and tells of it in the end."""
+"""Collects per-item errors so that the remaining items are processed, and raises them at the end."""
 
 import contextlib
 from collections.abc import Iterator

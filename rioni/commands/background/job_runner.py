@@ -1,4 +1,4 @@
-"""Tries what has to succeed at some time, again and again, without saying the same every time."""
+"""Retries background jobs and logs each distinct failure once."""
 
 from collections.abc import Callable
 

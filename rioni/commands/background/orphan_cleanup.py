@@ -1,4 +1,4 @@
-"""Deletes what was left: abandoned topics; and by processes that died, topics made for nothing and lost cursors."""
+"""Deletes abandoned topics, and the orphaned topics and cursors of processes that died."""
 
 import contextlib
 from collections import Counter

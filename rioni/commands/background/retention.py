@@ -1,4 +1,4 @@
-"""What becomes of events with time: they go when they are too old, or superseded.
+"""Retention and compaction: deletes expired events and removes superseded ones.
 
 Source: reference event-types#cleanup-policy, timelines#cleanup.
 """

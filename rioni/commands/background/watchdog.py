@@ -1,4 +1,4 @@
-"""Whether a process still does what it has to do now and then."""
+"""Watchdog: checks that the periodic jobs of a process still run."""
 
 from collections.abc import Callable
 

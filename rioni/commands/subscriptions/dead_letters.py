@@ -1,4 +1,4 @@
-"""Keeps events that nobody ever commits, shows them, and publishes them again.
+"""Dead letters: stores events that consumers never commit, lists them, and publishes them again.
 
 Source: reference streams#dead-letter-handling.
 """

@@ -1,4 +1,4 @@
-"""Where the partitions of a subscription are read from: at the beginning, and after a reset.
+"""Initial cursors of a subscription's partitions: at its creation, and after a reset.
 
 Source: reference subscriptions#reset, subscriptions#initialisation.
 """

@@ -1,4 +1,4 @@
-"""Notices what clients do, in memory and at once, and writes it down a little later."""
+"""Tracks client activity in memory and persists it periodically."""
 
 import threading
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Follows the internal log, and publishes what it tells to the broker's own event types, each thing once.
+"""Consumers of the internal log that publish its entries as system events, each exactly once.
 
 What is told of one command is stored as one batch, named after the entry of the log that it begins with, and the event
 store stores a batch of one name once. How far a feed has come is remembered after that. So a crash at any moment

@@ -1,4 +1,4 @@
-"""Publishes the broker's own events: by the rules that hold for everybody, but asking nobody for permission."""
+"""Publishes system events: by the same rules as clients' events, but without permission checks."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The switch to a new timeline, and what is left of one whose process has died (reference timelines#switch-steps).
+"""Switches to a new timeline, and recovers switches whose process died (reference timelines#switch-steps).
 
 There is no barrier that all processes have to reach, and so none that a sick one could hold up. The store closes the
 old topic instead, for all processes at once: an append comes before that, and counts, or it is refused and goes to the

@@ -1,4 +1,4 @@
-"""Commands that change where an event type's events are stored.
+"""Commands that change the timelines of an event type, and so where its events are stored.
 
 Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
 

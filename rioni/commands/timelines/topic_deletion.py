@@ -1,4 +1,4 @@
-"""Lets go of topics: that it is to be is recorded first, with whatever it follows from, and done afterwards.
+"""Deletes topics in two steps: records the intent in the command's transaction, deletes afterwards.
 
 So nothing is deleted that a command which fails still needs, and what could not be deleted, because a process died or a
 storage was out of reach, is deleted later.

@@ -1,4 +1,4 @@
-"""How well something works that the broker depends on."""
+"""Health of a dependency of the broker."""
 
 from typing import Protocol, runtime_checkable
 

@@ -1,4 +1,4 @@
-"""The port that counts what clients hold."""
+"""The port that limits the connections of clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

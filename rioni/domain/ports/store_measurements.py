@@ -1,4 +1,4 @@
-"""What an event store that others run says of how it fares."""
+"""Measurements reported by an external event store."""
 
 from collections.abc import Callable
 from typing import NamedTuple

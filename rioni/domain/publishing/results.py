@@ -1,4 +1,4 @@
-"""What becomes of each event of a batch, as the API answers it (reference publishing#results)."""
+"""Per-event results of a batch, as the API returns them (reference publishing#results)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What publishing to one version of an event type needs to know, compiled once.
+"""Publishing rules of one version of an event type, compiled once.
 
 Source: reference schemas#effective-schema, publishing#partitioning, publishing#event-owners.
 """

@@ -1,4 +1,4 @@
-"""Which events a stream delivers: the others are passed over.
+"""Decides which events a stream delivers and which it skips.
 
 Source: reference low-level-streams#flushing, streams#hidden-events.
 """

@@ -1,4 +1,4 @@
-"""What clients are seen to do with event types and subscriptions, and the port that remembers it."""
+"""Client activity on event types and subscriptions, and the port that stores it."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol

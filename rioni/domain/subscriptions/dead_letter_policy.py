@@ -1,4 +1,4 @@
-"""Events that nobody ever commits: what a subscription wants to become of them.
+"""Dead letter policy of a subscription: handling of events that consumers never commit.
 
 Source: reference streams#dead-letter-handling.
 """

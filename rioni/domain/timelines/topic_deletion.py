@@ -1,4 +1,4 @@
-"""Topics that nobody needs any more, until they are gone: their stores may be out of reach when that is decided."""
+"""Topics pending deletion, until their stores have deleted them."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Where one request ends and the next begins: what gunicorn leaves open.
+"""Request framing hardening against request smuggling, where gunicorn is lenient.
 
 A proxy in front that finds other bounds than the broker would let one client's bytes pass for another client's request.
 """

@@ -1,4 +1,4 @@
-"""Deadlines for what a client sends: the headers of a request, and its body.
+"""Deadlines for receiving the headers and the body of a request.
 
 A client that takes its time costs a connection, a greenlet and what it has sent so far. Between requests it may be idle
 for `keep_alive_s`, which gunicorn sees to.

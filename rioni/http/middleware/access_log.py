@@ -1,4 +1,4 @@
-"""Measures requests and streams, for KPI events and the log, where the broker is told to.
+"""Measures requests and streams for KPI events and the access log, where enabled.
 
 Source: reference settings-and-storages#feature-effects, system-event-types#kpi-event-types.
 """

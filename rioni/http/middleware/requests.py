@@ -1,4 +1,4 @@
-"""What happens to every request and response: flow id, span context, codings that are not understood, metrics."""
+"""Common handling of every request and response: flow id, span context, content negotiation, metrics."""
 
 import json
 import time

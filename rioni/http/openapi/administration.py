@@ -1,4 +1,4 @@
-"""What the API's description says of settings, storages, and of what operators ask."""
+"""OpenAPI operations of settings, storages and monitoring."""
 
 from rioni.domain.system.settings import BLACKLIST_TYPES
 from rioni.http.openapi.operations import (

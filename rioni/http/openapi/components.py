@@ -1,6 +1,6 @@
-"""The parts that many operations share: schemas, headers, parameters, problems.
+"""OpenAPI components that many operations share: schemas, headers, parameters, problems.
 
-What the broker answers is described by the structs that it encodes, what it accepts by the shapes of `bodies`; here
+What the broker answers is described by the structs that it encodes, what it accepts by the schemas of `body_schemas`; here
 both get the words, literals and defaults that a struct can't say.
 """
 

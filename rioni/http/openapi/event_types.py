@@ -1,4 +1,4 @@
-"""What the API's description says of event types, and of who uses them."""
+"""OpenAPI operations of event types, their producers and their consumers."""
 
 from rioni.domain.event_types.rules import CATEGORIES
 from rioni.http.openapi.operations import (

@@ -1,4 +1,4 @@
-"""What the API's description says of publishing, and of streams and their parameters."""
+"""OpenAPI operations of publishing and of streams, with the streams' parameters."""
 
 from rioni.domain.avro.batches import MEDIA_TYPE as AVRO
 from rioni.domain.publishing import consumer_tag, idempotency

@@ -1,4 +1,4 @@
-"""What the members of event types, subscriptions and the other resources mean, in words, literals and defaults."""
+"""Descriptions, allowed values and defaults of the members of all resources."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the API's description says of partitions, and of calculating with cursors."""
+"""OpenAPI operations of partitions and of cursor arithmetic."""
 
 from rioni.http.openapi.operations import (
     Json,

@@ -1,4 +1,4 @@
-"""What the API's description says of subscriptions, their streams and their cursors."""
+"""OpenAPI operations of subscriptions, their streams and their cursors."""
 
 from rioni.http.openapi.events import BATCH, LAST_EVENT, STREAM_NUMBERS, streamed
 from rioni.http.openapi.operations import (

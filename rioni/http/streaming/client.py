@@ -1,4 +1,4 @@
-"""The client of a stream over HTTP: whether it is there and may go on, and what is noted of what it gets."""
+"""The client of a stream over HTTP: connection, token validity, and usage accounting."""
 
 import contextlib
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What the streams of one process ask together: a notification wakes many of them, and the first one asks for all."""
+"""Per-process read cache shared by streams: after a notification the first stream reads for all."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a stream works with: the ports of its process, and its client."""
+"""Dependencies of a stream: the ports of its process, and its client."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field

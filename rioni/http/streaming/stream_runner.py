@@ -1,4 +1,4 @@
-"""Performs a stream: does what its state machine decides, waits, and yields the body of the response.
+"""Runs a stream: executes its state machine's decisions, waits, and yields the response body.
 
 A stream is an iterator of bytes that a WSGI server can use as it is; it runs in the greenlet of its request. The first
 item is empty: gunicorn sends the headers when it gets the first item, whatever it holds. So the resource sets no

@@ -1,4 +1,4 @@
-"""A stream of a subscription: its partitions, and what is committed, are the coordinator's."""
+"""A stream of a subscription: the coordinator keeps its assignment and its committed cursors."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""The shadow tables of a rebuild: made beside the live ones, loaded, brought up to date, and put in their place."""
+"""Shadow tables of a rebuild: created beside the live tables, loaded, caught up and swapped in."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext

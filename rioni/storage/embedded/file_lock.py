@@ -1,4 +1,4 @@
-"""The lock of a file, which is waited for with a deadline.
+"""File lock that is acquired with a deadline.
 
 `flock` has no deadline, and asking again and again doubles the time of the slowest appends where processes take turns
 many times a second. So a thread that finds the lock taken has another one wait for it, in the kernel, and waits itself

@@ -1,4 +1,4 @@
-"""Keeps lines in files until somebody has made something of them; they survive the death of the process that wrote.
+"""Spool: durable lines in files, kept until they are processed; they survive the process that wrote them.
 
 Nothing waits for the disk: what the machine has not written when its power fails is lost.
 """

@@ -1,4 +1,4 @@
-"""Sends administrative requests to Kafka. Each ends by a deadline, whatever becomes of the client that carries it."""
+"""Sends administrative requests to Kafka, each with a deadline that holds even if its client hangs."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reads what is not in memory: a few consumers, each assigned the partitions that a stream reads at the same time."""
+"""Backfill reads after a cache miss: a small pool of consumers, each assigned one stream's partitions."""
 
 import contextlib
 import time

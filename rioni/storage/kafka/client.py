@@ -1,4 +1,4 @@
-"""How a cluster of Kafka is reached: the settings of all clients, and what their errors mean."""
+"""Kafka client configuration, and translation of Kafka's errors."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar

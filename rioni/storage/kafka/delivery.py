@@ -1,4 +1,4 @@
-"""Hands batches to Kafka through idempotent producers, and says what has become of them.
+"""Produces batches to Kafka through idempotent producers, and reports their outcome.
 
 librdkafka resends what was not answered under the same sequence number, which brokers store once. When a message is
 lost, because of a time-out or because a broker refuses it, librdkafka numbers anew in all partitions: whatever else was

@@ -1,4 +1,4 @@
-"""Takes over the events of another store, at their positions and with their times."""
+"""Imports the events of another store, preserving positions and timestamps."""
 
 import time
 from collections.abc import Iterable
@@ -134,7 +134,7 @@ class _Target:
         if self._misplaced is not None:
             raise Conflict(
                 f"Unexpected offset in topic {self._name}: another producer writes to it. Delete the topic and "
-                f"restart the import."
+                "restart the import."
             )
         if self._arrived != self.position:
             raise Unavailable(f"Delivery of events to {self._name} was not confirmed. Try again.")

@@ -1,4 +1,4 @@
-"""The event store on Kafka: what is acknowledged is in as many copies as the topic demands."""
+"""The event store on Kafka: acknowledged events are in as many replicas as the topic requires."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Reads how the brokers of Kafka are to be spoken to, credentials above all: the file that `kafka_options` names."""
+"""Reads the client options of Kafka, above all credentials, from the file that `kafka_options` names."""
 
 import tomllib
 from collections.abc import Iterator, Mapping

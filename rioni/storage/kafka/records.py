@@ -1,4 +1,4 @@
-"""How events, and what stands beside them, become records of Kafka, and records chunks.
+"""Converts events and their headers to Kafka records, and records to chunks.
 
 Source: reference publishing#partitioning, publishing#consumer-tag.
 """

@@ -1,4 +1,4 @@
-"""Follows the ends of the topics that are being read: one consumer for all streams of a process."""
+"""Tail consumer: follows the ends of all topics being read, one consumer for all streams of a process."""
 
 import contextlib
 import itertools

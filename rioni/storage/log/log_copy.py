@@ -70,7 +70,7 @@ def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
     if ours != theirs:
         raise Conflict(
             f"The database to migrate to holds another log: entry {last} differs. Use an empty database or the target "
-            f"of the earlier run."
+            "of the earlier run."
         )
 
 

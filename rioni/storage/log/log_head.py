@@ -1,4 +1,4 @@
-"""Where the log ends: how each database is asked for it, and how processes learn that it has moved."""
+"""Head position of the log and its notifications, for each database."""
 
 import sqlite3
 import time

@@ -1,4 +1,4 @@
-"""Is told by PostgreSQL how far the log has come, on a connection of its own, and tells the others what it knows."""
+"""Follows the log head via LISTEN/NOTIFY, on a connection of its own."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""Keeps a PostgreSQL database for those who coordinate with each other: one broker, or the nodes of one cluster.
+"""Advisory lock on PostgreSQL: one broker, or the nodes of one cluster, per database.
 
 Each process holds an advisory lock of its session, on the number of its party. Nobody takes one while somebody holds
 another number, so members of a party share the database and exclude all others. The server lets go of the lock when the
@@ -177,6 +177,6 @@ def _refusal(other: Row[tuple[str | None, str | None]]) -> str:
     where = f" (from {other.host})" if other.host else ""
     return (
         f"The database is in use by {who}{where}. Brokers that do not form a cluster must not share a database. Stop "
-        f"the other broker or use another database. Only nodes of one cluster share a database: all of them set "
+        "the other broker or use another database. Only nodes of one cluster share a database: all of them set "
         "zookeeper, with the same path."
     )

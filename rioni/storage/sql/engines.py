@@ -1,4 +1,4 @@
-"""Engines for the two databases, their transactions, and the border at which drivers' errors become the broker's.
+"""Engines for the two databases, their transactions, and the translation of drivers' errors.
 
 NOTE: on SQLite every write transaction, with the checkpoint that may follow its commit, happens under a lock of our own
 beside the file. It keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may damage the file when

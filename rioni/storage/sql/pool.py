@@ -1,4 +1,4 @@
-"""Keeps connections to a database."""
+"""Database connection pool."""
 
 import contextlib
 from collections import deque

@@ -1,4 +1,4 @@
-"""Several sources of tokens, asked one after the other."""
+"""Chain of token sources, queried in order."""
 
 from collections.abc import Sequence
 

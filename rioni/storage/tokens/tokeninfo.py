@@ -1,4 +1,4 @@
-"""Asks token info services, as OAuth 2 providers offer them, whom a token stands for (reference common#modes)."""
+"""Looks up tokens at OAuth 2 token info services (reference common#modes)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who reads which partition of a subscription, as its node holds it, and how that changes. Pure."""
+"""Assignment of a subscription's partitions to sessions, as its node stores it, and its changes. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any

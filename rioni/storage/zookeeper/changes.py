@@ -1,4 +1,4 @@
-"""Changes who reads what: what waits for one subscription at a time is written as one change of its plan."""
+"""Applies assignment changes: concurrent changes of one subscription are written as one transaction."""
 
 from collections.abc import Callable, Collection, Sequence
 

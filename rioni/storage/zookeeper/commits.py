@@ -1,4 +1,4 @@
-"""Writes cursors, and what is noted beside them: what waits for one subscription at a time shares a transaction."""
+"""Commits cursors: concurrent commits of one subscription share a transaction."""
 
 import contextlib
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What ties a path of ZooKeeper to an installation, and shows that its data were lost or are older than before."""
+"""Ties a ZooKeeper path to an installation, and detects lost or rolled-back data."""
 
 from typing import Any
 

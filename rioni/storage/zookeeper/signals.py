@@ -1,4 +1,4 @@
-"""Wakes up whoever waits, whatever node of the cluster it is that something has changed on.
+"""Wakes up waiters on any node of the cluster when something has changed.
 
 Changes of subscriptions are heard of from ZooKeeper, those of topics by whoever follows Kafka, those of the log by
 whoever listens to the database; among the processes of a machine the signals of this machine go on as they are.

@@ -1,4 +1,4 @@
-"""Counts what clients hold, over all nodes: how many each worker has taken stands in one node for each kind of slot."""
+"""Cluster-wide quotas: each worker's count for each kind of slot is kept in one node."""
 
 import contextlib
 import threading

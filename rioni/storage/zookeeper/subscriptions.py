@@ -1,4 +1,4 @@
-"""What this process knows of subscriptions: who reads what, and how far; and who wants to hear when that changes."""
+"""Local cache of subscription state: assignment, progress and subscribers to changes."""
 
 import contextlib
 from collections import Counter

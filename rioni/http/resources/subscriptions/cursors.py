@@ -1,4 +1,4 @@
-"""`/subscriptions/{id}/cursors`: how far a subscription has been processed (reference subscriptions#commit)."""
+"""`/subscriptions/{id}/cursors`: committed cursors of a subscription (reference subscriptions#commit)."""
 
 from http import HTTPStatus
 from uuid import uuid4

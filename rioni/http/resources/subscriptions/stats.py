@@ -1,4 +1,4 @@
-"""`/subscriptions/{id}/stats`: who reads which partition, and how far behind.
+"""`/subscriptions/{id}/stats`: partition assignment and consumer lag.
 
 Source: reference subscriptions#partition-statistics.
 """

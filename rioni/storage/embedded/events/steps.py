@@ -1,4 +1,4 @@
-"""Work that may take minutes, done in tasks of seconds."""
+"""Splits long-running work into tasks of seconds."""
 
 import time
 from collections.abc import Generator

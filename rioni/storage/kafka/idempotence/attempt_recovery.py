@@ -1,4 +1,4 @@
-"""Finds out what has become of batches whose process has died, or has heard nothing of Kafka any more.
+"""Recovers the outcome of interrupted append attempts by scanning the topic.
 
 Each record of such a batch says to which attempt it belongs, and which event it is. The partition is read from where
 the attempt began. What is found is stored. What is not found is not stored only if nothing can come any more:

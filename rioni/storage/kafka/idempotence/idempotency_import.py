@@ -1,4 +1,4 @@
-"""Takes over the names under which another store, or the same one in another database, has stored something once."""
+"""Imports the idempotency keys of another store, or of the same store in another database."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,8 +1,8 @@
-"""The names of batches and events that Kafka stores once only, in the database that all nodes share.
+"""Idempotency index for Kafka appends: keys of batches and events, in the shared database.
 
 Events and their names can't be written in one transaction, so names are written twice: before the events, as those of
 an attempt, with where its records will be found if they are; and after Kafka has acknowledged them, as stored. Whoever
-meets the names of an attempt that has not come to its end looks there (`settling.py`).
+meets the names of an attempt that has not come to its end looks there (`attempt_recovery.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

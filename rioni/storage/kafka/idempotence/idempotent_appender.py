@@ -1,4 +1,4 @@
-"""Appends to Kafka what must be stored once only: batches under a name, and events with ids.
+"""Appends to Kafka exactly once: batches with idempotency keys, and events with ids.
 
 Each step can be the last one of a process, or of a connection:
 
@@ -46,7 +46,7 @@ TRIES_MAX = 10
 
 UNSETTLED = (
     "An earlier attempt to store this batch, or one with the same events, was interrupted and its outcome is not "
-    "known yet. Retry in {SETTLED_MS // 1_000} seconds."
+    f"known yet. Retry in {SETTLED_MS // 1_000} seconds."
 )
 
 ENDS_KEPT_S = 60.0

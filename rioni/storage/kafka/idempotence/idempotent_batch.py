@@ -1,4 +1,4 @@
-"""Batches that must be stored once: what of them is stored already, what is to be stored now, and the outcome."""
+"""Deduplication of one batch: what is stored already, what is to be appended now, and the outcome."""
 
 import os
 import time

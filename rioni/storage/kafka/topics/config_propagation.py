@@ -1,4 +1,4 @@
-"""Finds out whether the brokers that may lead a topic's partitions have heard how it is configured.
+"""Waits until a topic's configuration has propagated to all brokers that may lead it.
 
 Brokers read one log of all changes, each in its own time. One that is made the leader before it has read that a topic
 was closed goes by what the topic was before, for the instant between two steps of its own. So whoever closes a topic

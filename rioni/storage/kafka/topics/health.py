@@ -1,4 +1,4 @@
-"""Whether a cluster of Kafka answers, and whether it keeps what it has acknowledged."""
+"""Health and durability checks of a Kafka cluster."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Finds out which cluster of Kafka answers, which topics it has, and where they end; changes nothing."""
+"""Reads a Kafka cluster's id, topics and end offsets; changes nothing."""
 
 import time
 from collections.abc import Collection, Mapping

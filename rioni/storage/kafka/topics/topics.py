@@ -1,4 +1,4 @@
-"""The topics of a cluster: made, extended, closed, emptied and deleted, and what they hold. Everything here blocks."""
+"""Topic administration: creates, extends, closes, empties and deletes topics. Every method blocks."""
 
 import functools
 import time

@@ -1,4 +1,4 @@
-"""The driver of ZooKeeper: how a client is made, and what its answers mean."""
+"""ZooKeeper client configuration, and translation of its errors."""
 
 import contextlib
 import logging

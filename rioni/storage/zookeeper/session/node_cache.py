@@ -1,4 +1,4 @@
-"""What this process knows of nodes: each is read once, and again when ZooKeeper says that it has changed."""
+"""Watch-backed node cache: each node is read once, and again after a change notification."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Reads how the servers of ZooKeeper are to be spoken to: the file that `zookeeper_options` names."""
+"""Reads the client options of ZooKeeper from the file that `zookeeper_options` names."""
 
 import tomllib
 from pathlib import Path

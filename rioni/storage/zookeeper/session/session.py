@@ -1,4 +1,4 @@
-"""The session of this process with ZooKeeper: asks, waits, finds out when it is cut off, and says how long it is safe.
+"""ZooKeeper session wrapper: requests, retries, heartbeats, and how long the session is safe.
 
 One session for each worker process: what it holds in ephemeral nodes lives and dies with it. ZooKeeper ends a session
 that it has not heard of for the session timeout. This side counts from when it sent what was answered last, and has

@@ -160,7 +160,7 @@ def rebuild(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Rebuild all read models from the internal log with Spark, while the broker goes on."""
+    """Rebuild all read models from the internal log with Spark, without stopping the broker."""
     settings = _settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
 
@@ -216,7 +216,7 @@ def accept_loss(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Go on with stores that do not belong together, and lose what is missing; the broker has to be stopped."""
+    """Accept inconsistent stores, and lose what is missing; the broker has to be stopped."""
     settings = _settings(config_file, data=data)
     from rioni.bootstrap import acceptance
 

@@ -61,7 +61,7 @@ class Infrastructure(NamedTuple):
             return query(connection, *args, **kwargs)
 
     def close(self) -> None:
-        """Let go of everything; nothing may be asked of it any more."""
+        """Release all resources; the object must not be used afterwards."""
         with contextlib.closing(self.log):
             self.adapters.close()
 

@@ -207,7 +207,7 @@ class _Events:
         return done
 
     def close(self) -> None:
-        """Let go of everything in the cluster."""
+        """Close all connections to the cluster."""
         for store in self._stores.values():
             store.close()
 

@@ -88,7 +88,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
 
 
 def _settle_unknown(data: Path) -> None:
-    """Find out what came of writes whose outcome was unknown when the last broker ended."""
+    """Recover the outcome of writes that were unknown when the last broker ended."""
     for path in data.glob("events*.db"):
         if Path(f"{path}-unknown").exists():
             with contextlib.closing(EventsDatabase(path)) as database:
@@ -114,7 +114,7 @@ def _check_moved(engine: Any) -> None:
 
 
 def _clean_up_rebuild(engine: Any) -> None:
-    """Remove what a rebuild that died has left in the database; one that is running goes on."""
+    """Remove the tables of a rebuild that died; a running rebuild is left alone."""
     with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
         if dropped := drop_shadow_tables(connection):
             _log.info("removed the tables of an interrupted rebuild", tables=dropped)

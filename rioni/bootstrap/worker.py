@@ -137,7 +137,7 @@ def _own(base: Infrastructure) -> _Own:
 
 
 def _chance() -> random.Random:
-    """What decides on partitions where nothing else does; nobody gains anything by guessing it."""
+    """Random number generator for partitions chosen at random; need not be unpredictable."""
     return random.Random()  # noqa: S311 - as the docstring says
 
 

@@ -23,7 +23,7 @@ def event_type_creator(command: Any, repository: UnitOfWork) -> None:
 
 
 def event_type_admin(command: Any, repository: UnitOfWork) -> None:
-    """Whoever administers the event type that the command names, and the broker's administrators."""
+    """Administrators of the event type that the command names, and of the broker."""
     event_type = repository.event_type(command.name)
     section = event_type.authorization
     check(
@@ -36,7 +36,7 @@ def event_type_admin(command: Any, repository: UnitOfWork) -> None:
 
 
 def subscription_admin(command: Any, repository: UnitOfWork) -> None:
-    """Whoever administers the subscription that the command names, and the broker's administrators."""
+    """Administrators of the subscription that the command names, and of the broker."""
     subscription = repository.subscription(command.subscription_id)
     section = subscription.authorization
     check(

@@ -202,7 +202,7 @@ def delete_event_type(command: DeleteEventType, repository: UnitOfWork) -> None:
 
 
 def forget_subscription(subscription: Subscription, repository: UnitOfWork) -> None:
-    """Record that a subscription is gone, and let go of its sessions and cursors."""
+    """Record a subscription's deletion, and delete its sessions and cursors."""
     repository.record(
         SubscriptionDeleted(id=subscription.id),
         SubscriptionKeyReleased(natural_key=subscription.natural_key),

@@ -51,7 +51,7 @@ class UnitOfWork:
 
     @property
     def subject(self) -> Subject:
-        """Whoever gave the command."""
+        """Who issued the command."""
         return self.context.subject
 
     def find(self, kind: str, key: str) -> Any:

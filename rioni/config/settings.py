@@ -435,7 +435,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unprotected(self) -> bool:
-        """Whether other machines can reach the broker, and nobody is asked for a token."""
+        """Whether the broker listens on a non-loopback address with authentication off."""
         return self.auth_mode == Mode.OFF and not self.local_only
 
     def __repr__(self) -> str:

@@ -82,7 +82,7 @@ class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise InsufficientRealm
 
     def subject(self, info: TokenInfo) -> Subject:
-        """Whoever a token stands for."""
+        """The principal of a token."""
         attributes = frozenset({self.attribute(info)})
         return Subject(name=info.uid, realm=normalize_realm(info.realm), attributes=attributes)
 

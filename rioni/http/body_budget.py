@@ -81,7 +81,7 @@ class TooManyBytes(TooManyStreams):
 
 
 def hold(req: falcon.Request, size: int) -> None:
-    """Count bytes that have come of a request's body; raises what `BodyBudget.reserve` raises."""
+    """Count received bytes of a request's body; raises what `BodyBudget.reserve` raises."""
     context = req.context
     budget: BodyBudget | None = getattr(context, "bodies", None)
     if budget is not None:

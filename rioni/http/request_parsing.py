@@ -31,7 +31,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def subject_of(req: falcon.Request) -> Subject:
-    """Who makes the request; while authentication is off, nobody in particular."""
+    """The subject of the request; anonymous while authentication is off."""
     return caller_of(req).subject
 
 

@@ -22,7 +22,7 @@ _UNKNOWN = "The outcome is unknown: the write timed out. Check the storage, then
 
 
 class Job:
-    """Something to be written, and what became of it."""
+    """A write and its outcome."""
 
     def __init__(self, size: int) -> None:
         self.size = size

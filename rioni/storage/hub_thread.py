@@ -80,7 +80,7 @@ S = TypeVar("S", bound=_HasHome)
 
 
 def run_on_hub(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Let a method run on the hub that its object's connection belongs to, whoever calls it."""
+    """Decorator: run a method on the hub that owns its object's connection, from any thread."""
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,7 +17,7 @@ SWEEP_EVERY_S = 3_600.0
 
 
 class BackgroundJobs:
-    """Does the jobs of one process; every process does them, which harms nobody."""
+    """Runs the background jobs of one process; running them in every process is safe."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ class ErrorCollector:
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[None]:
-        """Note what the world does to the block, under a name, and go on behind it."""
+        """Collect an expected error of the block under a name, and continue after it."""
         try:
             yield
         except RioniError as ex:

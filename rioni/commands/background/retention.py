@@ -78,7 +78,7 @@ class Retention:
                         _tell("a timeline could not be compacted", ex, event_type=event_type.name)
 
     def forget(self) -> None:
-        """Forget the names under which batches were stored so long ago that nobody sends them again."""
+        """Delete idempotency keys older than the deduplication window."""
         timelines = (self._registry.timelines(event_type.name) for event_type in self._registry.event_types())
         # Names outlive the events of timelines that were cleaned up.
         for storage_id in {timeline.storage_id for each in timelines for timeline in each.timelines}:

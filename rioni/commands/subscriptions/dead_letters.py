@@ -58,7 +58,7 @@ class RedriveDeadLetters:
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the dead letters that were to be published again."""
+    """Counts of redriven dead letters, by outcome."""
 
     redriven: int = 0
     already_redriven: int = 0

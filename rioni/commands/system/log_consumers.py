@@ -60,7 +60,7 @@ class LogConsumers:
         self._attempts = LoggedJobRunner()
 
     def tick(self) -> None:
-        """Publish what has come since the last time. What fails is logged, and goes on where it was."""
+        """Process new entries. A consumer that fails is logged, and resumes at its checkpoint."""
         self._attempts.attempt("feeds", self._go_on)
 
     def _go_on(self) -> None:

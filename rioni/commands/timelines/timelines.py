@@ -77,7 +77,7 @@ class CompleteSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortSwitch:
-    """Go on as if the switch had never been started, unless it can only be completed."""
+    """Roll back a switch, unless it is past the point of no return."""
 
     event_type: str
     timeline: Timeline

@@ -81,7 +81,7 @@ class EventLog(Protocol):
         """
 
     def heard(self) -> int:
-        """The last position that this process was told of: as `position`, but waits for no silent server."""
+        """The last position of which this process was notified: as `position`, but never waits for the server."""
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
         """At most `limit` entries behind a position, in order."""

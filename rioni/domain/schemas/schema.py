@@ -180,7 +180,7 @@ def _check_objects(schema: Schema) -> None:
     if characters > POINTERS_CHARACTERS_MAX:
         raise Invalid(
             "schema must be a valid json-schema: too many nested schemas with long names: the JSON pointers have "
-            "{characters} characters, at most {POINTERS_CHARACTERS_MAX} are allowed"
+            f"{characters} characters, at most {POINTERS_CHARACTERS_MAX} are allowed"
         )
 
 

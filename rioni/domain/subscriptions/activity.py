@@ -52,7 +52,7 @@ class Activity(Protocol):
         """Forget who was not seen since this time."""
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
 
 
 def resource_of(event_type: EventType) -> str:

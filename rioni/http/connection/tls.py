@@ -118,4 +118,4 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _refuse_passphrase() -> NoReturn:
-    raise ValueError("the private key has a passphrase; use a key without one")
+    raise ValueError("the key has a passphrase")

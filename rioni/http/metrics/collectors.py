@@ -192,7 +192,7 @@ class Metrics:
         self._registry = registry
 
     def of_store(self) -> StoreMeasurements:
-        """Where an event store tells how it fares."""
+        """Store measurements recorded as metrics."""
         return StoreMeasurements(
             append_seconds=self.store_append_seconds.observe,
             failed_batches=self.store_failed_batches.inc,

@@ -1,7 +1,7 @@
 """OpenAPI components that many operations share: schemas, headers, parameters, problems.
 
-What the broker answers is described by the structs that it encodes, what it accepts by the schemas of `body_schemas`; here
-both get the words, literals and defaults that a struct can't say.
+Responses are described by the structs that the broker encodes, requests by `body_schemas`; here both get the
+descriptions, literals and defaults that these can't express.
 """
 
 from collections.abc import Iterable, Mapping

@@ -134,7 +134,7 @@ class StreamRunner(ABC):
 
     @abstractmethod
     def _holds(self) -> bool:
-        """Whether nobody else can be sending the same."""
+        """Whether this stream certainly still owns the partitions."""
 
     @abstractmethod
     def _leave(self) -> None:

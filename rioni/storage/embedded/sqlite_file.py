@@ -211,7 +211,7 @@ class EventsDatabase:
                 self._readers.append(connection)
 
     def close(self) -> None:
-        """Close all connections; nobody may be using one."""
+        """Close all connections; none may be in use."""
         if self._closed:
             return
         with translated(), self._turn():

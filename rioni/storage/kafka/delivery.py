@@ -56,7 +56,7 @@ _log = structlog.get_logger("rioni.kafka")
 
 
 class Part:
-    """The events of a batch in one partition, and what has become of them."""
+    """The events of a batch in one partition, and their outcome."""
 
     def __init__(self, events: Sequence[bytes], headers: Sequence[Headers] | None) -> None:
         if any(
@@ -70,7 +70,7 @@ class Part:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what has become of the events: they are handed over, perhaps anew."""
+        """Reset the outcome of the events: they are produced, perhaps again."""
         self.offsets: list[int] = []
         self.error: KafkaError | None = None
         self.in_order = True
@@ -92,7 +92,7 @@ class Part:
         return self.error is not None and not self.offsets and self.error.code() in UNKNOWN
 
     def callbacks(self) -> Iterable[Delivered]:
-        """For each event what is told of it."""
+        """Delivery callbacks, one for each event."""
         return repeat(self._delivered)
 
     def record_headers(self, index: int) -> RecordHeaders | None:

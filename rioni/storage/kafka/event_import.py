@@ -24,7 +24,7 @@ FLUSH_EVERY = 100_000
 
 
 class Adoption:
-    """Writes into topics that nobody else writes to, and that exist; every method blocks."""
+    """Imports events into existing topics without other writers; every method blocks."""
 
     def __init__(self, connection: Connection) -> None:
         """Connect to nothing yet."""
@@ -76,7 +76,7 @@ class Adoption:
         target.settle()
 
     def skip(self, topic: str, partition: int, position: int, until: int, recorded_at_ms: int) -> None:
-        """Let a partition go on at a later position; raises as `write` does."""
+        """Advance a partition to a later position; raises as `write` does."""
         target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
         while target.position < until:
             target.produce(b"", REMOVED, recorded_at_ms)
@@ -93,7 +93,7 @@ class Adoption:
 
 
 class _Target:
-    """One partition, and what has become of the events that are under way to it."""
+    """One partition, and the outcome of the events in flight to it."""
 
     def __init__(self, producer: Producer, name: str, partition: int, position: int) -> None:
         self.position = position

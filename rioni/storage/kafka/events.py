@@ -232,7 +232,7 @@ class KafkaEventStore:
         return 0
 
     def close(self) -> None:
-        """Let go of all connections, after what is being appended is written."""
+        """Close all connections, after pending appends are written."""
         self._appender.close()
         self._named.close()
         self._tails.close()

@@ -146,7 +146,7 @@ class TailFollower:
                 self._cache.add(known[1].id, chunk)
 
     def forget(self, topic: str) -> None:
-        """Follow a topic no more, and let nobody read what is in the cache."""
+        """Stop following a topic, and invalidate its cache."""
         with self._lock:
             self._drop(topic)
 

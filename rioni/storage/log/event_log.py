@@ -142,7 +142,7 @@ class SqlEventLog:
         return position is not None
 
     def close(self) -> None:
-        """Close the connections; nobody may be using one."""
+        """Close the connections; none may be in use."""
         self._end.close()
         self.engine.dispose()
 

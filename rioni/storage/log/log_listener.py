@@ -66,7 +66,7 @@ class PostgresLogListener:
         return self._position
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._closed.set()
         self._trusted_until_s = 0.0
         if self._thread.ident is not None:

@@ -107,7 +107,7 @@ class DatabaseLease:
         return self
 
     def check(self) -> None:
-        """Make sure that nobody else has come meanwhile; blocks on the database.
+        """Verify that the lease is still held; blocks on the database.
 
         Raises:
             Unavailable: the lock was lost.
@@ -116,7 +116,7 @@ class DatabaseLease:
             raise Unavailable(self._refusal or "The database lease was lost with its connection. Try again.")
 
     def close(self) -> None:
-        """Let go of the lock, so that others can take theirs at once."""
+        """Release the lock, so that others can acquire it at once."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_WAIT_S)

@@ -32,11 +32,11 @@ class _Write(Job, ABC):
         super().__init__(size=len(keys))
         self.subscription_id, self.stream_id, self.keys = subscription_id, stream_id, keys
         self.unanswered = False
-        """Whether it was sent before, and nobody knows what came of it."""
+        """Whether it was sent before with unknown outcome."""
 
     @abstractmethod
     def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
-        """What is to be written instead; raises Invalid if it may not be, Unavailable if nobody knows."""
+        """The new value; raises Invalid if the commit is not allowed, Unavailable if its outcome is unknown."""
 
 
 class _Commit(_Write):
@@ -196,7 +196,7 @@ class _Group:
             self._build(seen, streams)
 
     def note(self, *, written: bool | None) -> None:
-        """Note what has become of it; None if nobody knows."""
+        """Record its outcome; None if unknown."""
         if not written:
             for write in self._writes:
                 write.unanswered |= written is None

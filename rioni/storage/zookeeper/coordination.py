@@ -285,7 +285,7 @@ class ZooKeeperCoordinator:
     # --- processes ---
 
     def holds(self, stream_id: str) -> bool:
-        """Whether nobody can have taken over what a stream of this process owns; see the port."""
+        """Whether no other stream can have taken over the partitions of this process; see the port."""
         return self._own.get(stream_id) == self.worker and self._keeper.holds() and not self._closed.is_set()
 
     @property

@@ -20,7 +20,7 @@ class PathMark:
         """The last change of ZooKeeper that the sequence number covers."""
 
     def claim(self, installation: str, mark: int | None = None) -> int:
-        """Make the path that of an installation, if it is nobody's yet; blocks.
+        """Claim the path for an installation, if it is unclaimed; blocks.
 
         Args:
             installation: the id that the registry keeps.

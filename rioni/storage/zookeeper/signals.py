@@ -58,7 +58,7 @@ class ZooKeeperSignals:
         return self._local.generation(key)
 
     def close(self) -> None:
-        """Let go of the sockets."""
+        """Close the sockets."""
         self._local.close()
 
     def _tell(self, subscription_id: str, streams: Collection[str] | None) -> None:

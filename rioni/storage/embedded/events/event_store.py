@@ -212,7 +212,7 @@ class EmbeddedEventStore:
         return self._offloads.keep(verify, self._database)
 
     def close(self) -> None:
-        """Let go of all files, after what is being appended is written."""
+        """Close all files, after pending appends are written."""
         self._appender.close()
         self._offloads.topics(self._database.close)
 

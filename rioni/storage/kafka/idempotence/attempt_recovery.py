@@ -37,7 +37,7 @@ LOOK_EVERY_S = 0.1
 
 
 class Recovered(NamedTuple):
-    """What has become of an attempt."""
+    """Recovered outcome of an attempt."""
 
     stored: frozenset[Place]
     final: bool

@@ -61,7 +61,7 @@ def of_kafka(engine: Engine, store: str) -> tuple[Pages, Rows]:
 
 
 def adopt(engine: Engine, store: str, pages: Pages, attempts: Rows = ()) -> None:
-    """Let a store know these names and no others, and compare them; nobody may be using it. Blocks.
+    """Replace a store's idempotency keys by these, and verify them; it must not be in use. Blocks.
 
     Done again, it begins again: what an earlier try has left may have been overtaken.
 

@@ -208,7 +208,7 @@ class IdempotencyIndex:
             return [attempt for row in connection.execute(query) if not (attempt := _decode(row)).settled]
 
     def settle(self, outcomes: Mapping[bytes, tuple[Attempt, frozenset[Place]]]) -> None:
-        """Note what has become of attempts: what was stored is known from now on, what was not is forgotten.
+        """Record the outcome of attempts: keys of stored records are kept, the others deleted.
 
         Of a batch that was stored in part it is kept what is done, so that the rest can be stored later. Attempts that
         somebody else has settled stay as they are.
@@ -266,7 +266,7 @@ class IdempotencyIndex:
             connection.execute(left)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
     def _hash(self, kind: bytes, name: bytes) -> bytes:

@@ -102,7 +102,7 @@ class NodeCache:
         return reading.node if reading else None
 
     def supposed(self, paths: Sequence[str]) -> list[Node | None]:
-        """The nodes as they probably are: for whoever makes sure of it afterwards.
+        """The cached nodes, possibly stale: for callers that verify them afterwards.
 
         PERF: who commits again and again from the same process need not read what it has written itself.
         """

@@ -153,7 +153,7 @@ class ZooKeeperSession:
             return self.ask(*requests)
 
     def barrier(self, *, patient: bool = False) -> None:
-        """Return when all that was changed anywhere before has been heard of; callers at a time share it.
+        """Return when all earlier changes on any node are visible here; concurrent callers share one request.
 
         Args:
             patient: whether to wait for a connection where there is none.
@@ -204,7 +204,7 @@ class ZooKeeperSession:
 
     @property
     def last_change(self) -> int:
-        """The number of the last change of ZooKeeper, by anybody, that this process has heard of."""
+        """The zxid of the last change that this process has seen."""
         return int(self._client.last_zxid)
 
     def holds(self) -> bool:

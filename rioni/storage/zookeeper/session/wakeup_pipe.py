@@ -27,7 +27,7 @@ class _End:
         return os.read(self._descriptor, size)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the pipe."""
         os.close(self._descriptor)
 
 

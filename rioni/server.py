@@ -291,7 +291,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
 
     @staticmethod
     def _watch_hub(worker: Worker, greenlets: "_GreenletCount") -> None:
-        """Measure how late a greenlet that only sleeps is woken: so long, somebody has not let others run."""
+        """Measure how late a sleeping greenlet is woken: for so long the event loop was blocked."""
         longest_s = 0.0
         while True:
             begin_s = time.monotonic()

@@ -17,7 +17,7 @@ from rioni.domain.loopback import is_loopback
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TEXT_LINES, JSON_LINES = "text", "json"
 WELL_KNOWN_ADMIN = "service:stups_nakadi"
-"""That of the original API, where nobody is asked for tokens."""
+"""The administrator of the original API without authentication."""
 DEFAULT_ADMIN = "default_admin"
 """As a value of another setting: whom the setting of this name names."""
 _SECRET = {"secret": True}

@@ -51,7 +51,7 @@ class Tokens(Protocol):
         May ask a server, within a deadline of seconds; blocks the caller alone then.
 
         Raises:
-            TokensUnavailable: nobody can be asked at present.
+            TokensUnavailable: no token source is available.
         """
 
 

@@ -62,7 +62,7 @@ class MemoryRegistry:
             self._catch_up()
 
     def hear(self) -> None:
-        """Catch up with what this process was told of: for what must go on while the database is silent."""
+        """Catch up to the last notified position: for callers that must not wait for the database."""
         if self._log.heard() > self.position:
             self._catch_up()
 

@@ -16,7 +16,7 @@ PENDING_BYTES_MAX = 64 * 2**20
 """What may wait; more than the disk takes must be refused, not piled up."""
 
 CLOSE_WAIT_S = 40.0
-"""How long closing waits for a disk that hangs. Whoever has submitted something is told by then."""
+"""How long closing waits for a disk that hangs; all submitted jobs are settled by then."""
 
 _UNKNOWN = "The outcome is unknown: the write timed out. Check the storage, then retry."
 

@@ -91,7 +91,7 @@ class EventLog(Protocol):
 
         Raises:
             TransactionConflict: it got in the way of another one.
-            CommitOutcomeUnknown: nobody knows whether it was committed; see `recorded`.
+            CommitOutcomeUnknown: it may or may not have been committed; see `recorded`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
         """
 

@@ -20,7 +20,7 @@ from rioni.http.request_parsing import subject_of
 
 
 NONE = "-"
-"""What stands for a header that the client has not sent."""
+"""Placeholder for a header that the client has not sent."""
 
 SLO_SMALL_BYTES, SLO_MEDIUM_BYTES = 5_000, 50_000
 

@@ -155,7 +155,7 @@ class AuthenticationMiddleware:
 
 
 def caller_of(req: falcon.Request) -> Caller:
-    """Who makes the request, and whether that still holds; nobody where it was refused before that was known."""
+    """The caller of the request; anonymous if it was rejected before authentication."""
     caller: Caller = getattr(req.context, "caller", _NONE)
     return caller
 

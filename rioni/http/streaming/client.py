@@ -128,7 +128,7 @@ class HttpClient(StreamClient, ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise, as at the beginning of the stream, where it may not go on; the registry is up to date then."""
+        """Raise, as at the start of the stream, if it must end; the registry is up to date then."""
 
     @property
     def subscription_id(self) -> str | None:

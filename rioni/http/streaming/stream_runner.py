@@ -48,7 +48,7 @@ WRITE_BYTES = 262_144
 """Batches that are ready at the same time are written together, up to about this length."""
 
 ATTEND_EVERY_S = 1.0
-"""How often a stream looks at its client's socket and whether it may go on, when nothing wakes it."""
+"""Interval at which an idle stream checks its client's connection and permissions."""
 
 ATTEND_BUSY_EVERY_S = 0.05
 """The same for a stream that never waits."""
@@ -143,7 +143,7 @@ class StreamRunner(ABC):
     # --- the loop ---
 
     def _advance(self) -> bytes:
-        """Go on until there is something to write; nothing is the end."""
+        """Advance until there is something to write; empty at the end."""
         try:
             while not self._done:
                 if data := self._perform():

@@ -17,7 +17,7 @@ from rioni.storage.kafka.records import Record, chunks_of, record_of
 
 
 KEPT = 8
-"""Consumers that stay when nobody needs them."""
+"""Number of idle consumers that are kept."""
 
 BUFFER_KB = 8_192
 """What each of them may hold that has not been read."""

@@ -26,7 +26,7 @@ UNKNOWN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaErr
 """The codes that say that a topic or partition does not exist."""
 
 TIMED_OUT = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
-"""The codes that say that nobody knows what has become of an append."""
+"""Error codes that leave the outcome of an append unknown."""
 
 MOVED = {
     KafkaError.LEADER_NOT_AVAILABLE,

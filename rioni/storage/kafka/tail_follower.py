@@ -38,7 +38,7 @@ MESSAGES_MAX = 10_000
 """What is taken over at once."""
 
 IDLE_S = 60.0
-"""What nobody has asked for so long is followed no more."""
+"""Topics not requested for so long are no longer followed."""
 
 BUFFER_KB = 16_384
 """What the consumer may hold that has not been taken over."""

@@ -54,7 +54,7 @@ class PostgresLogListener:
         self._thread = threading.Thread(target=self._run, name="rioni-follower", daemon=True)
 
     def start(self) -> None:
-        """Connect, and go on as long as the process lives; never raises."""
+        """Connect, and reconnect as long as the process lives; never raises."""
         self._thread.start()
 
     def position(self) -> int | None:

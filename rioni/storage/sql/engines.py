@@ -158,7 +158,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new file to a write-ahead log, as others may at the same time: SQLite lets nobody wait for that."""
+    """Switch a new file to a write-ahead log, with retries: SQLite's busy timeout does not apply to that."""
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
         try:

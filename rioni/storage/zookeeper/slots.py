@@ -38,7 +38,7 @@ class _Take(Job):
         self.slots = slots
         self.full: Sequence[str] = ()
         self.given_up = False
-        """Whether nobody waits for it any more."""
+        """Whether all waiters have given up."""
 
 
 class _Found:

@@ -115,7 +115,7 @@ def test_event_types_without_a_row_are_counted_together():
         counts.add(name, events=1, refused=1)
     by_name = {"a": 2, "b": 1, OTHERS: 2}
     expected = {
-        (metric, name): count for metric in ("published_events", "refused_batches") for name, count in by_name.items()
+        (metric, name): count for metric in ("published_events", "rejected_batches") for name, count in by_name.items()
     }
     assert counts_of(counts) == expected
 

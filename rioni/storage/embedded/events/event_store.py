@@ -208,7 +208,7 @@ class EmbeddedEventStore:
         return self._offloads.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
 
     def verify(self) -> Sequence[Damage]:
-        """Read everything and name all damage; takes as long as the disk needs, others go on meanwhile."""
+        """Read everything and name all damage; limited by the disk; does not block others."""
         return self._offloads.keep(verify, self._database)
 
     def close(self) -> None:

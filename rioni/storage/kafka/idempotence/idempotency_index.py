@@ -109,7 +109,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     done: dict[int, list[int]] = {}
     """The events that were stored already, or left out."""
     settled: bool = False
-    """Nothing more comes of it: what is not done is not stored, and left to whoever comes with the batch again."""
+    """The attempt has ended: what is not done is not stored, and left to a retry of the batch."""
 
     @property
     def whole(self) -> frozenset[Place]:
@@ -158,7 +158,7 @@ class IdempotencyIndex:
             attempts: each with the names that nobody has used, and the settled attempt that it completes.
 
         Raises:
-            Raced: somebody has used one of them in the meantime; nothing was noted.
+            Raced: one of them was used concurrently; nothing was recorded.
         """
         names: list[dict[str, object]] = []
         rows: list[dict[str, object]] = []

@@ -37,7 +37,7 @@ from rioni.storage.kafka.topics.topics import Topics
 
 
 WAIT_S = 3.0
-"""So long one waits for an attempt of somebody else before looking for its records."""
+"""How long to wait for another process's attempt before searching for its records."""
 
 LOOK_EVERY_S = 0.05
 

@@ -13,7 +13,7 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 NODES_MAX = 50_000
-"""What is remembered at most; what was learned first goes first, unless somebody follows it."""
+"""Maximum number of cached nodes; the oldest are evicted first, unless they are followed."""
 
 
 BREATH_NODES = 100

@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """All nodes are made so that only this user may use them; without one, everybody may."""
     password: str = ""
     ca: str = ""
-    """A PEM file with the certificates that vouch for the servers: they are on TLS then."""
+    """A PEM file with the CA certificates of the servers; it enables TLS."""
     certificate: str = ""
     """A PEM file with which a broker shows who it is, for servers that ask."""
     key: str = ""

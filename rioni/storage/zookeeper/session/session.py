@@ -64,7 +64,7 @@ class ZooKeeperSession:
             options: further ones of `KazooClient`, for TLS and authentication.
 
         Raises:
-            Unavailable: no server answers, or it lets nobody in.
+            Unavailable: no server responds, or authentication failed.
         """
         self.home = HubThread()
         self._clock, self.timeout_s = clock, session_timeout_s

@@ -1,4 +1,4 @@
-"""The command line: reads options, calls what does the work, and says in one line what the world has done wrong.
+"""The command line: parses options, runs the operation, and reports errors in one line.
 
 Exit codes: 0 if all is well, 1 where findings or differences were asked for and found, 2 if the command could not do
 its work. The modules that do the work are imported by the commands, so that each one starts quickly.
@@ -160,7 +160,7 @@ def rebuild(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Rebuild all read models from the internal log with Spark, while the broker goes on."""
+    """Rebuild all read models from the internal log with Spark, without stopping the broker."""
     settings = _settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
 
@@ -216,7 +216,7 @@ def accept_loss(
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Go on with stores that do not belong together, and lose what is missing; the broker has to be stopped."""
+    """Accept inconsistent stores, and lose what is missing; the broker has to be stopped."""
     settings = _settings(config_file, data=data)
     from rioni.bootstrap import acceptance
 
@@ -378,8 +378,8 @@ def dead_letters_redrive(
     path = f"/subscriptions/{quote(subscription, safe='')}/dead-letters/redrive"
     answer = _asked(url, token, ca_certificate)("POST", path, body)
     typer.echo(
-        f"{answer['redriven']} published again, {answer['already_redriven']} had been before, "
-        f"{answer['without_event_type']} have no event type any more"
+        f"{answer['redriven']} redriven, {answer['already_redriven']} already redriven, "
+        f"{answer['without_event_type']} without an event type"
     )
 
 

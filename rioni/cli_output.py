@@ -1,4 +1,4 @@
-"""What commands write: tables, lines of JSON, progress, to the screen or to a file."""
+"""Output of commands: tables, JSON lines and progress, to the screen or a file."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -103,10 +103,10 @@ def _check_exposure(config: Config) -> None:
     where = f"host {config.host} can be reached from other machines, and auth_mode is off"
     if not config.allow_unauthenticated:
         raise Unavailable(
-            f"{where}: everybody there could do everything. Set auth_mode (docs/operating/security.md), listen on "
+            f"{where}: anyone there would have all permissions. Set auth_mode (docs/operating/security.md), listen on "
             "127.0.0.1, or accept it: --allow-unauthenticated or RIONI_ALLOW_UNAUTHENTICATED=true."
         )
-    _log.warning("everybody who reaches the broker may do everything", host=config.host, auth_mode=config.auth_mode)
+    _log.warning("anyone who can reach the broker has all permissions", host=config.host, auth_mode=config.auth_mode)
 
 
 def _listen(config: Config) -> socket.socket:
@@ -279,7 +279,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         except RioniError as ex:
             if not self._served[0]:
                 raise
-            _log.error("a worker can't begin; another one will try", reason=str(ex))
+            _log.error("worker failed to start; retrying", reason=str(ex))
             gevent.sleep(RETRY_S)
             sys.exit(RETRIED)
         self._served[0] = 1
@@ -291,7 +291,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
 
     @staticmethod
     def _watch_hub(worker: Worker, greenlets: "_GreenletCount") -> None:
-        """Measure how late a greenlet that only sleeps is woken: so long, somebody has not let others run."""
+        """Measure how late a sleeping greenlet is woken: for so long the event loop was blocked."""
         longest_s = 0.0
         while True:
             begin_s = time.monotonic()
@@ -313,7 +313,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
                 failed = False
             except Unavailable as ex:
                 if not failed:
-                    _log.warning("the files of the certificate can't be looked at", reason=str(ex))
+                    _log.warning("could not check the certificate files for changes", reason=str(ex))
                 failed = True
 
     def _watch_pools(self, worker: Worker) -> None:
@@ -321,7 +321,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         while not self._leaving.wait(LOOK_AT_POOLS_S):
             worker.watchdog.look()
             if worker.watchdog.hangs and self._replacements.allowed(time.monotonic()):
-                _log.error("this worker ends, since native threads do not come back; another one begins")
+                _log.error("native threads hang; replacing this worker")
                 end_within(self.config.shutdown_timeout_s + CLOSING_S)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return

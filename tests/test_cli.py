@@ -223,7 +223,7 @@ def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
         broker.bus.dispatch(CreateStorage(storage=storage), broker.own_context())
     code, out, err = run("verify", "--data", str(config.data))
     assert (code, out) == (2, "")
-    assert "Error: No broker of Kafka answers." in err
+    assert "Error: No Kafka broker responds." in err
 
 
 @pytest.mark.parametrize("command", [("verify",), ("audit",), ("rebuild",)], ids=" ".join)

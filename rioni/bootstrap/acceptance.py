@@ -1,4 +1,4 @@
-"""Lets a broker go on with stores that do not belong together, and records that an operator has decided so."""
+"""Lets an operator accept inconsistent stores, and records the decision."""
 
 import contextlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which adapter stands behind which port: those of one machine, or those that any number of nodes share.
+"""Chooses the adapters of the ports: single-machine or cluster.
 
 On one machine everything lies in the data directory, but for what settings and storages put elsewhere. In a cluster
 nothing lies there that another node must know: the log is in PostgreSQL, who reads what in ZooKeeper, events in Kafka.

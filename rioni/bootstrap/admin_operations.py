@@ -1,4 +1,4 @@
-"""What operators and auditors do with a broker's data beside the running broker, or without one."""
+"""Operations on a broker's data for operators and auditors, with or without a running broker."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Notes regularly how far every store has got, so that a store that was replaced is found at the next start."""
+"""Records every store's position regularly, to detect replaced stores at the next start."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -54,7 +54,7 @@ class StoreMarks:
             self.note(everything=not self._complete)
             self._complete = True
         else:
-            self._attempts.attempt("noting how far the topics in Kafka are", self._note_appended)
+            self._attempts.attempt("recording positions of the Kafka topics", self._note_appended)
 
     def note(self, *, everything: bool) -> None:
         """Anchor all stores and write the marks that have changed; failures are logged.
@@ -62,9 +62,9 @@ class StoreMarks:
         Args:
             everything: whether to write all marks, not only those that may have changed since the last call.
         """
-        self._attempts.attempt("noting how far the topics in Kafka are", self._note_appended)
-        self._attempts.attempt("noting how far the stores are", partial(self._note, everything=everything))
-        self._attempts.attempt("noting how far ZooKeeper is", self._note_zookeeper)
+        self._attempts.attempt("recording positions of the Kafka topics", self._note_appended)
+        self._attempts.attempt("recording positions of the stores", partial(self._note, everything=everything))
+        self._attempts.attempt("recording the position of ZooKeeper", self._note_zookeeper)
 
     def _note_zookeeper(self) -> None:
         sequence = self._base.adapters.advance(self._installation)
@@ -87,7 +87,7 @@ class StoreMarks:
             self._raise(self._ends, writing)
             raise
         if other:
-            raise Unavailable(f"Another cluster of Kafka than before answers, which the next start refuses: {other}.")
+            raise Unavailable(f"A different Kafka cluster responds than before; the next start will fail: {other}.")
 
     @staticmethod
     def _raise(known: dict[str, dict[int, int]], ends: Mapping[str, Mapping[int, int]]) -> None:
@@ -112,7 +112,7 @@ class StoreMarks:
             note(base.adapters.stores.of(storage_id))
 
         for storage_id in topics.embedded:
-            what = f"noting how far storage {storage_id} is"
+            what = f"recording positions of storage {storage_id}"
             self._attempts.attempt(what, partial(note_storage, storage_id))
         note(base.adapters.coordinator)
         marks = {name: value for name, value in marks.items() if not topics.lack(name)}

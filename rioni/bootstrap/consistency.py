@@ -1,4 +1,4 @@
-"""Finds out whether the stores of an installation belong together; see `rioni.domain.system.installation`.
+"""Checks that the stores of an installation belong together; see `rioni.domain.system.installation`.
 
 Looked at before the worker processes start, and by `rioni verify`. Files are only read. That files are exchanged while
 the broker runs is not noticed: SQLite itself could not bear it.

@@ -1,4 +1,4 @@
-"""The database of the log and the read models, as the settings name it, and who may use it together."""
+"""The registry database named by the settings, and its lease."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""What settings mean in the words of the domain."""
+"""Converts settings to values of the domain."""
 
 import functools
 
@@ -19,7 +19,7 @@ from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, Stora
 
 
 def first_storage(config: Config) -> StorageEntry:
-    """Where events lie as long as nobody has said anything else."""
+    """The default storage, until another one is chosen."""
     return StorageEntry(id=DEFAULT_STORAGE, storage_type=KAFKA if config.clustered else EMBEDDED, default=True)
 
 

@@ -1,4 +1,4 @@
-"""What everything in a worker process stands on: the log, the registry that follows it, the adapters, the bus."""
+"""Shared infrastructure of a worker: log, registry, adapters and command bus."""
 
 import contextlib
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Infrastructure(NamedTuple):
             return query(connection, *args, **kwargs)
 
     def close(self) -> None:
-        """Let go of everything; nothing may be asked of it any more."""
+        """Release all resources; the object must not be used afterwards."""
         with contextlib.closing(self.log):
             self.adapters.close()
 

@@ -1,4 +1,4 @@
-"""Lets a broker go on with Kafka clusters that have lost events; see `rioni.bootstrap.acceptance`."""
+"""Lets an operator accept Kafka clusters that lost events; see `rioni.bootstrap.acceptance`."""
 
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.bootstrap.kafka_consistency import KafkaComparison

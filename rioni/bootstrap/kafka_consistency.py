@@ -1,4 +1,4 @@
-"""Finds out whether the Kafka clusters of an installation hold what its registry says."""
+"""Checks that the Kafka clusters of an installation match its registry."""
 
 import time
 from collections.abc import Mapping, Sequence

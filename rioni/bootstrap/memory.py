@@ -1,4 +1,4 @@
-"""Gives memory back to the system after large requests, where the C library is GNU's."""
+"""Returns memory to the system after large requests, with glibc."""
 
 import ctypes
 from collections.abc import Callable

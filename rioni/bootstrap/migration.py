@@ -1,4 +1,4 @@
-"""Moves everything in a data directory to a cluster: log, events and cursors. Interrupted, it goes on where it was.
+"""Migrates a data directory to a cluster: log, events and cursors. Resumable.
 
 The last thing that it writes is that the storages are in Kafka now. Until then no node of the cluster finds an event,
 and the broker on the data directory may go on instead, as if nothing had been tried.
@@ -72,7 +72,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         Unavailable: a server can't be reached, lacks its driver, or nodes use the cluster's database.
     """
     if not target.clustered:
-        raise Unavailable("The settings to migrate to name no cluster. They need kafka, zookeeper and database.")
+        raise Unavailable("The target settings do not describe a cluster: set kafka, zookeeper and database.")
     if not (data / "registry.db").exists():
         raise Unavailable(f"There is no data in {data}. Name the data directory of a broker: --data.")
     with contextlib.ExitStack() as opened:
@@ -91,7 +91,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
         subscriptions = _move_cursors(source, there.adapters.coordinator, partial(progress, "subscriptions"))
         copy_followers(source.log.engine, there.log.engine, but=TRACKING_NAME)
         for finding in verify(there.log.engine, TOPICS):
-            raise Conflict(f"The log has not arrived as it was: {finding}")
+            raise Conflict(f"The log differs from the source after migration: {finding}")
         held.check()
         for storage in storages:
             there.bus.dispatch(MoveStorage(storage_id=storage.id, storage_type=KAFKA), there.own_context())
@@ -114,8 +114,8 @@ def _check_unmoved(storages: Sequence[StorageEntry], there: Infrastructure) -> N
         found = there.registry.storage(storage.id)
         if found is None or found.storage_type != EMBEDDED:
             raise Conflict(
-                "This data directory has been migrated already, and the cluster has gone on from there. To begin "
-                "again, name an empty cluster."
+                "This data directory was already migrated, and the cluster has changed since. Use an empty cluster to "
+                "migrate again."
             )
 
 
@@ -199,7 +199,7 @@ class _Events:
                 for ours, theirs in pairs:
                     if ours != theirs:
                         where = f"{timeline.event_type}, partition {number}, position {(ours or theirs or (0,))[0]}"
-                        raise Conflict(f"An event has not arrived as it was: {where}")
+                        raise Conflict(f"An event differs from the source after migration: {where}")
                     done += 1
                     if not done % 10_000:
                         progress(done, self._total)
@@ -207,7 +207,7 @@ class _Events:
         return done
 
     def close(self) -> None:
-        """Let go of everything in the cluster."""
+        """Close all connections to the cluster."""
         for store in self._stores.values():
             store.close()
 
@@ -281,4 +281,4 @@ def _set_cursors(there: Coordinator, subscription_id: str, wanted: Mapping[Event
     if other := {key: offset for key, offset in wanted.items() if there.cursors(subscription_id)[key] != offset}:
         there.reset(subscription_id, other, RESET_S)
     if dict(there.cursors(subscription_id)) != dict(wanted):
-        raise Conflict(f"The cursors of the subscription {subscription_id} have not arrived as they were")
+        raise Conflict(f"The cursors of the subscription {subscription_id} differ from the source after migration")

@@ -202,8 +202,8 @@ class Pool:
         outcome: tuple[Any, BaseException | None] | None = pending.wait(left_s)
         if outcome is None:
             raise OutcomeUnknown(
-                f"{self.limits.what} has not answered within {deadline_s:g} s: it is unknown whether what was asked "
-                "for has been done. Look, then try again."
+                f"{self.limits.what} has not answered within {deadline_s:g} s: the outcome is unknown. Check the "
+                "result before retrying."
             )
         result, error = outcome
         if error is not None:

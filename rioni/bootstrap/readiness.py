@@ -1,4 +1,4 @@
-"""What `/livez` and `/readyz` look at."""
+"""The checks of `/livez` and `/readyz`."""
 
 import shutil
 
@@ -60,7 +60,7 @@ def _access(base: Infrastructure) -> Health:
     if not config.unprotected:
         warnings = (OPEN_AUDIT_LOG,) if config.auth_mode != Mode.OFF and _audit_log_is_open(base) else ()
         return Health(detail=f"auth_mode {config.auth_mode}", warnings=warnings)
-    warning = f"auth_mode is off, and host {config.host} can be reached from other machines: all may do everything."
+    warning = f"auth_mode is off, and host {config.host} is reachable from other machines: all permissions are open."
     return Health(detail="auth_mode off", warnings=(warning,))
 
 

@@ -1,4 +1,4 @@
-"""Ends a worker process whose native threads hang, and sees that not all of them are ended one after the other."""
+"""Terminates worker processes whose native threads hang, one at a time."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""What happens before the worker processes start: the data directory is locked, the database brought up to date.
+"""Prepares the start of the worker processes: locks the data directory, migrates the database.
 
 The database is kept from others meanwhile. Then it is let go, because a connection must not be forked: each worker
 takes it again for itself. For the same reason the session with ZooKeeper ends at once that shows whether there can be
@@ -88,7 +88,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
 
 
 def _settle_unknown(data: Path) -> None:
-    """Find out what came of writes whose outcome was unknown when the last broker ended."""
+    """Recover the outcome of writes that were unknown when the last broker ended."""
     for path in data.glob("events*.db"):
         if Path(f"{path}-unknown").exists():
             with contextlib.closing(EventsDatabase(path)) as database:
@@ -98,7 +98,9 @@ def _settle_unknown(data: Path) -> None:
 def _check_kafka_options(config: Config) -> None:
     options = read_options(config.kafka_options)
     if options and config.kafka is not None and not options_of(options, config.kafka):
-        _log.warning("kafka_options has no table that names all brokers of kafka: they get none", kafka=config.kafka)
+        _log.warning(
+            "no table in kafka_options matches the brokers of the setting kafka; no options applied", kafka=config.kafka
+        )
 
 
 def _check_moved(engine: Any) -> None:
@@ -112,10 +114,10 @@ def _check_moved(engine: Any) -> None:
 
 
 def _clean_up_rebuild(engine: Any) -> None:
-    """Remove what a rebuild that died has left in the database; one that is running goes on."""
+    """Remove the tables of a rebuild that died; a running rebuild is left alone."""
     with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
         if dropped := drop_shadow_tables(connection):
-            _log.info("removed what an interrupted rebuild had left", tables=dropped)
+            _log.info("removed the tables of an interrupted rebuild", tables=dropped)
 
 
 def catch_up(engine: Any) -> None:
@@ -135,7 +137,7 @@ def catch_up(engine: Any) -> None:
         if found is not None and found != FOLD_VERSION:
             if found > FOLD_VERSION or end > REFOLDED_ENTRIES_MAX:
                 raise OtherFold(found)
-            _log.info("folding the log anew", written_by=found, version=FOLD_VERSION, entries=end)
+            _log.info("rebuilding read models from the log", written_by=found, version=FOLD_VERSION, entries=end)
             projector.clear(connection)
             entries = _told(transaction.entries(0), end)
         projector.apply(connection, entries)
@@ -145,4 +147,4 @@ def _told(entries: Iterator[LogEntry], end: int) -> Iterator[LogEntry]:
     for entry in entries:
         yield entry
         if entry.position % REFOLDED_TOLD_EVERY == 0:
-            _log.info("folding the log anew", done=entry.position, entries=end)
+            _log.info("rebuilding read models from the log", done=entry.position, entries=end)

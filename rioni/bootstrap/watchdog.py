@@ -1,4 +1,4 @@
-"""Notices pools of native threads that make no progress, and says where their threads hang.
+"""Detects thread pools without progress, and logs where their threads hang.
 
 Whatever runs in a pool has deadlines of its own, shorter than that of the pool. So a server that does not answer ends
 in errors, never here: what is noticed is a thread that does not come back long after its deadline, because of a disk or
@@ -59,7 +59,7 @@ class Watchdog:
         hanging = [(pool, task) for pool, tasks in self._hanging.items() for task in tasks]
         for pool, task in hanging:
             if task not in self._logged:
-                _log.error("a thread does not come back", pool=pool.name, task=task.name, frames=stack_of(task.thread))
+                _log.error("a native thread hangs", pool=pool.name, task=task.name, frames=stack_of(task.thread))
         self._logged = {task for _, task in hanging}
 
     def health(self) -> Health:

@@ -1,4 +1,4 @@
-"""The composition of one worker process: from the foundation to services, jobs and the application."""
+"""Composition root of one worker process: infrastructure, services, jobs and application."""
 
 import contextlib
 import random
@@ -137,7 +137,7 @@ def _own(base: Infrastructure) -> _Own:
 
 
 def _chance() -> random.Random:
-    """What decides on partitions where nothing else does; nobody gains anything by guessing it."""
+    """Random number generator for partitions chosen at random; need not be unpredictable."""
     return random.Random()  # noqa: S311 - as the docstring says
 
 

@@ -1,4 +1,4 @@
-"""The gate of everything that publishes and consumes: rights and blacklist, asked of the registry in memory."""
+"""Authorisation checks for publishing and consuming: permissions and blacklist, from the registry in memory."""
 
 from collections.abc import Iterable, Sequence
 

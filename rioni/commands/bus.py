@@ -1,4 +1,4 @@
-"""The one way to change anything: which command needs which right, and which handler runs it, in transactions."""
+"""Command bus: maps each command to its permission and its handler, which runs in transactions."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -164,7 +164,7 @@ class CommandBus:
 
     def _run_to_end(self, command: Any, context: Context, steps_left: int = STEPS_MAX) -> Any:
         if not steps_left:
-            raise Unavailable("Others change at the same time what this request is about. Try again later.")
+            raise Unavailable("Concurrent changes to the same resource. Try again later.")
         result = self.transact(command, context)
         if not isinstance(result, Outside):
             return result
@@ -179,7 +179,7 @@ class CommandBus:
         try:
             self.transact(command, context)
         except RioniError:
-            _log.exception("what a failed command left can't be taken back now; the housekeeper will")
+            _log.exception("could not undo a failed command's effects; the background job will retry")
 
     def _attempts(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
         for _ in range(ATTEMPTS_MAX - 1):

@@ -1,4 +1,4 @@
-"""Who may give which command: one function per right, named once per command in the bus.
+"""Permission checks of commands: one function per permission, named once per command in the bus.
 
 Source: reference authorization#rights.
 """
@@ -23,7 +23,7 @@ def event_type_creator(command: Any, repository: UnitOfWork) -> None:
 
 
 def event_type_admin(command: Any, repository: UnitOfWork) -> None:
-    """Whoever administers the event type that the command names, and the broker's administrators."""
+    """Administrators of the event type that the command names, and of the broker."""
     event_type = repository.event_type(command.name)
     section = event_type.authorization
     check(
@@ -36,7 +36,7 @@ def event_type_admin(command: Any, repository: UnitOfWork) -> None:
 
 
 def subscription_admin(command: Any, repository: UnitOfWork) -> None:
-    """Whoever administers the subscription that the command names, and the broker's administrators."""
+    """Administrators of the subscription that the command names, and of the broker."""
     subscription = repository.subscription(command.subscription_id)
     section = subscription.authorization
     check(

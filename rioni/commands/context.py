@@ -1,4 +1,4 @@
-"""In whose name, and when, a command runs."""
+"""Context of a command: subject and time."""
 
 from uuid import UUID, uuid5
 

@@ -137,7 +137,7 @@ def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> Event
     current = repository.event_type(command.name)
     if command.expected_tags is not None and current.entity_tag not in command.expected_tags:
         raise PreconditionFailed(
-            f"EventType {current.name} has changed since it was read. Read it again, and change that."
+            f"EventType {current.name} was modified concurrently (ETag mismatch). Reload it and retry."
         )
     by_admin = repository.is_admin("WRITE")
     if not by_admin:
@@ -202,7 +202,7 @@ def delete_event_type(command: DeleteEventType, repository: UnitOfWork) -> None:
 
 
 def forget_subscription(subscription: Subscription, repository: UnitOfWork) -> None:
-    """Record that a subscription is gone, and let go of its sessions and cursors."""
+    """Record a subscription's deletion, and delete its sessions and cursors."""
     repository.record(
         SubscriptionDeleted(id=subscription.id),
         SubscriptionKeyReleased(natural_key=subscription.natural_key),

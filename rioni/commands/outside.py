@@ -1,11 +1,11 @@
-"""What a command does between its transactions, while nothing is locked: asking stores, and checks that take long."""
+"""Work of a command between its transactions, without locks: queries to stores and slow checks."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
 class Outside(NamedTuple):
-    """What a handler returns that needs something from outside the log before it can go on.
+    """Returned by a handler that needs work outside the transaction before it can continue.
 
     What it has recorded is committed before the work begins. So the work, and whatever comes after it, may fail or
     never happen, because the process dies: the log then says what is unfinished, and a periodic job completes it or

@@ -1,4 +1,4 @@
-"""What a handler works with: the aggregates as they stand, the events it records, and the effects it has outside."""
+"""Unit of work of one command: loads aggregates, collects events, registers external effects."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,7 +51,7 @@ class UnitOfWork:
 
     @property
     def subject(self) -> Subject:
-        """Whoever gave the command."""
+        """Who issued the command."""
         return self.context.subject
 
     def find(self, kind: str, key: str) -> Any:

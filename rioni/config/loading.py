@@ -1,4 +1,4 @@
-"""Where the values of the settings come from.
+"""Loads settings from their sources.
 
 In this order: the command line, the environment (`RIONI_PORT`), a TOML file (`rioni.toml` in the working directory, or
 the one that `--config` or `RIONI_CONFIG` names), the default. A name that is no setting, and a value that can't be

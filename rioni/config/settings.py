@@ -17,7 +17,7 @@ from rioni.domain.loopback import is_loopback
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TEXT_LINES, JSON_LINES = "text", "json"
 WELL_KNOWN_ADMIN = "service:stups_nakadi"
-"""That of the original API, where nobody is asked for tokens."""
+"""The administrator of the original API without authentication."""
 DEFAULT_ADMIN = "default_admin"
 """As a value of another setting: whom the setting of this name names."""
 _SECRET = {"secret": True}
@@ -41,8 +41,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(
             min_length=1,
-            description="Address to listen on. The default can be reached from this machine alone, because nobody is "
-            "asked for a password; `0.0.0.0` or `::` opens the broker to the network, which needs an `auth_mode` or "
+            description="Address to listen on. The default is reachable from this machine only, because "
+            "authentication is off; `0.0.0.0` or `::` opens the broker to the network, which needs an `auth_mode` "
+            "or "
             "`allow_unauthenticated`.",
         ),
     ] = "127.0.0.1"
@@ -57,9 +58,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Annotated[
         Path | None, Meta(description="PEM file with the private key of `tls_certificate`, without a passphrase.")
     ] = None
-    data: Annotated[Path, Meta(description="Data directory, made if missing; relative to the working directory.")] = (
-        Path("rioni-data")
-    )
+    data: Annotated[
+        Path, Meta(description="Data directory, created if missing; relative to the working directory.")
+    ] = Path("rioni-data")
     workers: Annotated[
         int, Meta(ge=1, le=256, description="Worker processes; the default is one for each core it may use.")
     ] = msgspec.field(default_factory=_one_per_core)
@@ -78,8 +79,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=3_600,
-            description="How long to wait for a free one, or for the change before; then: 503. At the start, for other "
-            "brokers to leave the database.",
+            description="Maximum wait for a connection or a lock; then 503. At start-up, maximum wait for other "
+            "brokers to release the database.",
         ),
     ] = 30
     kafka: Annotated[
@@ -101,7 +102,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=600,
-            description="How long Kafka may take to answer whatever is not publishing; then the answer is 503.",
+            description="Timeout of Kafka requests other than publishing; then 503.",
         ),
     ] = 10
 
@@ -121,7 +122,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=2,
             le=40,
-            description="After this time without a sign of life others take over what a worker has; it gave up before.",
+            description="ZooKeeper session timeout: partitions are reassigned after it. The worker stops its streams "
+            "earlier.",
         ),
     ] = 10
 
@@ -130,7 +132,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Whether the broker may listen on an address that other machines can reach while `auth_mode` "
-            "is `off`, so that all of them may do everything; the log and `/readyz` warn of it.",
+            "is `off`, which gives all of them all permissions; the log and `/readyz` warn about it.",
         ),
     ] = False
     allowed_hosts: Annotated[
@@ -156,13 +158,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=f"^({'|'.join(Mode)})$",
-            description="How strictly tokens are checked: `off` lets everybody do everything, `basic` asks for a token "
+            description="How strictly tokens are checked: `off` gives every client all permissions, `basic` asks for "
+            "a token "
             "with the scope `uid`, `realm` for one of `auth_realms` besides, `full` for the scope of each operation.",
             extra=_MODES,
         ),
     ] = Mode.OFF.value
     auth_tokens: Annotated[
-        Path | None, Meta(description="TOML file with the SHA-256 of each token and whom it stands for.")
+        Path | None, Meta(description="TOML file with the SHA-256 of each token and its principal.")
     ] = None
     auth_issuers: Annotated[
         Path | None, Meta(description="TOML file with the OpenID Connect issuers whose JSON Web Tokens are accepted.")
@@ -176,9 +179,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     auth_tokeninfo_remote: Annotated[
         str | None, Meta(description="URL of a token info service; asked where the local one can't be.")
     ] = None
-    auth_realms: Annotated[
-        str, Meta(description="The realms that are let in in the mode `realm`, separated by commas.")
-    ] = "services,employees"
+    auth_realms: Annotated[str, Meta(description="Realms accepted in the mode `realm`, separated by commas.")] = (
+        "services,employees"
+    )
     auth_service_realms: Annotated[
         str,
         Meta(
@@ -205,7 +208,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     # Requests
     header_timeout_s: Annotated[
         int,
-        Meta(ge=1, le=3_600, description="How long the headers of a request may take before its connection is closed."),
+        Meta(
+            ge=1, le=3_600, description="Timeout for receiving the headers of a request; then the connection is closed."
+        ),
     ] = 5
     body_timeout_s: Annotated[
         int,
@@ -217,13 +222,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 30
     body_bytes_per_s_min: Annotated[
-        int, Meta(ge=1, description="What has come of a body earns it further time at this rate.")
+        int, Meta(ge=1, description="Minimum upload rate; each received byte extends the body timeout.")
     ] = 1_000
     keep_alive_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How long an idle connection stays open for a next request.")
     ] = 75
     shutdown_timeout_s: Annotated[
-        int, Meta(ge=1, le=3_600, description="How long running requests may take to end once the broker is told to.")
+        int, Meta(ge=1, le=3_600, description="Grace period for running requests at shutdown.")
     ] = 10
     bodies_bytes_max: Annotated[
         int,
@@ -265,8 +270,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=60,
-            description="How long it is remembered what was published with an Idempotency-Key, or to event types that "
-            "store an eid once: sent again within this time it is not stored again.",
+            description="Deduplication window: a batch with the same Idempotency-Key, or an event with the same eid "
+            "where eids are stored once, is not stored again within this time.",
         ),
     ] = 86_400
 
@@ -274,8 +279,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="How long an event of a compacted event type stays after another one with its key has been "
-            "stored, and how long a deletion stays: consumers that are not further behind see every event.",
+            description="Minimum age before compaction removes a superseded event or a deletion; consumers with less "
+            "lag see every event.",
         ),
     ] = 10_800
 
@@ -284,7 +289,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=3_600,
-            description="How long publishers wait while their event type moves to a new timeline; then: 503.",
+            description="Maximum wait of publishers while their event type switches to a new timeline; then 503.",
         ),
     ] = 40
 
@@ -307,7 +312,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=3_600,
-            description="How often every process looks for events that are too old or superseded, and removes them.",
+            description="Interval of retention and compaction runs in each process.",
         ),
     ] = 60
     owning_applications: Annotated[
@@ -324,19 +329,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ] = 100
 
     # Streams
-    commit_timeout_max_s: Annotated[
-        int, Meta(ge=1, le=3_600, description="The longest, and the default, time that a consumer has to commit.")
-    ] = 60
-    stream_timeout_default_s: Annotated[
-        int, Meta(ge=1, description="How long a stream lasts on average if the client does not say.")
-    ] = 3_600
+    commit_timeout_max_s: Annotated[int, Meta(ge=1, le=3_600, description="Maximum and default commit timeout.")] = 60
+    stream_timeout_default_s: Annotated[int, Meta(ge=1, description="Default stream timeout.")] = 3_600
     stream_timeout_jitter_s: Annotated[
         int,
-        Meta(
-            ge=0, description="By how much that differs at random from stream to stream, so that not all end at once."
-        ),
+        Meta(ge=0, description="Random jitter of the stream timeout, so that streams do not all end at once."),
     ] = 600
-    stream_timeout_max_s: Annotated[int, Meta(ge=1, description="The longest that a stream may last.")] = 4_200
+    stream_timeout_max_s: Annotated[int, Meta(ge=1, description="Maximum stream timeout.")] = 4_200
     stream_memory_bytes_max: Annotated[
         int, Meta(ge=10_000, description="Events that one stream may hold back until its batch is full.")
     ] = 50_000_000
@@ -360,10 +359,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     # The broker's own event types
     audit_owning_application: Annotated[
-        str, Meta(min_length=1, description="To which application `nakadi.audit.log` belongs.")
+        str, Meta(min_length=1, description="Owning application of `nakadi.audit.log`.")
     ] = "stups_nakadi"
     kpi_owning_application: Annotated[
-        str, Meta(min_length=1, description="To which application the event types of KPIs belong.")
+        str, Meta(min_length=1, description="Owning application of the KPI event types.")
     ] = "stups_nakadi"
     kpi_streams_interval_s: Annotated[
         int, Meta(ge=1, le=3_600, description="How often `nakadi.data.streamed` reports on an open stream.")
@@ -372,14 +371,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=f"^({DEFAULT_ADMIN}|[^:]+:[^:]+)$",
-            description="Who reads the event types that the broker itself publishes to, when they are created, as "
+            description="Initial readers of system event types, as "
             f"`data_type:value`; `{DEFAULT_ADMIN}` is whom that setting names, `*:*` everybody. They are changed, "
             "deleted and written by the former alone.",
         ),
     ] = DEFAULT_ADMIN
     pseudonym_salt: Annotated[
         str,
-        Meta(description="Comes before the names of clients where these are hashed.", extra=_SECRET),
+        Meta(description="Salt of the pseudonyms of clients.", extra=_SECRET),
     ] = "salt"
 
     # Metrics and the log of the server
@@ -396,7 +395,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=f"^({'|'.join(LOG_LEVELS)})$",
-            description="What is written to standard error: lines of this level and above.",
+            description="Minimum level of log lines, which go to standard error.",
             extra={"expected": "one of " + ", ".join(LOG_LEVELS)},
         ),
     ] = "info"
@@ -416,7 +415,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             ge=1,
             le=3_600,
             description="How long a publish request waits for the disk, or for Kafka; then the answer is 503 if "
-            "nothing was written, and 207 if nobody knows.",
+            "nothing was written, and 207 if the outcome is unknown.",
         ),
     ] = 30
     cache_bytes_max: Annotated[
@@ -436,7 +435,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unprotected(self) -> bool:
-        """Whether other machines can reach the broker, and nobody is asked for a token."""
+        """Whether the broker listens on a non-loopback address with authentication off."""
         return self.auth_mode == Mode.OFF and not self.local_only
 
     def __repr__(self) -> str:

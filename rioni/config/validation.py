@@ -1,4 +1,4 @@
-"""Settings that are fine alone but not together."""
+"""Validates combinations of settings."""
 
 import re
 

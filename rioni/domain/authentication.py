@@ -1,4 +1,4 @@
-"""Tokens: the port to those who know them, what they say, what a mode demands.
+"""Authentication: token sources, token contents, and the requirements of each mode.
 
 Source: reference common#modes, authorization#attributes.
 """
@@ -51,7 +51,7 @@ class Tokens(Protocol):
         May ask a server, within a deadline of seconds; blocks the caller alone then.
 
         Raises:
-            TokensUnavailable: nobody can be asked at present.
+            TokensUnavailable: no token source is available.
         """
 
 
@@ -82,7 +82,7 @@ class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise InsufficientRealm
 
     def subject(self, info: TokenInfo) -> Subject:
-        """Whoever a token stands for."""
+        """The principal of a token."""
         attributes = frozenset({self.attribute(info)})
         return Subject(name=info.uid, realm=normalize_realm(info.realm), attributes=attributes)
 

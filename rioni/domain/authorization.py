@@ -37,7 +37,7 @@ class SubscriptionAuthorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever makes a request."""
+    """The subject of a request."""
 
     name: str
     """The client's id: names the publisher in metadata, and the actor in the log."""

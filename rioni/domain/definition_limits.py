@@ -1,4 +1,4 @@
-"""How much a definition may contain that a client submits: an event type, a subscription, a list of administrators.
+"""Size limits of client-supplied definitions: event types, subscriptions, lists of administrators.
 
 Each member has a limit that no honest definition comes near to. They bound the time that checks take, the size of what
 the log keeps for ever, and what every request has to look through that asks for a right.

@@ -122,7 +122,7 @@ class UnavailableCursor(InvalidCursor):
 
 
 class Unauthenticated(RioniError):
-    """Nobody vouches for whoever makes the request.
+    """The request has no valid token.
 
     Args:
         refused: there is a token, but no source of tokens accepts it.
@@ -150,7 +150,7 @@ class InsufficientScope(InsufficientToken):
 
 
 class InsufficientRealm(InsufficientToken):
-    """The token's realm is not let in."""
+    """The token's realm is not accepted."""
 
     def __init__(self) -> None:
         super().__init__("Insufficient realms for this resource")
@@ -310,7 +310,7 @@ class ReadOnly(Unavailable):
 
 
 class TokensUnavailable(Unavailable):
-    """Nobody can be asked about tokens at present; the text never says anything about the token."""
+    """Token sources are unavailable; the text never contains anything of the token."""
 
     retry_after_s = RETRY_AFTER_S
 
@@ -324,8 +324,8 @@ class CommitOutcomeUnknown(OutcomeUnknown):
 
     def __init__(self) -> None:
         super().__init__(
-            "The outcome is unknown: the database failed while the change was being committed. Look whether it was "
-            "made, then try again."
+            "The outcome is unknown: the database failed during commit. Check whether the change was made before "
+            "retrying."
         )
 
 
@@ -335,7 +335,7 @@ class TransactionConflict(Unavailable):
     retry_after_s = 1
 
     def __init__(self) -> None:
-        super().__init__("Too many changes at once got in each other's way; nothing was written. Try again later.")
+        super().__init__("Transaction conflict; nothing was written. Try again later.")
 
 
 class PartiallyStored(Unavailable):
@@ -353,7 +353,7 @@ class PartiallyStored(Unavailable):
 
 
 class TopicClosed(Unavailable):
-    """Nothing may be appended to the topic any more: the event type goes on in another timeline.
+    """The topic rejects appends: the event type continues in another timeline.
 
     Args:
         topic: the topic.
@@ -363,4 +363,4 @@ class TopicClosed(Unavailable):
 
     def __init__(self, topic: str, stored: Mapping[int, int] = MappingProxyType({})) -> None:
         self.stored = stored
-        super().__init__(f"The topic {topic} is closed. Publish again: the event type goes on in another timeline.")
+        super().__init__(f"The topic {topic} is closed. Retry: the event type continues in a new timeline.")

@@ -1,4 +1,4 @@
-"""The hash chain over the internal log: what makes a changed, missing or moved entry show.
+"""Hash chain over the internal log: detects changed, missing and moved entries.
 
 The hash of an entry is SHA-256 over the hash of the entry before it (32 zero bytes for the first) followed by the
 entry's fields in this order: position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, data.

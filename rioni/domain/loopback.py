@@ -1,4 +1,4 @@
-"""Which host names and addresses lead to this machine alone."""
+"""Decides which host names and addresses are loopback."""
 
 from ipaddress import IPv6Address, ip_address
 

@@ -1,4 +1,4 @@
-"""Text that every database has room for."""
+"""Checks that text can be stored by every database (no NUL)."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""Bounds the bytes of request bodies that a worker holds at a time, in sum and for each client.
+"""Bounds the memory that request bodies take in a worker, in total and per client.
 
-What has come of a body counts, inflated, from its arrival until its request is answered; so a slow client holds what it
+Received bytes of a body count, inflated, from its arrival until its request is answered; so a slow client holds what it
 has sent, and one that announces much holds nothing.
 """
 
@@ -81,7 +81,7 @@ class TooManyBytes(TooManyStreams):
 
 
 def hold(req: falcon.Request, size: int) -> None:
-    """Count bytes that have come of a request's body; raises what `BodyBudget.reserve` raises."""
+    """Count received bytes of a request's body; raises what `BodyBudget.reserve` raises."""
     context = req.context
     budget: BodyBudget | None = getattr(context, "bodies", None)
     if budget is not None:

@@ -19,7 +19,7 @@ STEP_BYTES = 500_000
 LONG_BYTES = 50_000
 """What is not worth a break."""
 BREATH_S = 0.001
-"""Sleeping for no time at all would let those run who are ready, and nobody whose time has come."""
+"""Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 TURN_S = 30.0
 """How long a step may wait for those of other requests."""
 RETRY_AFTER_S = 5

@@ -1,4 +1,4 @@
-"""The shapes of the request bodies that the broker itself understands: which JSON types their members have.
+"""JSON types of the members of the API's request bodies.
 
 They are fixed and ours, so they are compiled once, at import. Unknown members are ignored, null stands for absent.
 """

@@ -1,4 +1,4 @@
-"""What the resources of the API work with, put together once per process by bootstrap."""
+"""Dependencies of the API's resources, built once per process by bootstrap."""
 
 import threading
 from collections.abc import Callable

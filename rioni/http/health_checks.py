@@ -1,4 +1,4 @@
-"""Finds out how well everything works, without waiting for what hangs and without asking more often than is good."""
+"""Runs health checks concurrently, with timeouts and a one-second cache."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ class _CheckResult:
         self.holds_until_s = float("inf")
         """As long as it lasts nobody begins another one."""
         self._look, self._clock = look, clock
-        self._health: Health | None = Health(reason=f"It does not answer within {PATIENCE_S:g} s.")
+        self._health: Health | None = Health(reason=f"No response within {PATIENCE_S:g} s.")
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="rioni-health", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""The only table from errors to statuses, and the problem body that answers them.
+"""Maps errors to HTTP statuses and problem bodies, in one table.
 
 Source: reference common#problem-body, common#status-codes.
 """

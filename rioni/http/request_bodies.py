@@ -1,4 +1,4 @@
-"""Request bodies that the broker itself understands, on their way into the domain's values.
+"""Converts request bodies to values of the domain.
 
 The shapes settle JSON types only (400); what a value may be is for the domain to say (422). Enum literals are taken in
 any case (reference common#json-bodies).

@@ -1,4 +1,4 @@
-"""What every resource needs of a request: who asks, its body, and its parameters."""
+"""Parses what every resource needs of a request: subject, body and parameters."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def subject_of(req: falcon.Request) -> Subject:
-    """Who makes the request; while authentication is off, nobody in particular."""
+    """The subject of the request; anonymous while authentication is off."""
     return caller_of(req).subject
 
 
@@ -97,9 +97,9 @@ def _pieces(req: falcon.Request, bytes_max: int) -> Iterator[bytes]:
                 raise _too_large(bytes_max)
             yield piece
     except TimeoutError as ex:
-        raise RequestTimeout("The body takes too long to come; send less at a time, or send it compressed") from ex
+        raise RequestTimeout("Timed out reading the request body; send smaller or compressed batches") from ex
     except (OSError, ParseException) as ex:
-        raise Malformed(f"The body can't be read to its end: {ex}") from ex
+        raise Malformed(f"The request body is truncated or malformed: {ex}") from ex
 
 
 def _too_large(bytes_max: int) -> TooLarge:

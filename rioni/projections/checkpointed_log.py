@@ -1,4 +1,4 @@
-"""The log and the states of its audit trail, for followers that remember in the database how far they have come."""
+"""Log reader with a stored checkpoint, and the states of the audit trail."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""The registry in memory: what publishing and consuming need to know, following the log."""
+"""The in-memory registry: what publishing and consuming need, kept current from the log."""
 
 import threading
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ class MemoryRegistry:
             self._catch_up()
 
     def hear(self) -> None:
-        """Catch up with what this process was told of: for what must go on while the database is silent."""
+        """Catch up to the last notified position: for callers that must not wait for the database."""
         if self._log.heard() > self.position:
             self._catch_up()
 

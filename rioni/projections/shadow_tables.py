@@ -1,4 +1,4 @@
-"""The tables in which a rebuild makes new read models, as far as a broker has to know them: to remove what is left."""
+"""Names and removal of a rebuild's shadow tables."""
 
 from sqlalchemy import Connection, MetaData, column, delete, inspect, table
 from sqlalchemy.schema import DropTable

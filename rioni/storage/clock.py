@@ -63,7 +63,7 @@ class SteadyTime:
             self._offset_ms += jump_ms
             if self.jump_ms:
                 self.jump_ms = 0
-                _log.info("the machine's clock is right again")
+                _log.info("the machine's clock is consistent again")
             return wall_ms
         if not self.jump_ms:
             _log.warning(self.warning_of(jump_ms))
@@ -80,8 +80,8 @@ class SteadyTime:
         """What an operator has to know about a jump."""
         where = "ahead" if jump_ms > 0 else "back"
         return (
-            f"The machine's clock has jumped {where} by {abs(jump_ms) // 1000} s; the broker goes on with the time "
-            "from before. Set the clock right, or restart the broker if the new time is the right one."
+            f"The machine's clock has jumped {where} by {abs(jump_ms) // 1000} s; the broker continues from the "
+            "previous time. Correct the clock, or restart the broker if the new time is the right one."
         )
 
 

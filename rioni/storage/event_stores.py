@@ -1,4 +1,4 @@
-"""Which event store stands behind a storage: the port `EventStores`."""
+"""Maps each storage to its event store: the port `EventStores`."""
 
 import contextlib
 from collections import defaultdict
@@ -53,7 +53,9 @@ class EventStoreRegistry:
                 f"The storage {storage.id} is of type {storage.storage_type}, which this installation can't use. "
                 f"It can use: {', '.join(self._openers)}."
             )
-        with self._locks[key].taken(OPENING_WAIT_S, f"The storage {storage.id} is being opened, which takes too long."):
+        with self._locks[key].taken(
+            OPENING_WAIT_S, f"The storage {storage.id} is being opened, which takes too long; try again later."
+        ):
             if key not in self._stores:
                 self._stores[key] = self._offloads(storage.id).topics(opener, storage)
             return self._stores[key]

@@ -1,4 +1,4 @@
-"""Places that greenlets and native threads wait for alike.
+"""Semaphore usable from greenlets and native threads.
 
 Under gevent the locks of `threading` are made for the greenlets of one thread. A native thread that finds one taken may
 wait for ever, and so may greenlets that wait for a native thread: what is offloaded must not meet others there. Here

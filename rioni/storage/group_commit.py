@@ -1,4 +1,4 @@
-"""Lets many callers share one durable write: who comes while one is under way waits for the next."""
+"""Group commit: concurrent callers share one durable write."""
 
 import threading
 from collections import deque
@@ -16,16 +16,13 @@ PENDING_BYTES_MAX = 64 * 2**20
 """What may wait; more than the disk takes must be refused, not piled up."""
 
 CLOSE_WAIT_S = 40.0
-"""How long closing waits for a disk that hangs. Whoever has submitted something is told by then."""
+"""How long closing waits for a disk that hangs; all submitted jobs are settled by then."""
 
-_UNKNOWN = (
-    "The outcome is unknown: the disk or Kafka does not answer, and the data may have been written or not. Look at it, "
-    "then try again."
-)
+_UNKNOWN = "The outcome is unknown: the write timed out. Check the storage, then retry."
 
 
 class Job:
-    """Something to be written, and what became of it."""
+    """A write and its outcome."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -78,9 +75,7 @@ class GroupCommit(Generic[J]):
                 )
             waiting = self._pending_bytes + sum([each.size for each in self._under_way])
             if waiting and waiting + job.size > PENDING_BYTES_MAX:
-                raise Overloaded(
-                    "More waits to be stored than the disk or Kafka can take. Publish again later, and more slowly."
-                )
+                raise Overloaded("The write queue is full. Retry with back-off.")
             self._pending.append(job)
             self._pending_bytes += job.size
             if self._writer is None:
@@ -104,7 +99,7 @@ class GroupCommit(Generic[J]):
             if job in self._pending:
                 self._pending.remove(job)
                 self._pending_bytes -= job.size
-                raise Overloaded("The disk or Kafka was busy for too long; nothing was written. Publish again later.")
+                raise Overloaded("Timed out waiting to write; nothing was written. Retry later.")
         if not job.settled.is_set():
             raise OutcomeUnknown(_UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Brings calls from native threads to the hub on which greenlets live."""
+"""Runs calls from native threads on the gevent hub that owns the greenlets."""
 
 import functools
 from collections.abc import Callable
@@ -63,8 +63,8 @@ class HubThread:
             result, error = answers.get(timeout=DEADLINE_S)
         except self._empty:
             raise OutcomeUnknown(
-                f"This process was too busy for {DEADLINE_S:g} s; what was asked for may have been done or not. Look, "
-                "then try again."
+                f"This process was too busy for {DEADLINE_S:g} s; the outcome is unknown. Check the result before "
+                "retrying."
             ) from None
         if error is not None:
             raise error
@@ -80,7 +80,7 @@ S = TypeVar("S", bound=_HasHome)
 
 
 def run_on_hub(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Let a method run on the hub that its object's connection belongs to, whoever calls it."""
+    """Decorator: run a method on the hub that owns its object's connection, from any thread."""
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Short hashes of what clients name: equal names are found by them, and take no more space than they do."""
+"""Short hashes of client-supplied names, as fixed-size lookup keys."""
 
 from hashlib import blake2b
 

@@ -1,4 +1,4 @@
-"""Waits until the streams of a subscription have ended, whoever keeps them."""
+"""Waits until all streams of a subscription have ended on all nodes."""
 
 from collections.abc import Callable
 

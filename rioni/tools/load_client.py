@@ -73,7 +73,7 @@ class Server:
         """Open a connection.
 
         Raises:
-            Unavailable: nobody answers there.
+            Unavailable: no server responds there.
         """
         try:
             opened = socket.create_connection(self.address, timeout=CONNECT_TIMEOUT_S)
@@ -90,7 +90,7 @@ class Server:
         return opened
 
     def unreachable(self, ex: Exception) -> Unavailable:
-        """The error that says what to do when nobody answers."""
+        """The error for an unreachable server."""
         if isinstance(ex, ssl.SSLCertVerificationError):
             return Unavailable(
                 f"{self.url} shows a certificate that is not trusted: {ex.verify_message}. If it is of an authority of "

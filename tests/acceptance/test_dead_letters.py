@@ -113,7 +113,7 @@ def test_poison_can_be_kept_and_published_again_for_this_subscription_alone(clie
         assert response.json() == {"redriven": redriven, "already_redriven": already, "without_event_type": 0}
     shown = run("list", subscription, "--event-type", poisoned, "--url", server.url)
     assert shown.encode() == stored_line(client, path)
-    counts = "1 published again, 0 had been before, 0 have no event type any more\n"
+    counts = "1 redriven, 0 already redriven, 0 without an event type\n"
     assert run("redrive", subscription, "--force", "--limit", "5", "--url", server.url) == counts
     with server.client() as other, open_stream(other, path + STREAM) as stream:
         for _ in range(2):

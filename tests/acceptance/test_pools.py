@@ -185,10 +185,10 @@ def test_threads_that_hang_are_named_with_their_stacks_and_one_worker_after_the_
         _, threads = wait_until(lambda: found if ask() == 503 and (found := live())[0] == 503 else None)
         assert threads["reason"].startswith("The pool tokens makes no progress: 2 of 2 threads busy, the oldest for ")
         assert "tokens_file.py" in threads["detail"]
-        wait_until(lambda: [line for line in server.lines if "this worker ends" in line])
+        wait_until(lambda: [line for line in server.lines if "replacing this worker" in line])
         wait_until(lambda: len({*before} & {*server.workers()}) == 1)
-        assert len([line for line in server.lines if "this worker ends" in line]) == 1
-        assert [line for line in server.lines if "a thread does not come back" in line and "tokens_file.py" in line]
+        assert len([line for line in server.lines if "replacing this worker" in line]) == 1
+        assert [line for line in server.lines if "a native thread hangs" in line and "tokens_file.py" in line]
         # The disk answers again: threads that hang find the pipe empty, and the file is read next time.
         tokens.rename(pipe)
         tokens.write_bytes(saved)

@@ -83,7 +83,7 @@ def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
 
 def test_a_task_that_hangs_keeps_its_thread_and_its_caller_goes_on(gate):
     used = pool(deadline_s=0.01, queue=10)
-    with pytest.raises(OutcomeUnknown, match=r"has not answered within 0\.01 s: it is unknown"):
+    with pytest.raises(OutcomeUnknown, match=r"has not answered within 0\.01 s: the outcome is unknown"):
         used(gate.pass_through)
     assert len(used.running) == 1
     for _ in range(10):

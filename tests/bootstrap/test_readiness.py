@@ -58,7 +58,7 @@ def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_
         storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=True)
         base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
         base.registry.refresh()
-        with pytest.raises(Unavailable, match="No broker of Kafka answers"):
+        with pytest.raises(Unavailable, match="No Kafka broker responds"):
             look()
 
 

@@ -61,7 +61,7 @@ def test_what_is_under_way_counts_as_waiting(writer, commits, monkeypatch):
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(commits.submit, slow, ENOUGH_S)
         wait_until(lambda: writer.groups)
-        with pytest.raises(Overloaded, match="More waits") as refused:
+        with pytest.raises(Overloaded, match="write queue is full") as refused:
             wait_until(lambda: commits.submit(Job(2), ENOUGH_S))
         assert refused.value.retry_after_s
         writer.slow.clear()

@@ -241,7 +241,7 @@ class Broker:
         return EmbeddedEventStore(self._directory.events_in(storage.id), clock=self.clock, signals=self.signals)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self.coordinator.close()
         self.stores.close()
         self.signals.close()

@@ -1,4 +1,4 @@
-"""What happens with time alone: what dead processes leave is tidied, and what was kept long enough goes."""
+"""Periodic maintenance jobs: clean up after dead processes, apply retention, delete expired state."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ SWEEP_EVERY_S = 3_600.0
 
 
 class BackgroundJobs:
-    """Does the jobs of one process; every process does them, which harms nobody."""
+    """Runs the background jobs of one process; running them in every process is safe."""
 
     def __init__(
         self,

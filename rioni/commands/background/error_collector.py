@@ -1,4 +1,4 @@
-"""Gathers what fails for some of many, so that the others have their turn, and tells of it in the end."""
+"""Collects per-item errors so that the remaining items are processed, and raises them at the end."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ class ErrorCollector:
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[None]:
-        """Note what the world does to the block, under a name, and go on behind it."""
+        """Collect an expected error of the block under a name, and continue after it."""
         try:
             yield
         except RioniError as ex:

@@ -1,4 +1,4 @@
-"""Tries what has to succeed at some time, again and again, without saying the same every time."""
+"""Retries background jobs and logs each distinct failure once."""
 
 from collections.abc import Callable
 
@@ -28,6 +28,6 @@ class LoggedJobRunner:
             if self._failures.get(what) != failure:
                 self._failures[what] = failure
                 traceback = not isinstance(ex, Unavailable)
-                _log.error("a job failed, and will be tried again", job=what, reason=str(ex), exc_info=traceback)
+                _log.error("job failed; retrying", job=what, reason=str(ex), exc_info=traceback)
         else:
             self._failures.pop(what, None)

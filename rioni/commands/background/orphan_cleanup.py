@@ -1,4 +1,4 @@
-"""Deletes what was left: abandoned topics; and by processes that died, topics made for nothing and lost cursors."""
+"""Deletes abandoned topics, and the orphaned topics and cursors of processes that died."""
 
 import contextlib
 from collections import Counter
@@ -106,7 +106,9 @@ class OrphanCleaner:
         try:
             self._stores.of(abandoned.storage_id).delete_topic(abandoned.topic)
         except RioniError as ex:
-            _log.warning("a topic could not be deleted yet", reason=str(ex), **msgspec.structs.asdict(abandoned))
+            _log.warning(
+                "could not delete a topic; retrying later", reason=str(ex), **msgspec.structs.asdict(abandoned)
+            )
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""What becomes of events with time: they go when they are too old, or superseded.
+"""Retention and compaction: deletes expired events and removes superseded ones.
 
 Source: reference event-types#cleanup-policy, timelines#cleanup.
 """
@@ -59,7 +59,7 @@ class Retention:
                 # Paused until writing is allowed again (reference settings-and-storages#feature-effects).
                 pass
             except RioniError as ex:
-                _tell("events could not be removed", ex, event_type=name, order=order)
+                _tell("could not delete expired events", ex, event_type=name, order=order)
 
     def compact(self) -> None:
         """Remove from compacted event types what was superseded long enough ago; fails as `expire`.
@@ -78,7 +78,7 @@ class Retention:
                         _tell("a timeline could not be compacted", ex, event_type=event_type.name)
 
     def forget(self) -> None:
-        """Forget the names under which batches were stored so long ago that nobody sends them again."""
+        """Delete idempotency keys older than the deduplication window."""
         timelines = (self._registry.timelines(event_type.name) for event_type in self._registry.event_types())
         # Names outlive the events of timelines that were cleaned up.
         for storage_id in {timeline.storage_id for each in timelines for timeline in each.timelines}:
@@ -86,7 +86,7 @@ class Retention:
                 try:
                     self._stores.of(storage_id).forget_ids(self._clock.now_ms() - self._idempotency_window_ms)
                 except RioniError as ex:
-                    _tell("names could not be forgotten", ex, storage_id=storage_id)
+                    _tell("could not expire idempotency keys", ex, storage_id=storage_id)
 
     def _expire(self, name: str, order: int, context: Context) -> None:
         # A round may be long: what was told to stay meanwhile stays.

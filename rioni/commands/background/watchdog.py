@@ -1,4 +1,4 @@
-"""Whether a process still does what it has to do now and then."""
+"""Watchdog: checks that the periodic jobs of a process still run."""
 
 from collections.abc import Callable
 
@@ -32,5 +32,5 @@ class JobWatchdog:
     def health(self) -> Health:
         """How long ago that was."""
         ago_s = self._clock.monotonic() - self._done_at_s
-        reason = "The jobs of this process hang: restart it." if ago_s > SILENT_S else ""
+        reason = "The background jobs of this process hang: restart it." if ago_s > SILENT_S else ""
         return Health(reason=reason, detail=f"done {ago_s:.0f} s ago")

@@ -1,4 +1,4 @@
-"""Appends a batch so that it is stored once though its event type has moved from one storage to another.
+"""Appends a batch exactly once across timelines, even if its event type has moved to another storage.
 
 A store only knows what it has stored itself. Before something is appended to one, the others are asked. Their answers
 hold: their topics are closed for good, or the append comes too late, is refused, and they are asked again.

@@ -53,7 +53,7 @@ class DeleteEvents(PublishEvents):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What became of a batch."""
+    """Outcome of publishing a batch."""
 
     events: int
     """How many events were stored."""

@@ -1,4 +1,4 @@
-"""Appends to the timeline that is active, and waits while another one is becoming so.
+"""Appends to the active timeline, and waits while a switch to a new one is in progress.
 
 Source: reference timelines#switch-steps.
 """

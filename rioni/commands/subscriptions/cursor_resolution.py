@@ -1,4 +1,4 @@
-"""Looks up what clients' names for places stand for, across the timelines of an event type."""
+"""Resolves client cursor specs (BEGIN, END, timestamp) to positions, across an event type's timelines."""
 
 from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.ports.event_stores import EventStores

@@ -1,4 +1,4 @@
-"""Keeps events that nobody ever commits, shows them, and publishes them again.
+"""Dead letters: stores events that consumers never commit, lists them, and publishes them again.
 
 Source: reference streams#dead-letter-handling.
 """
@@ -58,7 +58,7 @@ class RedriveDeadLetters:
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the dead letters that were to be published again."""
+    """Counts of redriven dead letters, by outcome."""
 
     redriven: int = 0
     already_redriven: int = 0

@@ -1,4 +1,4 @@
-"""Where the partitions of a subscription are read from: at the beginning, and after a reset.
+"""Initial cursors of a subscription's partitions: at its creation, and after a reset.
 
 Source: reference subscriptions#reset, subscriptions#initialisation.
 """
@@ -27,7 +27,7 @@ from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetCursors:
-    """Go on reading somewhere else; all streams of the subscription end first."""
+    """Reset cursors of a subscription; all of its streams end first."""
 
     subscription_id: str
     cursors: Sequence[CursorSpec]

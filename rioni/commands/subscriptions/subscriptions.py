@@ -150,7 +150,7 @@ def delete_subscription(command: DeleteSubscription, repository: UnitOfWork) -> 
 
 
 def record_cursors_reset(command: RecordCursorsReset, repository: UnitOfWork) -> None:
-    """Record where reading goes on."""
+    """Record the new cursors."""
     subscription = repository.subscription(command.subscription_id)
     repository.record(CursorsReset(id=subscription.id, cursors=command.cursors, previous=command.previous))
 

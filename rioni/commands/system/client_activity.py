@@ -1,4 +1,4 @@
-"""Notices what clients do, in memory and at once, and writes it down a little later."""
+"""Tracks client activity in memory and persists it periodically."""
 
 import threading
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ class ActivityTracker:
                 self._forget_at_s = now_s + FORGET_EVERY_S
                 self._offload(self._activity.forget, self._clock.now_ms() - RETENTION_MS)
         except RioniError:
-            _log.exception("what clients did was not written down")
+            _log.exception("could not persist client activity")
 
     def _add(self, sighting: Sighting, seen: LastActivity) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Publishes what was measured as KPI events, each measurement once.
+"""Publishes recorded measurements as KPI events, each exactly once.
 
 A spool's file is removed when its events are stored; they are the same events whoever makes them of it, and the event
 store leaves out what it has stored before. So the death of a process at any moment neither loses nor doubles anything,

@@ -1,4 +1,4 @@
-"""Follows the internal log, and publishes what it tells to the broker's own event types, each thing once.
+"""Consumers of the internal log that publish its entries as system events, each exactly once.
 
 What is told of one command is stored as one batch, named after the entry of the log that it begins with, and the event
 store stores a batch of one name once. How far a feed has come is remembered after that. So a crash at any moment
@@ -60,7 +60,7 @@ class LogConsumers:
         self._attempts = LoggedJobRunner()
 
     def tick(self) -> None:
-        """Publish what has come since the last time. What fails is logged, and goes on where it was."""
+        """Process new entries. A consumer that fails is logged, and resumes at its checkpoint."""
         self._attempts.attempt("feeds", self._go_on)
 
     def _go_on(self) -> None:

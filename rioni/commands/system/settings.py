@@ -50,7 +50,7 @@ class SwitchFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptLoss:
-    """Record that an operator goes on with stores that do not belong together."""
+    """Record that an operator accepted inconsistent stores."""
 
     findings: tuple[str, ...]
     reason: str

@@ -1,4 +1,4 @@
-"""Publishes the broker's own events: by the rules that hold for everybody, but asking nobody for permission."""
+"""Publishes system events: by the same rules as clients' events, but without permission checks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -112,7 +112,7 @@ def _metadata(event_type: str, version: str, event: SystemEvent) -> Metadata:
 
 
 def _unfit(event_type: str, detail: str) -> Invalid:
-    return Invalid(f"The broker's own event type {event_type} does not take its events: {detail}")
+    return Invalid(f"The system event type {event_type} rejected system events: {detail}")
 
 
 def _unlimited(rules: PublishRules) -> PublishRules:

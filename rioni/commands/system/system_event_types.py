@@ -1,4 +1,4 @@
-"""Creates the event types that the broker itself publishes to, by commands like anybody's.
+"""Creates the system event types, with ordinary commands.
 
 Source: reference system-event-types#audit-log.
 """

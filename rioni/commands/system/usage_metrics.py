@@ -1,4 +1,4 @@
-"""Measures the use of the broker where it happens; a few microseconds each, and nothing while the feature is off."""
+"""Records usage metrics: a few microseconds each, and nothing while the feature is off."""
 
 from collections.abc import Callable
 

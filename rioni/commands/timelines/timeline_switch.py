@@ -1,4 +1,4 @@
-"""The switch to a new timeline, and what is left of one whose process has died (reference timelines#switch-steps).
+"""Switches to a new timeline, and recovers switches whose process died (reference timelines#switch-steps).
 
 There is no barrier that all processes have to reach, and so none that a sick one could hold up. The store closes the
 old topic instead, for all processes at once: an append comes before that, and counts, or it is refused and goes to the
@@ -93,7 +93,7 @@ class TimelineSwitcher:
                 timelines = self._registry.timelines(name)
                 # The publisher may have been refused by a switch that it had not heard of.
                 if timelines.switch is None and timelines.active.id == closed.id:
-                    _log.warning("the active timeline is closed, and is replaced", event_type=name, topic=closed.topic)
+                    _log.warning("the active timeline is closed; replacing it", event_type=name, topic=closed.topic)
                     replace = StartSwitch(event_type=name, storage_id=closed.storage_id, replaces=closed.id)
                     self.switch(replace, context())
         failures.report()

@@ -1,4 +1,4 @@
-"""Commands that change where an event type's events are stored.
+"""Commands that change the timelines of an event type, and so where its events are stored.
 
 Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
 
@@ -77,7 +77,7 @@ class CompleteSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortSwitch:
-    """Go on as if the switch had never been started, unless it can only be completed."""
+    """Roll back a switch, unless it is past the point of no return."""
 
     event_type: str
     timeline: Timeline
@@ -207,7 +207,7 @@ def complete_switch(command: CompleteSwitch, repository: UnitOfWork) -> Outside 
     timelines = repository.timelines(command.event_type)
     if not _is_recorded(command.timeline, timelines):
         if timelines.switch is None or timelines.switch.timeline != command.timeline:
-            raise Conflict(f"The event type {command.event_type} is another one by now. Try again.")
+            raise Conflict(f"The event type {command.event_type} was deleted and recreated concurrently. Try again.")
         if command.latest_position is None:
             raise Unavailable(f"Topic {timelines.active.topic} of event type {command.event_type} is missing.")
         # Not when the switch began: the old topic may have been written to until now, and is kept for as long from now.

@@ -1,4 +1,4 @@
-"""Creates the first topic of a new event type: recorded first, then done, then recorded as done or as abandoned.
+"""Creates the first topic of a new event type: records the intent, creates, records the outcome.
 
 A store is never asked while the head of the log is locked. So the topic exists before its event type does, and the
 record of its creation tells whoever comes next what it is for.
@@ -65,7 +65,7 @@ def end_topic_creation(timeline: Timeline, repository: UnitOfWork) -> None:
     """
     if repository.find("topic-creation", timeline.topic) is None:
         raise Unavailable(
-            f"The creation of event type {timeline.event_type} was given up, because its process was taken for dead. "
+            f"The creation of event type {timeline.event_type} was aborted, because its process was considered dead. "
             "Try again."
         )
     if repository.find("storage", timeline.storage_id) is None:

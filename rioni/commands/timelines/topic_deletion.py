@@ -1,4 +1,4 @@
-"""Lets go of topics: that it is to be is recorded first, with whatever it follows from, and done afterwards.
+"""Deletes topics in two steps: records the intent in the command's transaction, deletes afterwards.
 
 So nothing is deleted that a command which fails still needs, and what could not be deleted, because a process died or a
 storage was out of reach, is deleted later.
@@ -51,4 +51,4 @@ def _delete(owner: Timeline | TopicCreation, repository: UnitOfWork) -> None:
     try:
         repository.stores.of(owner.storage_id).delete_topic(owner.topic)
     except RioniError as ex:
-        _log.warning("a topic could not be deleted; the housekeeper will", topic=owner.topic, reason=str(ex))
+        _log.warning("could not delete a topic; the background job will retry", topic=owner.topic, reason=str(ex))

@@ -1,4 +1,4 @@
-"""The port to readers of the internal log whose checkpoints are stored."""
+"""The port to readers of the internal log with stored checkpoints."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""Who reads which partition of a subscription, and how far: a port, as those of `rioni.domain.ports`."""
+"""The port to the coordinator of subscriptions: sessions, assignments and committed cursors."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol

@@ -81,7 +81,7 @@ class EventLog(Protocol):
         """
 
     def heard(self) -> int:
-        """The last position that this process was told of: as `position`, but waits for no silent server."""
+        """The last position of which this process was notified: as `position`, but never waits for the server."""
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
         """At most `limit` entries behind a position, in order."""
@@ -91,7 +91,7 @@ class EventLog(Protocol):
 
         Raises:
             TransactionConflict: it got in the way of another one.
-            CommitOutcomeUnknown: nobody knows whether it was committed; see `recorded`.
+            CommitOutcomeUnknown: it may or may not have been committed; see `recorded`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
         """
 

@@ -192,4 +192,4 @@ class EventStore(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""

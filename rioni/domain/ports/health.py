@@ -1,4 +1,4 @@
-"""How well something works that the broker depends on."""
+"""Health of a dependency of the broker."""
 
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +13,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     """What else there is to say."""
     warnings: tuple[str, ...] = ()
-    """What works, and should not stay so."""
+    """Warnings: works, but should be corrected."""
 
     @property
     def status(self) -> str:

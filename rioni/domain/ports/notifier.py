@@ -19,7 +19,7 @@ class Waiter(Protocol):
 
 
 class Notifier(Protocol):
-    """Wakes up whoever waits, in any process of the broker. A notification may be lost, so waits have time-outs."""
+    """Wakes up waiters in any process of the broker. A notification may be lost, so waits have time-outs."""
 
     def notify(self, *keys: str) -> None:
         """Wake everyone who watches one of the keys. Never blocks, never raises."""

@@ -1,4 +1,4 @@
-"""The port that counts what clients hold."""
+"""The port that limits the connections of clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -25,4 +25,4 @@ class ConnectionQuota(Protocol):
         """Free what a holder has taken; nothing if that is nothing."""
 
     def close(self) -> None:
-        """Let go of all files; what this process holds is free when it has died."""
+        """Close all files; slots held by this process are released when it has ended."""

@@ -1,4 +1,4 @@
-"""What the log says now, as commands and streams ask for it: a further port."""
+"""The port to the current state of the registry, for commands and streams."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol

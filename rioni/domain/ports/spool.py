@@ -20,7 +20,7 @@ class SpoolFile(Protocol):
 
 
 class Spool(Protocol):
-    """Keeps lines until somebody has made something of them, also if the process that wrote them dies."""
+    """Stores lines durably until they are processed, even if the process that wrote them dies."""
 
     def append(self, line: bytes) -> bool:
         """Keep a line, or say that there is no room for it. Cheap, never waits for the disk, never raises."""

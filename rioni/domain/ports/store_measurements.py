@@ -1,4 +1,4 @@
-"""What an event store that others run says of how it fares."""
+"""Measurements reported by an external event store."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ def _ignored(_value: float) -> None:
 
 
 class StoreMeasurements(NamedTuple):
-    """Told of what happens; each function is cheap, never raises, and is called where metrics may be touched."""
+    """Receives measurements; each method is cheap, never raises, and is called where metrics may be updated."""
 
     append_seconds: Callable[[float], None] = _ignored
     """How long a group of batches has waited for the store."""

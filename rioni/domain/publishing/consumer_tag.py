@@ -1,4 +1,4 @@
-"""The header X-CONSUMER-TAG: whom alone a batch is for (reference publishing#consumer-tag)."""
+"""The header X-CONSUMER-TAG: the only subscription that gets a batch (reference publishing#consumer-tag)."""
 
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.formats import is_uuid

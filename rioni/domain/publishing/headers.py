@@ -1,4 +1,4 @@
-"""What is stored beside an event, and never part of its JSON."""
+"""Headers stored with an event, outside its JSON."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What tells a batch, or an event, that was sent again from a new one.
+"""Deduplication of batches by idempotency key, and of events by id.
 
 A batch is known by the key that its publisher gives it (header Idempotency-Key, as in the IETF draft of that name), an
 event by its eid, where the event type asks for that. All names begin with the event type's life, so that one that was

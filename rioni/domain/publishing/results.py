@@ -1,4 +1,4 @@
-"""What becomes of each event of a batch, as the API answers it (reference publishing#results)."""
+"""Per-event results of a batch, as the API returns them (reference publishing#results)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Events = Sequence[Mapping[str, Any]]
 
 
 class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one event of a batch; its JSON is what the API answers."""
+    """Result of one event of a batch; its JSON is what the API returns."""
 
     publishing_status: str
     """`submitted`, `failed` or `aborted`."""
@@ -80,7 +80,7 @@ def refusal_of_all(events: Events, detail: str) -> BatchRefused:
 
 
 def stored_or_not(events: Events, partitions: Sequence[int], failed: Mapping[int, str]) -> list[ItemResult]:
-    """What became of each event when some partitions were not written, for a 207 answer.
+    """Results of all events when some partitions were not written, for a 207 response.
 
     Args:
         events: all of them.

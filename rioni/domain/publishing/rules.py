@@ -1,4 +1,4 @@
-"""What publishing to one version of an event type needs to know, compiled once.
+"""Publishing rules of one version of an event type, compiled once.
 
 Source: reference schemas#effective-schema, publishing#partitioning, publishing#event-owners.
 """
@@ -93,8 +93,8 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
             return "It is not allowed to delete events from non compacted event type"
         if self.choose is None and self.partitions > 1:
             return (
-                "Events of partition strategy 'random' can't be deleted: nobody knows the partition of the events with "
-                "this key. Publish to an event type with partition strategy 'hash' or 'user_defined'"
+                "Events of partition strategy 'random' can't be deleted: the partition of a key is not determined. "
+                "Publish to an event type with partition strategy 'hash' or 'user_defined'"
             )
         return ""
 

@@ -179,8 +179,8 @@ def _check_objects(schema: Schema) -> None:
         )
     if characters > POINTERS_CHARACTERS_MAX:
         raise Invalid(
-            "schema must be a valid json-schema: too many schemas stand below long names; the pointers to all of them "
-            f"have {characters} characters, at most {POINTERS_CHARACTERS_MAX} can be"
+            "schema must be a valid json-schema: too many nested schemas with long names: the JSON pointers have "
+            f"{characters} characters, at most {POINTERS_CHARACTERS_MAX} are allowed"
         )
 
 

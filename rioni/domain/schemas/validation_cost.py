@@ -1,4 +1,4 @@
-"""What validating an event may cost at most, so that no event stops everybody else.
+"""Bounds the cost of validating an event, so that no event blocks other requests.
 
 Validation runs in one call into the library, during which nothing else happens in this process. Two things multiply:
 the schemas that apply to each value, and the states of a regular expression for each character (see `patterns`). What

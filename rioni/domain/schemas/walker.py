@@ -1,4 +1,4 @@
-"""The schema objects inside a JSON schema: where they stand, where references lead, how much work they may cause.
+"""Walks the schema objects of a JSON schema: their locations, references and validation cost.
 
 Nothing here trusts the schema: it may be of any shape, recursive, or made to take for ever.
 """

@@ -1,4 +1,4 @@
-"""How a stream finds an event that its consumers never commit (reference streams#dead-letter-handling).
+"""Poison event search: finds an event that consumers never commit (reference streams#dead-letter-handling).
 
 Whenever a stream ends, or hands a partition over, with events that were sent and not committed, the partition has
 failed; any commit that advances it makes up for all failures. After too many of them the partition is searched: its

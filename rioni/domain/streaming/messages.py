@@ -1,4 +1,4 @@
-"""What goes into the state machine of a stream, what comes out of it, and why a stream may end."""
+"""Inputs and outputs of a stream's state machine, and the reasons for which a stream ends."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum

@@ -1,4 +1,4 @@
-"""One partition that a stream reads: how far it is fetched, sent and committed, and since when."""
+"""One partition of a stream: its fetched, sent and committed positions, with timestamps."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Who reads what: spreads the partitions of a subscription over its sessions (reference streams#shares)."""
+"""Rebalancing: distributes a subscription's partitions over its sessions (reference streams#shares)."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What a stream sends: whose turn it is, how many events may go, what is said with them.
+"""Sending of a stream: round-robin over partitions, batch sizes and debug information.
 
 Source: reference streams#json-batches, streams#when-a-batch-is-sent, streams#batch-timespan.
 """

@@ -75,7 +75,7 @@ class StreamMachine:
         self.aside: tuple[EventTypePartition, TimelinePosition] | None = None
         """On which partition, and at which place, to say why the stream ends when it owns none; can change too."""
         self.hidden = 0
-        """How many events have been passed over."""
+        """Number of skipped events."""
         self.lost = 0
         """How many events were gone before they could be read."""
         self._visibility = visibility or Visibility()

@@ -1,4 +1,4 @@
-"""Which events a stream delivers: the others are passed over.
+"""Decides which events a stream delivers and which it skips.
 
 Source: reference low-level-streams#flushing, streams#hidden-events.
 """
@@ -18,7 +18,7 @@ from rioni.domain.subscriptions.event_filter import EventFilter
 TURN_S = 0.01
 """How long filtering may go on before others have their turn."""
 BREATH_S = 0.001
-"""Sleeping for no time would let only those run who are ready, and nobody whose time has come."""
+"""Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 
 
 class Visibility(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What clients are seen to do with event types and subscriptions, and the port that remembers it."""
+"""Client activity on event types and subscriptions, and the port that stores it."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -52,7 +52,7 @@ class Activity(Protocol):
         """Forget who was not seen since this time."""
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
 
 
 def resource_of(event_type: EventType) -> str:

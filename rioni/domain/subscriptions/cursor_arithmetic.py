@@ -1,4 +1,4 @@
-"""Places in a partition across its timelines: which can be read, how many events lie between, where a shift leads.
+"""Cursor arithmetic across timelines: availability, distances and shifts of positions.
 
 Sources: reference cursors#offset-forms, cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests.
 The end of a closed timeline and the beginning of the next one are the same place.

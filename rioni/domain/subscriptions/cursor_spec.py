@@ -1,4 +1,4 @@
-"""Places in partitions as clients name them: by offset, as the beginning or the end, by time, and with a shift.
+"""Cursor specs of clients: an offset, BEGIN, END or a timestamp, with an optional shift.
 
 What such a name stands for is looked up once; what is kept and committed is always an offset. See
 `docs/concepts/cursors.md`.

@@ -1,4 +1,4 @@
-"""Events that nobody ever commits: what a subscription wants to become of them.
+"""Dead letter policy of a subscription: handling of events that consumers never commit.
 
 Source: reference streams#dead-letter-handling.
 """
@@ -18,7 +18,7 @@ SEND_COUNT_MIN, SEND_COUNT_MAX = 2, 10
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription wants to become of events that its consumers never commit."""
+    """Dead letter policy of a subscription."""
 
     send_count: int
     """So many failures make an event a dead letter."""

@@ -113,7 +113,7 @@ class SubscriptionChanged(DomainEvent, frozen=True, kw_only=True):
 
 
 class CursorsReset(DomainEvent, frozen=True, kw_only=True):
-    """Reading goes on somewhere else; the coordinator keeps the cursors themselves."""
+    """The cursors were reset; the coordinator keeps the cursors themselves."""
 
     TOPIC = "subscription.cursors-reset"
     KEY = "id"

@@ -1,4 +1,4 @@
-"""How large a correction of a clock is believed, and what a store does with time stamps that its clock contradicts."""
+"""Limits for clock corrections, and handling of timestamps that contradict a store's clock."""
 
 import structlog
 

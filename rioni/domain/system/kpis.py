@@ -1,4 +1,4 @@
-"""What the broker measures of its use, one line of a spool for each, and the KPI events that come of it.
+"""Usage measurements, one spool line each, and the KPI events made of them.
 
 Sources: reference system-event-types#kpi-event-types, system-event-types#kpi-definition. A line is written where
 something happens, so it is small and written fast; names are hashed, and the batches of a stream are summed, when the

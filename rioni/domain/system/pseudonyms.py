@@ -1,4 +1,4 @@
-"""Hashes of the names of clients, for reports that are read more widely than the names may be."""
+"""Pseudonyms of clients, for reports with a wider audience."""
 
 from hashlib import sha256
 

@@ -110,7 +110,7 @@ class FeatureSwitched(DomainEvent, frozen=True, kw_only=True):
 
 
 class LossAccepted(DomainEvent, frozen=True, kw_only=True):
-    """An operator has decided to go on with stores that do not belong together; no setting changes by it."""
+    """An operator accepted inconsistent stores; no setting is changed."""
 
     TOPIC = "settings.loss-accepted"
     KEY = "setting"

@@ -1,4 +1,4 @@
-"""The event types that the broker itself publishes to: their definitions.
+"""Definitions of the system event types.
 
 Source: reference system-event-types#audit-log, system-event-types#kpi-event-types.
 """

@@ -1,4 +1,4 @@
-"""The events that the broker itself publishes: how they are named, so that one published twice is known as one."""
+"""System events and their ids, which make repeated publishing idempotent."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an entry of the audit trail says about timelines, in one line for people.
+"""One-line descriptions of timeline changes for the audit trail.
 
 Source: reference timelines#timeline-model.
 """

@@ -1,4 +1,4 @@
-"""Topics that nobody needs any more, until they are gone: their stores may be out of reach when that is decided."""
+"""Topics pending deletion, until their stores have deleted them."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ class AbandonedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicAbandoned(DomainEvent, frozen=True, kw_only=True):
-    """Nobody needs a topic any more: its event type or timeline is gone, or never came."""
+    """A topic is to be deleted: its event type or timeline was deleted, or never created."""
 
     TOPIC = "topic.abandoned"
     KEY = "topic"

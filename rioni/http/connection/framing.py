@@ -1,4 +1,4 @@
-"""Where one request ends and the next begins: what gunicorn leaves open.
+"""Request framing hardening against request smuggling, where gunicorn is lenient.
 
 A proxy in front that finds other bounds than the broker would let one client's bytes pass for another client's request.
 """
@@ -19,7 +19,7 @@ READ_BYTES = 65_536
 STEP_BYTES = 1_000_000
 """After so much others have their turn."""
 BREATH_S = 0.001
-"""Sleeping for no time at all would let those run who are ready, and nobody whose time has come."""
+"""Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 REST_BYTES_MAX = 200_000_000
 """Of a body that is not wanted: more than any that is accepted."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]*)?", re.ASCII)
@@ -47,7 +47,7 @@ class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
 
 
 class ClosingReader:
-    """Reads the body of a request; where that fails nobody knows what comes next, and the answer says so.
+    """Reads the body of a request; where that fails the connection is out of sync, and the response closes it.
 
     gunicorn closes the connection by itself then, but behind an answer that promises to keep it.
     """

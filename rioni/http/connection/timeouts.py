@@ -1,4 +1,4 @@
-"""Deadlines for what a client sends: the headers of a request, and its body.
+"""Deadlines for receiving the headers and the body of a request.
 
 A client that takes its time costs a connection, a greenlet and what it has sent so far. Between requests it may be idle
 for `keep_alive_s`, which gunicorn sees to.
@@ -27,7 +27,7 @@ class Deadlines(NamedTuple):
     body_s: float
     """For the body; also the longest pause within one that takes longer, and for reading an answer."""
     body_bytes_per_s: float
-    """What has come of a body earns it further time at this rate."""
+    """Minimum upload rate; each received byte extends the body timeout."""
 
 
 class DeadlineSocket:

@@ -73,9 +73,9 @@ class Tls:
         try:
             self._context = self._read()
         except Unavailable as ex:
-            _log.warning("the certificate stays as it was", reason=str(ex))
+            _log.warning("could not reload the certificate; keeping the previous one", reason=str(ex))
         else:
-            _log.info("the certificate was read again", file=str(self._certificate))
+            _log.info("certificate reloaded", file=str(self._certificate))
 
     def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
         """A connection with TLS, whose handshake is still to be done; it takes the place of the given one."""
@@ -118,4 +118,4 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _refuse_passphrase() -> NoReturn:
-    raise ValueError("the key has a passphrase, and nobody can be asked for it")
+    raise ValueError("the key has a passphrase")

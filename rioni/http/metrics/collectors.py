@@ -39,7 +39,7 @@ class Metrics:
         self.event_types = EventTypeCounts(folder, slot, event_types_max)
         self.worker_info = Gauge(
             "rioni_worker_info",
-            "1 for each worker process that lives, by its name and that of its machine",
+            "1 for each live worker process, by name and host name",
             ["node", "worker"],
             registry=registry,
             multiprocess_mode="livemax",
@@ -52,14 +52,14 @@ class Metrics:
         )
         self.request_seconds = Histogram(
             "rioni_http_request_seconds",
-            "Time to answer, streams left out",
+            "Request duration, streams excluded",
             ["method", "route"],
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
         self.publish_seconds = Histogram(
             "rioni_publish_seconds",
-            "Time to answer publish requests, by the size of the body",
+            "Duration of publish requests, by body size",
             ["slo_bucket"],
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
@@ -79,7 +79,7 @@ class Metrics:
         )
         self.hidden_events = Counter(
             "rioni_filtered_events",
-            "Events that streams have passed over: filtered, deleted, for others",
+            "Events skipped by streams: filtered, deleted, for others",
             ["api"],
             registry=registry,
         )
@@ -102,40 +102,40 @@ class Metrics:
         )
         self.hub_stall_seconds = Gauge(
             "rioni_hub_stall_seconds",
-            "The longest time that one piece of work has kept a worker from all others, since its start",
+            "Longest time that the event loop of a worker was blocked since its start",
             registry=registry,
             multiprocess_mode="livemax",
         )
         self.pool_busy_threads = Gauge(
             "rioni_pool_busy_threads",
-            "Native threads that are at work, by kind of pool",
+            "Busy native threads, by pool",
             ["pool"],
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.pool_queue = Gauge(
             "rioni_pool_queue",
-            "Tasks that wait for a native thread, by kind of pool",
+            "Tasks queued for a native thread, by pool",
             ["pool"],
             registry=registry,
             multiprocess_mode="livesum",
         )
         self.pool_oldest_seconds = Gauge(
             "rioni_pool_oldest_seconds",
-            "For how long the oldest task has been running, by kind of pool",
+            "Running time of the oldest task, by pool",
             ["pool"],
             registry=registry,
             multiprocess_mode="livemax",
         )
         self.pool_rejected = Counter(
             "rioni_pool_rejected",
-            "Tasks that were refused because no native thread was free, by kind of pool",
+            "Tasks rejected because no native thread was free, by pool",
             ["pool"],
             registry=registry,
         )
         self.greenlets = Gauge(
             "rioni_greenlets",
-            "Greenlets that have been started and have not ended: one for each connection, others for background work",
+            "Live greenlets: one for each connection, others for background work",
             registry=registry,
             multiprocess_mode="livesum",
         )
@@ -146,7 +146,7 @@ class Metrics:
         )
         self.feed_entries_behind = Gauge(
             "rioni_feed_entries_behind",
-            "Entries of the internal log that are still to be looked at, by event type of the broker's own",
+            "Lag of system event publishing behind the internal log, by event type, in entries",
             ["event_type"],
             registry=registry,
             multiprocess_mode="livemax",
@@ -158,41 +158,41 @@ class Metrics:
         )
         self.store_append_seconds = Histogram(
             "rioni_kafka_append_seconds",
-            "Time that Kafka takes to acknowledge what waits together",
+            "Time until Kafka acknowledges a group of batches",
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
         self.store_failed_batches = Counter(
             "rioni_kafka_failed_batches",
-            "Batches that Kafka has not stored, or not for certain",
+            "Batches that Kafka did not store, or whose outcome is unknown",
             registry=registry,
         )
         self.store_loaded_bytes = Counter(
             "rioni_kafka_loaded_bytes",
-            "Bytes of events read from Kafka that were not in memory any more",
+            "Bytes of events read from Kafka after a cache miss",
             registry=registry,
         )
         self.store_events_behind = Gauge(
             "rioni_kafka_events_behind",
-            "Events known to be written that a worker has not read yet",
+            "Lag of the tail consumer of a worker, in events",
             registry=registry,
             multiprocess_mode="livemax",
         )
         self.store_begun_anew = Counter(
             "rioni_kafka_topic_resyncs",
-            "Topics that a worker follows from their ends on again, because they were not what they had been",
+            "Topics whose tail a worker resynchronised because the topic was replaced or truncated",
             registry=registry,
         )
         self.store_settled_batches = Counter(
             "rioni_kafka_recovered_batches",
-            "Batches of which it was found out in Kafka what had become of them",
+            "Interrupted batches whose outcome was recovered from Kafka",
             registry=registry,
         )
         registry.register(self.event_types)
         self._registry = registry
 
     def of_store(self) -> StoreMeasurements:
-        """Where an event store tells how it fares."""
+        """Store measurements recorded as metrics."""
         return StoreMeasurements(
             append_seconds=self.store_append_seconds.observe,
             failed_batches=self.store_failed_batches.inc,

@@ -28,7 +28,7 @@ _METRICS = (
     ("rioni_published_events", "Events stored"),
     ("rioni_published_bytes", "Bytes of publish requests whose events were stored"),
     ("rioni_deleted_events", "Deletions stored"),
-    ("rioni_duplicate_events", "Events left out because they had been stored before"),
+    ("rioni_duplicate_events", "Duplicate events that were not stored again"),
     ("rioni_rejected_batches", "Batches of which nothing was stored"),
 )
 _NAME_BYTES = 256

@@ -1,4 +1,4 @@
-"""Measures requests and streams, for KPI events and the log, where the broker is told to.
+"""Measures requests and streams for KPI events and the access log, where enabled.
 
 Source: reference settings-and-storages#feature-effects, system-event-types#kpi-event-types.
 """
@@ -20,7 +20,7 @@ from rioni.http.request_parsing import subject_of
 
 
 NONE = "-"
-"""What stands for a header that the client has not sent."""
+"""Placeholder for a header that the client has not sent."""
 
 SLO_SMALL_BYTES, SLO_MEDIUM_BYTES = 5_000, 50_000
 

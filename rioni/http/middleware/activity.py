@@ -1,4 +1,4 @@
-"""Notices who publishes, streams and commits, so that an event type can show its producers and consumers."""
+"""Records who publishes, streams and commits, for the lists of producers and consumers."""
 
 import falcon
 

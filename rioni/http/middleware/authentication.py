@@ -51,7 +51,7 @@ def scope_of(method: str, template: str) -> str:
 
 
 class Caller:
-    """Whoever makes a request, as long as the request lasts."""
+    """The subject of a request, for the duration of the request."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -76,7 +76,7 @@ ANYBODY = Caller(UNAUTHENTICATED)
 
 
 class _TokenCaller(Caller):
-    """Whoever shows a token."""
+    """The subject authenticated by a token."""
 
     def __init__(self, token: str, info: TokenInfo, authentication: "Authentication") -> None:
         super().__init__(authentication.demands.subject(info))
@@ -118,11 +118,11 @@ class Authentication:
         self.clock = clock
 
     def caller(self, authorization: str | None) -> Caller:
-        """Whoever the header `Authorization` stands for.
+        """Authenticate the header `Authorization`.
 
         Raises:
-            Unauthenticated: it holds no token, or one that nobody vouches for.
-            TokensUnavailable: nobody can be asked.
+            Unauthenticated: it holds no token, or an invalid one.
+            TokensUnavailable: no token source is available.
         """
         if self.demands.mode is Mode.OFF:
             return ANYBODY
@@ -138,13 +138,13 @@ class Authentication:
 
 
 class AuthenticationMiddleware:
-    """Lets nobody through to any resource but the public one without having found out who it is."""
+    """Authenticates requests to all resources but the public one."""
 
     def __init__(self, authentication: Authentication) -> None:
         self._authentication = authentication
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        """Before routing: so that nobody learns which paths there are."""
+        """Authenticate before routing, so that clients without a token learn nothing about paths."""
         if req.path not in PUBLIC:
             req.context.caller = self._authentication.caller(req.get_header("Authorization"))
 
@@ -155,7 +155,7 @@ class AuthenticationMiddleware:
 
 
 def caller_of(req: falcon.Request) -> Caller:
-    """Who makes the request, and whether that still holds; nobody where it was refused before that was known."""
+    """The caller of the request; anonymous if it was rejected before authentication."""
     caller: Caller = getattr(req.context, "caller", _NONE)
     return caller
 

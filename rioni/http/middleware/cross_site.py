@@ -1,4 +1,4 @@
-"""Refuses what a browser sends for web pages of other sites: cross-site requests, and DNS rebinding.
+"""Rejects cross-site requests of browsers, and DNS rebinding.
 
 A web page may let its visitor's browser send requests to any address that the browser reaches, a broker on localhost
 among them. Browsers say so in `Sec-Fetch-Site` and `Origin`, which pages can't change (Fetch standard, chapters 3.2 and

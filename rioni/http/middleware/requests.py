@@ -1,4 +1,4 @@
-"""What happens to every request and response: flow id, span context, codings that are not understood, metrics."""
+"""Common handling of every request and response: flow id, span context, content negotiation, metrics."""
 
 import json
 import time
@@ -56,7 +56,7 @@ class RequestMiddleware:
         req.context.span_ctx = span_ctx = _span_ctx(req.env)
         resp.set_header("span_ctx", json.dumps(span_ctx) if span_ctx else "{}")
         if "\0" in req.path or "%00" in req.query_string:
-            raise Malformed("Neither path nor query may contain the character U+0000, which no name here has")
+            raise Malformed("Path and query must not contain the character U+0000")
         if "//" in req.path:
             raise Malformed(f"The path {req.path} contains an empty segment")
         encoding = req.get_header("Content-Encoding")

@@ -1,4 +1,4 @@
-"""What the API's description says of settings, storages, and of what operators ask."""
+"""OpenAPI operations of settings, storages and monitoring."""
 
 from rioni.domain.system.settings import BLACKLIST_TYPES
 from rioni.http.openapi.operations import (
@@ -50,11 +50,11 @@ _READY = _LIVE | {
 }
 _NOT_READY = _LIVE | {
     "status": "failed",
-    "checks": {"zookeeper": {"status": "failed", "reason": "No server of ZooKeeper answers."}},
+    "checks": {"zookeeper": {"status": "failed", "reason": "No ZooKeeper server responds."}},
 }
 _HANGING = _LIVE | {
     "status": "failed",
-    "checks": {"housekeeping": {"status": "failed", "reason": "The jobs of this process hang: restart it."}},
+    "checks": {"housekeeping": {"status": "failed", "reason": "The background jobs of this process hang: restart it."}},
 }
 
 
@@ -70,16 +70,16 @@ def _checks(*statuses: str) -> Json:
     check = structure(
         {
             "status": {"enum": ["ok", "warning", "failed"]},
-            "reason": STRING | {"description": "Why it does not work."},
+            "reason": STRING | {"description": "Why the check failed."},
             "detail": STRING,
-            "warnings": array(STRING, description="What works, and should not stay so."),
+            "warnings": array(STRING, description="Warnings: works, but should be corrected."),
         },
         optional=("reason", "detail", "warnings"),
     )
     return structure(
         {
             "status": {"enum": list(statuses)},
-            "worker": STRING | {"description": "The name of the process, which no other process of any node ever has."},
+            "worker": STRING | {"description": "The unique name of the process."},
             "checks": {"type": "object", "additionalProperties": check},
         }
     )
@@ -126,7 +126,7 @@ PATHS: Json = {
         ),
         "delete": operation(
             SETTINGS,
-            "Block an application or event type no longer",
+            "Unblock an application or event type",
             {204: answer("It is not blocked.")},
             parameters=_BLACKLIST_ENTRY,
             problems=(403,),
@@ -212,18 +212,20 @@ PATHS: Json = {
     "/health": {
         "get": operation(
             OPERATING,
-            "Ask whether the process lives",
-            {200: answer("It does.", STRING, "OK", media="text/plain; charset=utf-8")},
+            "Liveness check",
+            {200: answer("It is alive.", STRING, "OK", media="text/plain; charset=utf-8")},
         ),
     },
     "/livez": {
         "get": operation(
             OPERATING,
-            "Ask whether the process does what it has to",
+            "Check the background jobs of the process",
             {
-                200: answer("It does.", _checks("ok"), _LIVE, headers=("Cache-Control",)),
+                200: answer("It is alive.", _checks("ok"), _LIVE, headers=("Cache-Control",)),
                 503: or_problem(
-                    answer("It does not; a restart may help.", _checks("failed"), _HANGING, headers=("Cache-Control",))
+                    answer(
+                        "It is not alive; a restart may help.", _checks("failed"), _HANGING, headers=("Cache-Control",)
+                    )
                 ),
             },
         ),
@@ -231,12 +233,12 @@ PATHS: Json = {
     "/readyz": {
         "get": operation(
             OPERATING,
-            "Ask whether the process can work",
+            "Readiness check",
             {
-                200: answer("It can.", _checks("ok"), _READY, headers=("Cache-Control",)),
+                200: answer("It is ready.", _checks("ok"), _READY, headers=("Cache-Control",)),
                 503: or_problem(
                     answer(
-                        "It can't, or it is ending.",
+                        "Not ready, or shutting down.",
                         _checks("failed", "stopping"),
                         _NOT_READY,
                         headers=("Cache-Control",),

@@ -1,7 +1,7 @@
-"""The parts that many operations share: schemas, headers, parameters, problems.
+"""OpenAPI components that many operations share: schemas, headers, parameters, problems.
 
-What the broker answers is described by the structs that it encodes, what it accepts by the shapes of `bodies`; here
-both get the words, literals and defaults that a struct can't say.
+Responses are described by the structs that the broker encodes, requests by `body_schemas`; here both get the
+descriptions, literals and defaults that these can't express.
 """
 
 from collections.abc import Iterable, Mapping
@@ -290,7 +290,7 @@ SECURITY_SCHEMES: Json = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "Where the broker asks for one: the header `Authorization: Bearer …` with a token that one "
-        "of its sources of tokens vouches for; see the manual on security.",
+        "description": "Where the broker asks for one: the header `Authorization: Bearer …` with a token that one of "
+        "its token sources accepts; see the manual on security.",
     },
 }

@@ -1,4 +1,4 @@
-"""What the API's description says of dead letters."""
+"""OpenAPI operations of dead letters."""
 
 from rioni.http.openapi.operations import (
     INTEGER,

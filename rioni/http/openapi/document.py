@@ -31,16 +31,16 @@ COMMON = (*_EVERYWHERE, *_WITH_TOKEN, *_WITH_BODY, _MEDIA_TYPE)
 _TAGS = {
     event_types.EVENT_TYPES: "What kinds of events there are, and what holds for each.",
     schemas.SCHEMAS: "What the events of an event type look like, version by version.",
-    events.PUBLISHING: "Events on their way into the broker.",
+    events.PUBLISHING: "Publishing events.",
     subscriptions.SUBSCRIPTIONS: "Who reads which event types; the broker remembers how far.",
-    subscriptions.CONSUMING: "Events on their way out, and the cursors that say how far they are processed.",
+    subscriptions.CONSUMING: "Streaming events and committing cursors.",
     dead_letters.DEAD_LETTERS: "Events that the consumers of a subscription never commit.",
-    partitions.PARTITIONS: "What partitions hold, and calculating with the places in them.",
+    partitions.PARTITIONS: "The offsets of partitions, and cursor arithmetic.",
     events.STREAMS: "Reading without a subscription.",
     timelines.TIMELINES: "Where the events of an event type are stored: for administrators of the broker.",
     administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
     administration.STORAGES: "Where events are stored: for administrators of the broker.",
-    administration.OPERATING: "For machines that look after the broker, and those who build clients.",
+    administration.OPERATING: "For monitoring, tooling and client development.",
 }
 _DESCRIPTION = """\
 Rioni is an event broker: producers publish events over HTTP, consumers stream them back.

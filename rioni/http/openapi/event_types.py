@@ -1,4 +1,4 @@
-"""What the API's description says of event types, and of who uses them."""
+"""OpenAPI operations of event types, their producers and their consumers."""
 
 from rioni.domain.event_types.rules import CATEGORIES
 from rioni.http.openapi.operations import (
@@ -49,7 +49,7 @@ _EXPLICIT = "must list exactly this `data_type:value`; wildcards do not count."
 _KEYS = "A key, or `key:value`, that they must have; may be given more than once."
 _KEY_LISTS = f"{_KEYS[:-1]}, or hold a list separated by commas."
 _FILTERS = (
-    query("name", "Only those of this name; `*` stands for any text.", example="order.*"),
+    query("name", "Only those of this name; `*` matches any text.", example="order.*"),
     query("owning_application", "Only those of this application.", example="shop"),
     query("category", "Only those of this category.", {"enum": [*CATEGORIES]}, "business"),
     query("admin", f"Their admins {_EXPLICIT}", example="user:jane"),
@@ -87,7 +87,7 @@ PATHS: Json = {
                     [_EVENT_TYPE],
                     headers=("ETag", "Link"),
                 ),
-                304: answer("The client has this list already.", headers=("ETag",)),
+                304: answer("The list is unchanged.", headers=("ETag",)),
             },
             description="All of them, unless there is a `limit` or an `offset`.",
             parameters=[*_FILTERS, *PAGE, _IF_NONE_MATCH],
@@ -113,7 +113,7 @@ PATHS: Json = {
             "Show an event type",
             {
                 200: answer("The event type.", schema("EventType"), _EVENT_TYPE, headers=("ETag",)),
-                304: answer("The client has this state already.", headers=("ETag",)),
+                304: answer("The event type is unchanged.", headers=("ETag",)),
             },
             parameters=[NAME, _IF_NONE_MATCH],
             problems=(404,),
@@ -138,7 +138,7 @@ PATHS: Json = {
                 header("If-Match", "The `ETag` of the state that the change was made of.", example='"1f"'),
             ],
             body=body(schema("SubmittedEventType"), _SUBMITTED),
-            problems={403: "", 404: "", 412: "Somebody else has changed it since it was read.", 422: ""},
+            problems={403: "", 404: "", 412: "Modified concurrently: the ETag does not match.", 422: ""},
         ),
         "delete": operation(
             EVENT_TYPES,
@@ -159,7 +159,7 @@ PATHS: Json = {
                     {"items": [{"client": "shop", "last_published_at": TIME, "since": TIME, "events": 4711}]},
                 )
             },
-            description="Who was not seen for 90 days is forgotten. What happened a second ago may be missing.",
+            description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
             parameters=[NAME],
             problems=(404,),
         ),
@@ -175,7 +175,7 @@ PATHS: Json = {
                     _CONSUMERS,
                 )
             },
-            description="Who was not seen for 90 days is forgotten. What happened a second ago may be missing.",
+            description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
             parameters=[NAME],
             problems=(404,),
         ),

@@ -1,4 +1,4 @@
-"""What the API's description says of publishing, and of streams and their parameters."""
+"""OpenAPI operations of publishing and of streams, with the streams' parameters."""
 
 from rioni.domain.avro.batches import MEDIA_TYPE as AVRO
 from rioni.domain.publishing import consumer_tag, idempotency
@@ -78,7 +78,7 @@ def streamed(batch: Json, header: str) -> Json:
 LAST_EVENT = header(
     LAST_EVENT_ID,
     "With server-sent events the id of the last one that was received, as browsers send it when they connect again: "
-    "the stream goes on behind it; that of a subscription commits it first.",
+    "the stream continues after it; that of a subscription commits it first.",
 )
 
 

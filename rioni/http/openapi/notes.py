@@ -1,4 +1,4 @@
-"""What the members of event types, subscriptions and the other resources mean, in words, literals and defaults."""
+"""Descriptions, allowed values and defaults of the members of all resources."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -46,9 +46,9 @@ OWNER_SELECTOR: Notes = {
 }
 EVENT_TYPE: Notes = {
     "name": _note("Words separated by dots; unique, and never changed.", maxLength=rules.NAME_CHARACTERS_MAX),
-    "owning_application": _note("The application that answers for the event type."),
+    "owning_application": _note("The application that owns the event type."),
     "category": _note(
-        "`business` events carry `metadata`, `data` events tell of changes to an entity, `undefined` ones are free.",
+        "`business` events carry `metadata`, `data` events describe changes to an entity, `undefined` ones are free.",
         rules.CATEGORIES,
     ),
     "enrichment_strategies": _note("`metadata_enrichment` for every category but `undefined`."),
@@ -71,10 +71,10 @@ EVENT_TYPE: Notes = {
     "options": _note("How long events stay readable: `retention_time` in milliseconds."),
     "authorization": _note("Who may do what; without it every authenticated client may do everything."),
     "annotations": _note(
-        f"Notes of any kind, which nothing is searched by; `{idempotency.ANNOTATION}` with the value `on` lets the "
+        f"Free-form notes, not searchable; `{idempotency.ANNOTATION}` with the value `on` lets the "
         "event type store an `eid` once."
     ),
-    "labels": _note("Short values to select by."),
+    "labels": _note("Short searchable values."),
     "compatibility_mode": _note(
         "Which changes of the schema are accepted: additions only, additions that old consumers can read, or all.",
         rules.COMPATIBILITY_MODES,
@@ -93,7 +93,7 @@ SUBSCRIPTION: Notes = {
     "read_from": _note("Where to begin: with the oldest event, with new ones, or at `initial_cursors`.", READ_FROM),
     "initial_cursors": _note("For `read_from: cursors` where to begin, for every partition."),
     "authorization": _note("Who may administer the subscription and read through it."),
-    "annotations": _note("Notes of any kind, which nothing is searched by."),
+    "annotations": _note("Free-form notes, not searchable."),
     "labels": EVENT_TYPE["labels"],
     "filter": _note(
         "Which events to get, in CEL, over `event` and `metadata`; without it all of them. The others count as "
@@ -133,7 +133,7 @@ STORAGE: Notes = {
 TIMELINE: Notes = {
     "order": _note("Part of every offset."),
     "storage_id": _note("The storage in which the events lie."),
-    "topic": _note("Where in the storage."),
+    "topic": _note("The topic in the storage."),
     "cleaned_up_at": _note("When the events go, or went; null for the active timeline."),
     "latest_position": _note("The last position of each partition, -1 for none; null for the active timeline."),
 }

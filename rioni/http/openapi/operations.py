@@ -1,4 +1,4 @@
-"""The parts of which the API's description is put together: operations, parameters, answers.
+"""Builders of OpenAPI operations, parameters and responses.
 
 An operation says only what is its own. What holds for all of them (flow id, span context, bodies that are too large or
 of another type, problems that any request may meet) is added by `document`.

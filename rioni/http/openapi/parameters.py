@@ -1,4 +1,4 @@
-"""Parameters that operations of several parts have."""
+"""OpenAPI parameters that several groups of operations share."""
 
 from rioni.http.openapi.operations import (
     INTEGER,

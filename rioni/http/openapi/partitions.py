@@ -1,4 +1,4 @@
-"""What the API's description says of partitions, and of calculating with cursors."""
+"""OpenAPI operations of partitions and of cursor arithmetic."""
 
 from rioni.http.openapi.operations import (
     Json,
@@ -59,7 +59,7 @@ PATHS: Json = {
             "Measure the distance of cursors",
             {
                 200: answer(
-                    "How many events lie between the two cursors of each pair.",
+                    "Number of events between the two cursors of each pair.",
                     array(schema("Distance")),
                     [{"initial_cursor": _BEGIN, "final_cursor": {"partition": "0", "offset": _TENTH}, "distance": 10}],
                 )
@@ -78,7 +78,7 @@ PATHS: Json = {
             "Shift cursors",
             {
                 200: answer(
-                    "The cursors that lie so many events further on, or back.",
+                    "The cursors, moved forward or back by that number of events.",
                     array(schema("ShiftedCursor")),
                     [{"partition": "0", "offset": _TENTH}],
                 )

@@ -1,4 +1,4 @@
-"""What the API's description says of schemas, those of event types and those of batches in Avro."""
+"""OpenAPI operations of schemas, those of event types and those of Avro batches."""
 
 from rioni.http.openapi.operations import (
     Json,

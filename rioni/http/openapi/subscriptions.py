@@ -1,4 +1,4 @@
-"""What the API's description says of subscriptions, their streams and their cursors."""
+"""OpenAPI operations of subscriptions, their streams and their cursors."""
 
 from rioni.http.openapi.events import BATCH, LAST_EVENT, STREAM_NUMBERS, streamed
 from rioni.http.openapi.operations import (
@@ -46,7 +46,7 @@ _STREAM_PARAMETERS: Json = {
         "minimum": 1,
         "maximum": 2**31 - 1,
         "default": 10,
-        "description": "How many events are sent before some of them are committed.",
+        "description": "Maximum number of uncommitted events in flight.",
     },
     "commit_timeout": INTEGER
     | {
@@ -60,7 +60,7 @@ _STREAM_PARAMETERS: Json = {
         "minimum": 0,
         "maximum": 2**31 - 1,
         "default": 0,
-        "description": "Seconds that the events of a batch lie apart at most; 0 for any time.",
+        "description": "Maximum time span covered by one batch, in seconds; 0 for no limit.",
     },
 }
 _STREAM_QUERY = [
@@ -72,7 +72,9 @@ _STREAM_BODY: Json = {
     "type": "object",
     "properties": {
         **_STREAM_PARAMETERS,
-        "partitions": array(structure(_REQUESTED), description="Only these; without it the broker assigns some."),
+        "partitions": array(
+            structure(_REQUESTED), description="Partitions to read; without it the broker assigns some."
+        ),
     },
 }
 _STREAM = {
@@ -117,7 +119,7 @@ PATHS: Json = {
                 ),
                 query("reader", "Only those whose readers list exactly this `data_type:value`.", example="user:jane"),
                 *PAGE,
-                query("token", "A place in the list, from a link; `new` for its beginning.", example="new"),
+                query("token", "A page token, from a link; `new` for the first page.", example="new"),
                 query("show_status", "Show who reads which partition.", _BOOLEAN, "true"),
             ],
         ),
@@ -253,11 +255,11 @@ PATHS: Json = {
             CONSUMING,
             "Reset cursors",
             {204: answer("All streams have ended, and the next ones begin behind these cursors.")},
-            description="Places may be named by offset, as `BEGIN` or `END`, or by the time from which on events were "
-            "stored, and be shifted. Without items the subscription is initialised, and streams go on.",
+            description="Cursors may be given as offset, as `BEGIN` or `END`, or as a timestamp, and be shifted. "
+            "Without items the subscription is initialised, and streams continue.",
             parameters=[_SUBSCRIPTION_ID],
             body=body(schema("SubmittedPlaces"), {"items": [_CURSOR, {"timestamp": _TIME, "shift": -100}]}),
-            problems={403: "", 404: "", 409: "A reset is going on.", 422: ""},
+            problems={403: "", 404: "", 409: "A reset is in progress.", 422: ""},
         ),
     },
 }

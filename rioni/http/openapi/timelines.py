@@ -1,4 +1,4 @@
-"""What the API's description says of timelines and of the number of partitions."""
+"""OpenAPI operations of timelines and of the number of partitions."""
 
 from rioni.http.openapi.operations import Json, answer, array, body, operation, schema
 from rioni.http.openapi.parameters import NAME

@@ -1,4 +1,4 @@
-"""`/event-types/{name}/consumers` and `/producers`: who uses an event type, and when it was last seen.
+"""`/event-types/{name}/consumers` and `/producers`: clients of an event type, and when they were last seen.
 
 Like an event type itself they are shown to everybody who may ask.
 """

@@ -70,7 +70,7 @@ class EventTypeResource:
         _answer(req, resp, self._services.query(event_types.body_of, name).encode())
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Change an event type; with If-Match only if nobody else has changed it meanwhile."""
+        """Change an event type; with If-Match only if its ETag still matches."""
         spec = _spec(req, self._services)
         expected = None if req.if_match is None or "*" in req.if_match else list(map(str, req.if_match))
         self._services.registry.refresh()

@@ -23,7 +23,7 @@ from rioni.http.streaming.low_level import open_low_level_stream
 
 
 READ_FIRST_BYTES_MAX = 65_536
-"""Bodies of at most this length are read whoever sends them."""
+"""Bodies of at most this length are read before authorization."""
 
 
 class EventsResource:

@@ -1,4 +1,4 @@
-"""`/health`, `/livez`, `/readyz`, `/version`, `/metrics`: what operators and their machines ask."""
+"""`/health`, `/livez`, `/readyz`, `/version`, `/metrics`: endpoints for monitoring."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

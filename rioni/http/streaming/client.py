@@ -1,4 +1,4 @@
-"""The client of a stream over HTTP: whether it is there and may go on, and what is noted of what it gets."""
+"""The client of a stream over HTTP: connection, token validity, and usage accounting."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -57,7 +57,7 @@ def stream_counters(metrics: Metrics, api: str) -> StreamCounters:
 
 
 class HttpClient(StreamClient, ABC):
-    """Whoever has made a request for a stream; counted from now on until `on_close`.
+    """The HTTP client of a stream; counts against its quota until `on_close`.
 
     PERF: one object with methods in place of a function for each question: that took 2 kB more for each stream.
     """
@@ -128,7 +128,7 @@ class HttpClient(StreamClient, ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise, as at the beginning of the stream, where it may not go on; the registry is up to date then."""
+        """Raise, as at the start of the stream, if it must end; the registry is up to date then."""
 
     @property
     def subscription_id(self) -> str | None:
@@ -172,7 +172,7 @@ class HttpClient(StreamClient, ABC):
         self._attend(events)
 
     def on_hidden(self, count: int) -> None:
-        """Count events that were passed over."""
+        """Count skipped events."""
         self._counters.hidden.inc(count)
 
     def on_lost(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether somebody still reads a stream."""
+"""Detects client disconnects."""
 
 import socket
 

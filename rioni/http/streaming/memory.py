@@ -1,4 +1,4 @@
-"""Divides what the streams of one process may hold in memory equally among them."""
+"""Divides the stream memory of a process equally among its streams."""
 
 
 class StreamMemory:

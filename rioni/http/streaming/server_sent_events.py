@@ -30,7 +30,7 @@ def wants_events(req: falcon.Request) -> bool:
 
 
 def last_cursors(req: falcon.Request) -> Sequence[Mapping[str, Any]]:
-    """The cursors behind which a subscription's client goes on, with `event_type`, `partition` and `offset` each.
+    """The cursors after which a subscription's client resumes, with `event_type`, `partition` and `offset` each.
 
     Raises:
         Malformed: the client sends an id that no stream has written.

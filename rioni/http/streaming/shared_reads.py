@@ -1,4 +1,4 @@
-"""What the streams of one process ask together: a notification wakes many of them, and the first one asks for all."""
+"""Per-process read cache shared by streams: after a notification the first stream reads for all."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +94,9 @@ class PartitionTail:
                     return found
             if loaded := self._loading.get((number, after)):
                 if not loaded.wait(LOADING_WAIT_S):
-                    raise Unavailable("Events are being read, which takes too long. Try again later.")
+                    raise Unavailable(
+                        "Timed out waiting for another stream's read of the same events. Try again later."
+                    )
                 continue
             self._loading[number, after] = loaded = threading.Event()
             try:

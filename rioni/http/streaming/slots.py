@@ -1,4 +1,4 @@
-"""How many streams a client may have open at a time.
+"""Limits the number of open streams of a client.
 
 Source: reference low-level-streams#connection-limits, operations#stream-limits.
 """

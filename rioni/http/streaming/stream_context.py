@@ -1,4 +1,4 @@
-"""What a stream works with: the ports of its process, and its client."""
+"""Dependencies of a stream: the ports of its process, and its client."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class StreamClient:
     """What to watch besides events and assignments, so that `ended` and `visibility` are asked at once."""
 
     def gone(self) -> bool:
-        """Whether nobody reads any more."""
+        """Whether the client has disconnected."""
         return False
 
     def frames(self, token: Callable[[], str] | None) -> FrameWriter:
@@ -56,23 +56,23 @@ class StreamClient:
         return Visibility()
 
     def on_begin(self) -> None:
-        """Told once when the answer begins.
+        """Called once when the response begins.
 
         PERF: whatever needs a deep stack below that of the request costs each stream another page of memory for good,
         and logging does.
         """
 
     def on_batch(self, event_type: str, events: int, size: int) -> None:
-        """Told of every batch with events its event type, how many events, how many bytes."""
+        """Called for every batch with events: event type, number of events, bytes."""
 
     def on_hidden(self, count: int) -> None:
-        """Told how many events were passed over."""
+        """Called with the number of skipped events."""
 
     def on_lost(self, count: int) -> None:
-        """Told how many events retention has removed before they could be read."""
+        """Called with the number of events that expired unread."""
 
     def on_end(self, reason: Reason) -> None:
-        """Told why the stream ends."""
+        """Called with the reason for which the stream ends."""
 
     def on_close(self) -> None:
-        """Told once when everything is over."""
+        """Called once when the stream is closed."""

@@ -1,4 +1,4 @@
-"""Performs a stream: does what its state machine decides, waits, and yields the body of the response.
+"""Runs a stream: executes its state machine's decisions, waits, and yields the response body.
 
 A stream is an iterator of bytes that a WSGI server can use as it is; it runs in the greenlet of its request. The first
 item is empty: gunicorn sends the headers when it gets the first item, whatever it holds. So the resource sets no
@@ -48,7 +48,7 @@ WRITE_BYTES = 262_144
 """Batches that are ready at the same time are written together, up to about this length."""
 
 ATTEND_EVERY_S = 1.0
-"""How often a stream looks at its client's socket and whether it may go on, when nothing wakes it."""
+"""Interval at which an idle stream checks its client's connection and permissions."""
 
 ATTEND_BUSY_EVERY_S = 0.05
 """The same for a stream that never waits."""
@@ -134,7 +134,7 @@ class StreamRunner(ABC):
 
     @abstractmethod
     def _holds(self) -> bool:
-        """Whether nobody else can be sending the same."""
+        """Whether this stream certainly still owns the partitions."""
 
     @abstractmethod
     def _leave(self) -> None:
@@ -143,7 +143,7 @@ class StreamRunner(ABC):
     # --- the loop ---
 
     def _advance(self) -> bytes:
-        """Go on until there is something to write; nothing is the end."""
+        """Advance until there is something to write; empty at the end."""
         try:
             while not self._done:
                 if data := self._perform():

@@ -1,4 +1,4 @@
-"""A stream of a subscription: its partitions, and what is committed, are the coordinator's."""
+"""A stream of a subscription: the coordinator keeps its assignment and its committed cursors."""
 
 import contextlib
 import logging
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSink:
-    """What a subscription wants to become of events that nobody commits (reference streams#dead-letter-handling)."""
+    """Applies a subscription's dead letter policy (reference streams#dead-letter-handling)."""
 
     policy: Policy
     bury: Callable[[EventTypePartition, Slice, int], None]

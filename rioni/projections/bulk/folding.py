@@ -1,4 +1,4 @@
-"""What the executors do with the log: fold stream by stream, and write the rows of the read models where they belong.
+"""Spark executors' part of a rebuild: fold each stream and write the rows of the read models.
 
 Executors import this module: it needs neither SQLAlchemy nor anything that serves requests.
 """

@@ -1,4 +1,4 @@
-"""Rebuilds all read models from the internal log with Spark, and puts them in the place of the live ones."""
+"""Rebuilds all read models from the internal log with Spark, and swaps them in."""
 
 import fcntl
 import shutil

@@ -1,4 +1,4 @@
-"""Starts and ends Spark: one quiet local session, and a clear word where Java or PySpark is missing."""
+"""Starts and stops a local Spark session, and reports a missing Java or PySpark."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The shadow tables of a rebuild: made beside the live ones, loaded, brought up to date, and put in their place."""
+"""Shadow tables of a rebuild: created beside the live tables, loaded, caught up and swapped in."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -182,7 +182,7 @@ def drop(engine: Engine) -> None:
 
 
 def load_file(engine: Engine, path: Path) -> None:
-    """Copy what a task has written into the shadows, one short transaction per batch, so that commands go on."""
+    """Copy what a task has written into the shadows, one short transaction per batch; commands are not blocked."""
     with engine.connect() as connection:
         cursor = connection.connection.cursor()
         cursor.execute("ATTACH ? AS part", (str(path),))

@@ -26,7 +26,7 @@ class Difference(NamedTuple):
 
 
 def compare(engine: Engine, keys_max: int = KEYS_NAMED_MAX) -> list[Difference]:
-    """Compare the loaded shadows with the live tables at one position of the log; writers go on meanwhile.
+    """Compare the loaded shadows with the live tables at one position of the log; writers are not blocked.
 
     Args:
         engine: as from `shadow.open_engine`.

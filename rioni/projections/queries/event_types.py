@@ -15,7 +15,7 @@ class EventTypeFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which event types are asked for: those for which all of this holds."""
 
     name: str | None = None
-    """`*` stands for any text."""
+    """`*` matches any text."""
     owning_application: str | None = None
     category: str | None = None
     attributes: tuple[tuple[str, Attribute], ...] = ()

@@ -120,7 +120,7 @@ class DataDirectory:
         return self.path / "scratch"
 
     def close(self) -> None:
-        """Let go of the lock; processes forked meanwhile keep it."""
+        """Release the lock; processes forked in the meantime keep it."""
         # NOTE: closing, not unlocking: to unlock would take the lock from the forked processes too.
         if self._lock_fd >= 0:
             os.close(self._lock_fd)

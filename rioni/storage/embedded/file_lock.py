@@ -1,4 +1,4 @@
-"""The lock of a file, which is waited for with a deadline.
+"""File lock that is acquired with a deadline.
 
 `flock` has no deadline, and asking again and again doubles the time of the slowest appends where processes take turns
 many times a second. So a thread that finds the lock taken has another one wait for it, in the kernel, and waits itself
@@ -85,7 +85,7 @@ class FileLock:
                 waiter = _Waiter(self._idle, self._given_up)
             except RuntimeError as ex:
                 os.close(fd)
-                raise Unavailable(f"No thread can be started to wait for a lock: {ex}. Try again later.") from ex
+                raise Unavailable(f"Could not start a thread to wait for a lock: {ex}. Try again later.") from ex
             self._waiters += 1
         try:
             waiter.wait(fd, wait_s)

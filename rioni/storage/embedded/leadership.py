@@ -1,4 +1,4 @@
-"""Chooses one process among those that share a data directory: whoever holds the lock of a file."""
+"""Leader election among the processes of a data directory, by a file lock."""
 
 import fcntl
 import os

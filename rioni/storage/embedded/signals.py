@@ -1,4 +1,4 @@
-"""Wakes up whoever waits, in any process that shares the data directory, by datagrams over Unix sockets.
+"""Wakes up waiters in any process that shares the data directory, by datagrams over Unix sockets.
 
 Every process that waits for something has one socket in the directory of the signals, named by its process id. A
 notification is the text of its key, several are joined by line feeds.
@@ -96,7 +96,7 @@ class EmbeddedSignals:
                 process.listen()
         except OSError as ex:
             raise Unavailable(
-                f"No signals can be received: {ex}. Look at the disk and the limit on open files."
+                f"No signals can be received: {ex}. Check disk space and the limit on open files."
             ) from ex
         process.add(watch)
         return watch

@@ -1,4 +1,4 @@
-"""Keeps lines in files until somebody has made something of them; they survive the death of the process that wrote.
+"""Spool: durable lines in files, kept until they are processed; they survive the process that wrote them.
 
 Nothing waits for the disk: what the machine has not written when its power fails is lost.
 """
@@ -98,7 +98,7 @@ class LockedFile:
 
     @classmethod
     def take_over(cls, path: Path) -> "LockedFile | None":
-        """The file of a process that has died; None where it lives, or somebody else was faster."""
+        """The file of a process that has died; None if the process is alive, or another process has taken it over."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -211,7 +211,7 @@ class EventsDatabase:
                 self._readers.append(connection)
 
     def close(self) -> None:
-        """Close all connections; nobody may be using one."""
+        """Close all connections; none may be in use."""
         if self._closed:
             return
         with translated(), self._turn():
@@ -302,7 +302,7 @@ class EventsDatabase:
             rows = self.fetch("SELECT next FROM partitions WHERE topic = ? AND number = ?", (topic, number))
             outcome = "stored" if rows and rows[0][0] >= end else "not stored"
             where = {"file": self._path.name, "topic": topic, "partition": number, "last_position": end - 1}
-            _log.warning("the outcome of a write was unknown, and is known now", outcome=outcome, **where)
+            _log.warning("recovered the outcome of an interrupted write", outcome=outcome, **where)
         self._unknown.unlink(missing_ok=True)
 
     def _fail(self) -> None:
@@ -350,7 +350,7 @@ def translated() -> Iterator[None]:
         raise DamagedEvents(Damage("", -1, -1, "its schema is damaged")) from ex
     except OSError as ex:
         raise Unavailable(
-            f"The event store can't use its files: {ex}. Look at the disk and the permissions of the data directory."
+            f"The event store can't use its files: {ex}. Check disk space and the permissions of the data directory."
         ) from ex
 
 
@@ -359,11 +359,5 @@ def _translation(ex: sqlite3.Error) -> RioniError:
     if code in _CORRUPT or isinstance(ex, sqlite3.IntegrityError):
         return DamagedEvents(Damage("", -1, -1, str(ex)))
     if code == sqlite3.SQLITE_FULL:
-        return Unavailable(
-            "The disk of the event store is full; the events were not accepted. Free space or shorten retention times, "
-            "then publish again."
-        )
-    return Unavailable(
-        f"The event store can't be used ({ex}); the events were not accepted. Look at the disk and at the broker's "
-        "messages."
-    )
+        return Unavailable("The disk is full; nothing was written. Free space or shorten retention times, then retry.")
+    return Unavailable(f"SQLite failed ({ex}); nothing was written. Check the disk and the broker's log.")

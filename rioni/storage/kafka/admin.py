@@ -1,4 +1,4 @@
-"""Sends administrative requests to Kafka. Each ends by a deadline, whatever becomes of the client that carries it."""
+"""Sends administrative requests to Kafka, each with a deadline that holds even if its client hangs."""
 
 import time
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ class Request:
             return self._answer.wait(self._deadline_s - time.monotonic())
         except Empty as ex:
             self._admin.renew()
-            text = f"Kafka's client has not answered {self._name} in time"
+            text = f"The Kafka client timed out: {self._name}"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from ex  # noqa: SLF001 - for everybody
 
 

@@ -1,4 +1,4 @@
-"""Appends batches to Kafka in groups: all that wait are produced together, and waited for together."""
+"""Appends batches to Kafka in groups: all pending batches are produced and awaited together."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Reads what is not in memory: a few consumers, each assigned the partitions that a stream reads at the same time."""
+"""Backfill reads after a cache miss: a small pool of consumers, each assigned one stream's partitions."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ from rioni.storage.kafka.records import Record, chunks_of, record_of
 
 
 KEPT = 8
-"""Consumers that stay when nobody needs them."""
+"""Number of idle consumers that are kept."""
 
 BUFFER_KB = 8_192
 """What each of them may hold that has not been read."""
@@ -209,7 +209,7 @@ class _Reading:
         while run.end < stop and run.size < bytes_max:
             # What is there is taken at once; only the first has to be waited for.
             if not self._take_over(deadline_s - time.monotonic()):
-                raise Unavailable("Kafka does not answer. Read again later.")
+                raise Unavailable("Kafka does not respond. Retry later.")
         missing, until_s = len(self._wanted), 0.0
         while (still := self._missing()) > 0 and (still < missing or time.monotonic() < until_s):
             if still < missing:

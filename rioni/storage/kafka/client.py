@@ -1,4 +1,4 @@
-"""How a cluster of Kafka is reached: the settings of all clients, and what their errors mean."""
+"""Kafka client configuration, and translation of Kafka's errors."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -26,7 +26,7 @@ UNKNOWN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaErr
 """The codes that say that a topic or partition does not exist."""
 
 TIMED_OUT = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
-"""The codes that say that nobody knows what has become of an append."""
+"""Error codes that leave the outcome of an append unknown."""
 
 MOVED = {
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -164,4 +164,4 @@ def asked(question: Callable[[], T], topic: str) -> T:
 
 def unavailable(error: KafkaError) -> Unavailable:
     """What an error of Kafka means to a client of the broker."""
-    return Unavailable(f"Kafka does not do what it is asked to: {error.str().rstrip('.')}. Try again later.")
+    return Unavailable(f"Kafka rejected the request: {error.str().rstrip('.')}. Try again later.")

@@ -1,4 +1,4 @@
-"""Hands batches to Kafka through idempotent producers, and says what has become of them.
+"""Produces batches to Kafka through idempotent producers, and reports their outcome.
 
 librdkafka resends what was not answered under the same sequence number, which brokers store once. When a message is
 lost, because of a time-out or because a broker refuses it, librdkafka numbers anew in all partitions: whatever else was
@@ -56,7 +56,7 @@ _log = structlog.get_logger("rioni.kafka")
 
 
 class Part:
-    """The events of a batch in one partition, and what has become of them."""
+    """The events of a batch in one partition, and their outcome."""
 
     def __init__(self, events: Sequence[bytes], headers: Sequence[Headers] | None) -> None:
         if any(
@@ -70,7 +70,7 @@ class Part:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what has become of the events: they are handed over, perhaps anew."""
+        """Reset the outcome of the events: they are produced, perhaps again."""
         self.offsets: list[int] = []
         self.error: KafkaError | None = None
         self.in_order = True
@@ -92,7 +92,7 @@ class Part:
         return self.error is not None and not self.offsets and self.error.code() in UNKNOWN
 
     def callbacks(self) -> Iterable[Delivered]:
-        """For each event what is told of it."""
+        """Delivery callbacks, one for each event."""
         return repeat(self._delivered)
 
     def record_headers(self, index: int) -> RecordHeaders | None:
@@ -258,7 +258,7 @@ class Delivery:
     def _replace(self, producer: Producer) -> None:
         """Hand further batches to a new producer; what this one has it may still store, once."""
         if producer is self._producer:
-            _log.warning("a client of Kafka is replaced")
+            _log.warning("replacing the Kafka producer")
             self._replaced.add(producer)
             self._producer = Producer(self._settings)
 
@@ -282,7 +282,7 @@ class Delivery:
             producer.poll(wait_s)
         except KafkaException as ex:
             # It says once that it takes no more; what has become of each record it still says.
-            _log.error("the client of Kafka has given up", reason=ex.args[0].str())
+            _log.error("fatal Kafka producer error", reason=ex.args[0].str())
             self._replace(producer)
 
     def _produce(self, batch: ProduceBatch, place: TopicPartitionRef, part: Part) -> None:
@@ -318,7 +318,7 @@ def _outcome(batch: ProduceBatch) -> RioniError | None:
     if not failed:
         return None
     if any(error.code() == KafkaError.INVALID_TIMESTAMP for error in failed.values()):
-        _log.error("Kafka refuses the time of events: the clocks of this machine and of its brokers differ too much")
+        _log.error("Kafka rejected event timestamps: the clocks of this machine and of the brokers differ too much")
     stored = {place.partition: len(part.offsets) for place, part in batch.parts.items() if part.offsets}
     if all(part.closed for part in batch.parts.values() if part.error is not None):
         return TopicClosed(batch.topic, stored)

@@ -1,4 +1,4 @@
-"""Takes over the events of another store, at their positions and with their times."""
+"""Imports the events of another store, preserving positions and timestamps."""
 
 import time
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ FLUSH_EVERY = 100_000
 
 
 class Adoption:
-    """Writes into topics that nobody else writes to, and that exist; every method blocks."""
+    """Imports events into existing topics without other writers; every method blocks."""
 
     def __init__(self, connection: Connection) -> None:
         """Connect to nothing yet."""
@@ -76,7 +76,7 @@ class Adoption:
         target.settle()
 
     def skip(self, topic: str, partition: int, position: int, until: int, recorded_at_ms: int) -> None:
-        """Let a partition go on at a later position; raises as `write` does."""
+        """Advance a partition to a later position; raises as `write` does."""
         target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
         while target.position < until:
             target.produce(b"", REMOVED, recorded_at_ms)
@@ -93,7 +93,7 @@ class Adoption:
 
 
 class _Target:
-    """One partition, and what has become of the events that are under way to it."""
+    """One partition, and the outcome of the events in flight to it."""
 
     def __init__(self, producer: Producer, name: str, partition: int, position: int) -> None:
         self.position = position
@@ -133,11 +133,11 @@ class _Target:
             raise unavailable(self._error)
         if self._misplaced is not None:
             raise Conflict(
-                f"The topic {self._name} does not go on where it should: somebody else writes to it. Delete it and "
-                "begin again."
+                f"Unexpected offset in topic {self._name}: another producer writes to it. Delete the topic and "
+                "restart the import."
             )
         if self._arrived != self.position:
-            raise Unavailable(f"Kafka has not said what became of events of {self._name}. Try again.")
+            raise Unavailable(f"Delivery of events to {self._name} was not confirmed. Try again.")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -1,4 +1,4 @@
-"""The event store on Kafka: what is acknowledged is in as many copies as the topic demands."""
+"""The event store on Kafka: acknowledged events are in as many replicas as the topic requires."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -232,7 +232,7 @@ class KafkaEventStore:
         return 0
 
     def close(self) -> None:
-        """Let go of all connections, after what is being appended is written."""
+        """Close all connections, after pending appends are written."""
         self._appender.close()
         self._named.close()
         self._tails.close()

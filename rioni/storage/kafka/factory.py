@@ -116,7 +116,7 @@ def opener(
             return KafkaEventStore(connection, names, offloads=offloads(storage.id), **options)
         except KafkaException as ex:
             raise Unavailable(
-                f"The storage {storage.id} can't be used: {ex.args[0].str()}. Look at the file of kafka_options."
+                f"The storage {storage.id} can't be used: {ex.args[0].str()}. Check the file kafka_options."
             ) from ex
 
     return open_store

@@ -1,4 +1,4 @@
-"""Reads how the brokers of Kafka are to be spoken to, credentials above all: the file that `kafka_options` names."""
+"""Reads the client options of Kafka, above all credentials, from the file that `kafka_options` names."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -32,12 +32,12 @@ def read_options(path: Path | None) -> Options:
     except OSError as ex:
         raise Unavailable(f"kafka_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
-        raise Unavailable(f"kafka_options: {path} is no TOML: {ex}.") from ex
+        raise Unavailable(f"kafka_options: {path} is not valid TOML: {ex}.") from ex
     found: dict[frozenset[str], Mapping[str, str]] = {}
     for servers, table in tables.items():
         if not isinstance(table, dict) or not all(":" in each for each in _servers(servers)):
             raise Unavailable(
-                f"kafka_options: {servers!r} in {path} stands in no table: begin with the brokers, "
+                f"kafka_options: {servers!r} in {path} must be a table header that names brokers: "
                 '["host:port,host:port"].'
             )
         options = dict(_flat("", table))
@@ -48,7 +48,7 @@ def read_options(path: Path | None) -> Options:
                     f"begins with {', '.join(PREFIXES)}; but not {', '.join(sorted(_FORBIDDEN))}."
                 )
             if not isinstance(value, str | int):
-                raise Unavailable(f"kafka_options: {name!r} in {path} must be a text, a whole number, true or false.")
+                raise Unavailable(f"kafka_options: {name!r} in {path} must be a string, an integer, true or false.")
         found[_servers(servers)] = {
             name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
         }

@@ -1,4 +1,4 @@
-"""How events, and what stands beside them, become records of Kafka, and records chunks.
+"""Converts events and their headers to Kafka records, and records to chunks.
 
 Source: reference publishing#partitioning, publishing#consumer-tag.
 """
@@ -54,7 +54,7 @@ def headers_of(headers: Headers) -> list[tuple[str, str | bytes | None]]:
 
 
 def record_of(message: Message) -> Record:
-    """Read a record; headers that nobody here has written are passed over."""
+    """Read a record; unknown headers are ignored."""
     key, headers = message.key(), NO_HEADERS
     if key is not None or message.headers():
         named = {name: value or b"" for name, value in message.headers() or ()}

@@ -1,4 +1,4 @@
-"""Follows the ends of the topics that are being read: one consumer for all streams of a process."""
+"""Tail consumer: follows the ends of all topics being read, one consumer for all streams of a process."""
 
 import contextlib
 import itertools
@@ -38,7 +38,7 @@ MESSAGES_MAX = 10_000
 """What is taken over at once."""
 
 IDLE_S = 60.0
-"""What nobody has asked for so long is followed no more."""
+"""Topics not requested for so long are no longer followed."""
 
 BUFFER_KB = 16_384
 """What the consumer may hold that has not been taken over."""
@@ -146,7 +146,7 @@ class TailFollower:
                 self._cache.add(known[1].id, chunk)
 
     def forget(self, topic: str) -> None:
-        """Follow a topic no more, and let nobody read what is in the cache."""
+        """Stop following a topic, and invalidate its cache."""
         with self._lock:
             self._drop(topic)
 
@@ -159,7 +159,7 @@ class TailFollower:
     def _follow(self, topic: str, partitions: int) -> _Topic:
         asking = self._asking.setdefault(topic, ThreadSafeSemaphore())
         if not asking.take(self._connection.request_timeout_s):
-            raise Unavailable(f"Kafka does not say what the topic {topic} holds. Try again later.")
+            raise Unavailable(f"Timed out reading the offsets of topic {topic} from Kafka. Try again later.")
         try:
             found = self._topics.get(topic)
             if found is not None and len(found.tails) >= partitions:
@@ -208,7 +208,7 @@ class TailFollower:
                 self._drop_idle()
             except Exception:  # noqa: BLE001 - nothing may end this
                 # What was taken over halfway would look like a gap that compaction has left: all begins anew.
-                _log.exception("the ends of topics could not be followed for a moment")
+                _log.exception("tail consumer failed; restarting")
                 for topic in [*self._topics]:
                     self.forget(topic)
         follow(consumer.close)
@@ -279,4 +279,4 @@ def _change(consumer: Consumer, changes: deque[_Change]) -> None:
         try:
             (consumer.incremental_assign if change.follow else consumer.incremental_unassign)(change.places)
         except KafkaException as ex:
-            _log.warning("what is followed could not be changed", reason=str(ex.args[0]))
+            _log.warning("could not change the tail consumer's assignment", reason=str(ex.args[0]))

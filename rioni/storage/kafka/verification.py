@@ -1,4 +1,4 @@
-"""Reads what Kafka holds of timelines, and says what is not as it must be."""
+"""Verifies the timelines' topics in Kafka: configuration, offsets and records."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable

@@ -142,7 +142,7 @@ class SqlEventLog:
         return position is not None
 
     def close(self) -> None:
-        """Close the connections; nobody may be using one."""
+        """Close the connections; none may be in use."""
         self._end.close()
         self.engine.dispose()
 
@@ -209,7 +209,7 @@ class SqlLogTransaction:
             return
         number = min(self._newest_format, self._format_of_all(self.connection))
         if number > self._format:
-            _log.info("the format of the log is raised", before=self._format, after=number)
+            _log.info("log format upgraded", before=self._format, after=number)
             self.connection.execute(update(HEAD).values(format=number))
             self._format = number
 

@@ -50,7 +50,7 @@ def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
 
 
 def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
-    """Let those who follow the log go on where they are, apart from the one named `but`; blocks."""
+    """Copy the checkpoints of the log's consumers, except the one named `but`; blocks."""
     with reading(source) as connection:
         rows = connection.execute(select(TRACKING.c.name, TRACKING.c.position).where(TRACKING.c.name != but)).all()
     with writing(target) as connection:
@@ -61,7 +61,7 @@ def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
 
 
 def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
-    """Compare the last entry that both have: its hash vouches for all before it."""
+    """Compare the last entry that both have: its hash covers all entries before it."""
     with reading(target) as connection:
         last = min(end.position, connection.scalar(select(func.max(LOG.c.position))) or 0)
         theirs = _hash_at(connection, last)
@@ -69,8 +69,8 @@ def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
         ours = _hash_at(connection, last)
     if ours != theirs:
         raise Conflict(
-            f"The database to migrate to holds another log: entry {last} differs. Name an empty database, or the one "
-            "that this migration was begun with."
+            f"The database to migrate to holds another log: entry {last} differs. Use an empty database or the target "
+            "of the earlier run."
         )
 
 

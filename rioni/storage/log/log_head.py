@@ -1,4 +1,4 @@
-"""Where the log ends: how each database is asked for it, and how processes learn that it has moved."""
+"""Head position of the log and its notifications, for each database."""
 
 import sqlite3
 import time
@@ -69,21 +69,21 @@ class SqliteHead:
         return self.read().position
 
     def heard(self) -> int:
-        """The same: nobody is told of anything, and a file does not keep anybody waiting."""
+        """The same as `position`: SQLite has no notifications, and reading a file does not wait."""
         return self.position()
 
     def follow(self, on_news: Callable[[], object]) -> None:
-        """SQLite tells nobody of anything."""
+        """No-op: SQLite has no notifications."""
 
     def format_of_all(self, _connection: Connection) -> int:
         """The newest format that every live process reads: all of them are of one release, on one machine."""
         return self._newest_format
 
     def announce(self, connection: Connection, position: int) -> None:
-        """Nobody has to be told: everybody asks."""
+        """No-op: all processes poll."""
 
     def spread(self, position: int) -> None:
-        """Nobody has to be waited for."""
+        """No-op: there are no followers."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -96,7 +96,7 @@ class SqliteHead:
 
 
 class PostgresqlHead:
-    """Is told of new positions, and asks only where it can't rely on that."""
+    """Head position from notifications; queries the database only without them."""
 
     def __init__(self, engine: Engine, newest_format: int) -> None:
         self._newest_format = newest_format
@@ -117,7 +117,7 @@ class PostgresqlHead:
         return self.read().position
 
     def heard(self) -> int:
-        """The last position that was told; asks only where there is nobody to tell."""
+        """The last notified position; queries only without a listener."""
         if self._follower is not None and (position := self._follower.heard()) is not None:
             return position
         return self.read().position
@@ -137,7 +137,7 @@ class PostgresqlHead:
         return self._newest_format if number is None else number
 
     def announce(self, connection: Connection, position: int) -> None:
-        """Tell everybody of a position, as soon as the transaction is committed."""
+        """Notify all followers of a position when the transaction commits."""
         connection.execute(select(func.pg_notify(CHANNEL, str(position))))
 
     def spread(self, position: int) -> None:

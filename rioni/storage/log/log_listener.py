@@ -1,4 +1,4 @@
-"""Is told by PostgreSQL how far the log has come, on a connection of its own, and tells the others what it knows."""
+"""Follows the log head via LISTEN/NOTIFY, on a connection of its own."""
 
 import contextlib
 import threading
@@ -54,7 +54,7 @@ class PostgresLogListener:
         self._thread = threading.Thread(target=self._run, name="rioni-follower", daemon=True)
 
     def start(self) -> None:
-        """Connect, and go on as long as the process lives; never raises."""
+        """Connect, and reconnect as long as the process lives; never raises."""
         self._thread.start()
 
     def position(self) -> int | None:
@@ -66,7 +66,7 @@ class PostgresLogListener:
         return self._position
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._closed.set()
         self._trusted_until_s = 0.0
         if self._thread.ident is not None:
@@ -80,7 +80,7 @@ class PostgresLogListener:
                     self._follow(connection)
             except self._errors as ex:
                 if self._connected or not warned:
-                    _log.warning("the database does not tell of changes; it is asked", error=str(ex).strip())
+                    _log.warning("LISTEN connection lost; polling instead", error=str(ex).strip())
                 warned = True
             finally:
                 self._connected, self._trusted_until_s = False, 0.0

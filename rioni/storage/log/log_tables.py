@@ -1,4 +1,4 @@
-"""The tables of the internal log: entries, their end, how far each follower has come, and marks of the stores."""
+"""Tables of the internal log: entries, head, checkpoints of consumers, marks of the stores."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 

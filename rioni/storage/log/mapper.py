@@ -1,4 +1,4 @@
-"""Between entries of the log and stored events: which class reads which topic."""
+"""Maps log entries to stored events: which class reads which topic."""
 
 from collections.abc import Mapping
 from uuid import UUID

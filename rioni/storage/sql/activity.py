@@ -1,4 +1,4 @@
-"""What clients were seen to do, in a table of PostgreSQL: shared by all nodes, unlike the embedded file."""
+"""Client activity in a PostgreSQL table that all nodes share, unlike the embedded file."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keeps a PostgreSQL database for those who coordinate with each other: one broker, or the nodes of one cluster.
+"""Advisory lock on PostgreSQL: one broker, or the nodes of one cluster, per database.
 
 Each process holds an advisory lock of its session, on the number of its party. Nobody takes one while somebody holds
 another number, so members of a party share the database and exclude all others. The server lets go of the lock when the
@@ -107,16 +107,16 @@ class DatabaseLease:
         return self
 
     def check(self) -> None:
-        """Make sure that nobody else has come meanwhile; blocks on the database.
+        """Verify that the lease is still held; blocks on the database.
 
         Raises:
             Unavailable: the lock was lost.
         """
         if self._refusal or (self._thread.ident is not None and not self._held):
-            raise Unavailable(self._refusal or "The lock on the database was lost with its connection. Try again.")
+            raise Unavailable(self._refusal or "The database lease was lost with its connection. Try again.")
 
     def close(self) -> None:
-        """Let go of the lock, so that others can take theirs at once."""
+        """Release the lock, so that others can acquire it at once."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_WAIT_S)
@@ -151,10 +151,10 @@ class DatabaseLease:
                 if self._held:
                     self._ask()
                 elif self._try():
-                    _log.info("the lock on the database is held again")
+                    _log.info("database lease reacquired")
             except (RioniError, exc.SQLAlchemyError) as ex:
                 if self._held:
-                    _log.warning("the lock on the database was lost with its connection", error=str(ex))
+                    _log.warning("database lease lost with its connection", error=str(ex))
                 self._held = False
                 self._drop()
 
@@ -176,7 +176,7 @@ def _refusal(other: Row[tuple[str | None, str | None]]) -> str:
     who = other.application_name or "another broker"
     where = f" (from {other.host})" if other.host else ""
     return (
-        f"The database is in use by {who}{where}. Brokers that don't coordinate would break each other's promises. "
-        "Stop that one, or name another database. Only nodes of one cluster share a database: all of them set "
+        f"The database is in use by {who}{where}. Brokers that do not form a cluster must not share a database. Stop "
+        "the other broker or use another database. Only nodes of one cluster share a database: all of them set "
         "zookeeper, with the same path."
     )

@@ -1,4 +1,4 @@
-"""Engines for the two databases, their transactions, and the border at which drivers' errors become the broker's.
+"""Engines for the two databases, their transactions, and the translation of drivers' errors.
 
 NOTE: on SQLite every write transaction, with the checkpoint that may follow its commit, happens under a lock of our own
 beside the file. It keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may damage the file when
@@ -53,12 +53,9 @@ _WAL_BYTES_MAX = 64 * 2**20
 _UNDEFINED_TABLE = "42P01"
 _NOTHING_WRITTEN = {"40001", "40P01"}
 """PostgreSQL has undone a transaction that got in the way of another: a serialization failure, a deadlock."""
-_LOOK = "The database's file can't be used: {}. Look at the disk and the permissions."
+_LOOK = "The database's file can't be used: {}. Check disk space and permissions."
 _RESTORE = "The database's file is damaged: {}. Stop the broker and restore a backup."
-_BUSY = (
-    "Another process has been writing to the database all the time. Try again later; if it stays so, look for a "
-    "process that hangs."
-)
+_BUSY = "Timed out waiting for the database write lock. Try again later; if it persists, look for a process that hangs."
 _AWAY = "The database can't be reached now. Try again later."
 _LOCKED = "The database stays locked by another process. Try again later."
 _SQLITE_ADVICE = {
@@ -161,7 +158,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new file to a write-ahead log, as others may at the same time: SQLite lets nobody wait for that."""
+    """Switch a new file to a write-ahead log, with retries: SQLite's busy timeout does not apply to that."""
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -300,7 +297,7 @@ def turn(engine: Engine) -> Iterator[None]:
         # A file description of its own each time, so that the lock excludes threads of this process too.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as ex:
-        raise Unavailable(f"{path} can't be written: {ex.strerror}. Look at the disk and the permissions.") from ex
+        raise Unavailable(f"{path} can't be written: {ex.strerror}. Check disk space and permissions.") from ex
     try:
         _lock(fd, deadline)
         yield

@@ -1,4 +1,4 @@
-"""Keeps connections to a database."""
+"""Database connection pool."""
 
 import contextlib
 from collections import deque
@@ -11,7 +11,7 @@ from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 class GeventConnectionPool(Pool):
-    """Keeps the connections that nobody uses, as many as were ever used at once, and makes another where none is free.
+    """Keeps all idle connections, up to the peak of concurrent use, and opens another where none is idle.
 
     SQLAlchemy's own pools don't fit: `QueuePool` waits on locks of `threading`, which under gevent belong to the hub
     while SQL runs in native threads; `SingletonThreadPool` counts greenlets as threads; `NullPool` opens the file
@@ -63,10 +63,10 @@ class GeventConnectionPool(Pool):
         )
 
     def dispose(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         while self._free:
             self._free.pop().close()
 
     def status(self) -> str:
-        """How many connections nobody uses, for people."""
+        """The number of idle connections, as text."""
         return f"{len(self._free)} free connections"

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that give up on a server which does not answer.
+"""PostgreSQL connections with deadlines against unresponsive servers.
 
 The server ends statements that take too long, but only while it runs. Of a server that is paused, or whose disk hangs,
 the kernel goes on acknowledging what it is sent, so that neither keepalives nor time-outs of TCP notice anything.

@@ -1,4 +1,4 @@
-"""Lets one rebuild at a time use a database, whatever machine it runs on."""
+"""Lock that allows one rebuild of a database at a time, on any machine."""
 
 import contextlib
 import fcntl

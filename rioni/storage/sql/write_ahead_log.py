@@ -11,7 +11,7 @@ import sqlite3
 
 
 READERS_TIMEOUT_MS = 200
-"""How long a checkpoint that empties the log waits for readers, while nobody can write."""
+"""How long a truncating checkpoint waits for readers; writers are blocked meanwhile."""
 
 
 def empty_log(connection: sqlite3.Connection, busy_timeout_ms: int) -> bool:

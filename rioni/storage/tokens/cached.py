@@ -1,4 +1,4 @@
-"""Remembers what a source has said about tokens, and limits how many questions it is asked at the same time."""
+"""Caches token lookups, and limits concurrent lookups."""
 
 import hashlib
 import threading

@@ -1,4 +1,4 @@
-"""Stops asking a server that does not answer, so that nobody waits for it."""
+"""Circuit breaker for unresponsive token servers."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Asks a server of the operator's choosing one small question, within a deadline.
+"""Single HTTP GET to a server chosen by the operator, with a deadline and a size limit.
 
 The standard library's client is enough: answers are remembered, so that no connection is worth keeping. Under gevent,
 whose sockets and threads it uses, a question makes nobody else wait.

@@ -42,7 +42,7 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     realms: tuple[str, ...] = ()
     """The realms that its tokens may be of; empty for all."""
     attributes: tuple[Annotated[str, Meta(pattern=r"^(service|user):[^*]*\*?$")], ...] = ()
-    """Whom its tokens may stand for, as `data_type:value`, where `*` at the end stands for anything; empty for all."""
+    """Principals that its tokens may have, as `data_type:value`, where a final `*` matches anything; empty for all."""
     uid_prefix: str = ""
     """What is put before each of its uids."""
 

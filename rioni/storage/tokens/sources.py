@@ -1,4 +1,4 @@
-"""Puts together who knows tokens, from the settings."""
+"""Builds the chain of token sources from the settings."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Several sources of tokens, asked one after the other."""
+"""Chain of token sources, queried in order."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from rioni.domain.errors import TokensUnavailable
 
 
 class CombinedTokens:
-    """Accepts what any of its sources accepts; the first one that knows a token decides what it stands for."""
+    """Accepts what any of its sources accepts; the first one that knows a token determines its principal."""
 
     def __init__(self, sources: Sequence[Tokens]) -> None:
         self._sources = sources

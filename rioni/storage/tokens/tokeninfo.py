@@ -1,4 +1,4 @@
-"""Asks token info services, as OAuth 2 providers offer them, whom a token stands for (reference common#modes)."""
+"""Looks up tokens at OAuth 2 token info services (reference common#modes)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -70,7 +70,7 @@ class LocalAndRemote:
 
 
 def _info(content: Mapping[str, Any], now_ms: int) -> TokenInfo | None:
-    """What an answer says; None where it names nobody, or a token that is over."""
+    """What an answer says; None if it names no principal, or an expired token."""
     uid, realm, lasts_s = content.get("uid"), content.get("realm"), content.get("expires_in")
     if not is_uid(uid) or not isinstance(realm, str | None):
         return None

@@ -45,7 +45,7 @@ _Content = tuple[tuple[int, ...], Mapping[bytes, TokenInfo]]
 
 
 class TokensFile:
-    """Reads a file of `[[token]]` tables, again whenever it has changed; what can't be read lets nobody in."""
+    """Reads a file of `[[token]]` tables, again after changes; if it can't be read, all tokens are rejected."""
 
     def __init__(self, path: Path, clock: Clock, offload: ThreadPool = direct) -> None:
         """Read the file.

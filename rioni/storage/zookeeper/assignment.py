@@ -1,4 +1,4 @@
-"""Who reads which partition of a subscription, as its node holds it, and how that changes. Pure."""
+"""Assignment of a subscription's partitions to sessions, as its node stores it, and its changes. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
     sessions: Mapping[str, tuple[EventTypePartition, ...]] = msgspec.field(default_factory=dict)
     """What each stream insists on. Those without a node of their own have died."""
     reset: str = ""
-    """The name of the node that stands for a reset under way."""
+    """The name of the node that marks a reset in progress."""
 
     def encoded(self) -> bytes:
         """As it is stored."""

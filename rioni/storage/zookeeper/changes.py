@@ -1,4 +1,4 @@
-"""Changes who reads what: what waits for one subscription at a time is written as one change of its plan."""
+"""Applies assignment changes: concurrent changes of one subscription are written as one transaction."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -69,7 +69,7 @@ class Changes:
             by_subscription = {name: by_subscription[name] for name in conflicts}
         for waiting in by_subscription.values():
             for change in waiting:
-                change.error = Overloaded("ZooKeeper was too busy. Try again later.")
+                change.error = Overloaded("The ZooKeeper transaction failed after repeated conflicts. Try again later.")
         return _done
 
     def _drafts(self, subscription_ids: Collection[str]) -> dict[str, AssignmentUpdate]:

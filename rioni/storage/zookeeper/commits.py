@@ -1,4 +1,4 @@
-"""Writes cursors, and what is noted beside them: what waits for one subscription at a time shares a transaction."""
+"""Commits cursors: concurrent commits of one subscription share a transaction."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -32,11 +32,11 @@ class _Write(Job, ABC):
         super().__init__(size=len(keys))
         self.subscription_id, self.stream_id, self.keys = subscription_id, stream_id, keys
         self.unanswered = False
-        """Whether it was sent before, and nobody knows what came of it."""
+        """Whether it was sent before with unknown outcome."""
 
     @abstractmethod
     def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
-        """What is to be written instead; raises Invalid if it may not be, Unavailable if nobody knows."""
+        """The new value; raises Invalid if the commit is not allowed, Unavailable if its outcome is unknown."""
 
 
 class _Commit(_Write):
@@ -62,7 +62,7 @@ class _Commit(_Write):
             if all(stand[key].offset == offset for key, offset in self._cursors):
                 # It was done before the session ended, together with which the answer was lost.
                 return {}
-            raise Unavailable("Others have committed since; nobody knows whether this was committed before.") from None
+            raise Unavailable("Commit outcome unknown: the cursor has since been advanced.") from None
         stored = {key: stand[key].offset for key in self.keys}
         result = compare(stored, self._cursors)
         # What is stored by now may have been stored by this very commit, if the answer to a first attempt was lost.
@@ -133,7 +133,9 @@ class Commits:
             sure = True
         for group in groups.values():
             for write in group:
-                write.error = Overloaded("ZooKeeper was too busy; nothing was committed. Commit again later.")
+                write.error = Overloaded(
+                    "The commit failed after repeated conflicts in ZooKeeper; nothing was committed. Retry later."
+                )
         return _nothing
 
     def _try(self, groups: Mapping[str, Sequence[_Write]], *, sure: bool) -> dict[str, Sequence[_Write]]:
@@ -194,7 +196,7 @@ class _Group:
             self._build(seen, streams)
 
     def note(self, *, written: bool | None) -> None:
-        """Note what has become of it; None if nobody knows."""
+        """Record its outcome; None if unknown."""
         if not written:
             for write in self._writes:
                 write.unanswered |= written is None

@@ -280,12 +280,12 @@ class ZooKeeperCoordinator:
                     return
             except Interrupted:
                 continue
-        raise Unavailable("ZooKeeper was too busy to forget a subscription. It is forgotten when it is tried again.")
+        raise Unavailable("Deleting the subscription's state failed after repeated conflicts. Retry the request.")
 
     # --- processes ---
 
     def holds(self, stream_id: str) -> bool:
-        """Whether nobody can have taken over what a stream of this process owns; see the port."""
+        """Whether no other stream can have taken over the partitions of this process; see the port."""
         return self._own.get(stream_id) == self.worker and self._keeper.holds() and not self._closed.is_set()
 
     @property
@@ -324,7 +324,7 @@ class ZooKeeperCoordinator:
         if self._keeper.connected and self._keeper.holds():
             return Health()
         streams = f"end in {left_s:.1f} s" if (left_s := self._keeper.left_s()) > 0 else "have ended"
-        return Health(reason=f"No server of ZooKeeper answers. Without one, streams of subscriptions {streams}.")
+        return Health(reason=f"No ZooKeeper server responds. Without one, streams of subscriptions {streams}.")
 
     @run_on_hub
     def close(self) -> None:
@@ -343,7 +343,9 @@ def _created(subscription_id: str, cursors: Cursors) -> list[Operation]:
 
 def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: AssignmentUpdate) -> list[Operation]:
     if not draft.end_reset(node):
-        raise OutcomeUnknown("The reset lost its connection to ZooKeeper: it may have been done or not. Try again.")
+        raise OutcomeUnknown(
+            "The connection to ZooKeeper was lost during the reset; its outcome is unknown. Try again."
+        )
     return [put(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
 
 

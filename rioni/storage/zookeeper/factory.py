@@ -1,4 +1,4 @@
-"""Opens everything that the nodes of a cluster share through ZooKeeper, where its driver is installed."""
+"""Creates the ZooKeeper-backed adapters of a cluster, where the driver is installed."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Chooses one worker of the cluster: whoever has made an ephemeral node first."""
+"""Leader election of the cluster by an ephemeral node."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""What ties a path of ZooKeeper to an installation, and shows that its data were lost or are older than before."""
+"""Ties a ZooKeeper path to an installation, and detects lost or rolled-back data."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class PathMark:
         """The last change of ZooKeeper that the sequence number covers."""
 
     def claim(self, installation: str, mark: int | None = None) -> int:
-        """Make the path that of an installation, if it is nobody's yet; blocks.
+        """Claim the path for an installation, if it is unclaimed; blocks.
 
         Args:
             installation: the id that the registry keeps.

@@ -1,4 +1,4 @@
-"""Where everything lies in ZooKeeper, below the path of the setting `zookeeper`."""
+"""Paths of all nodes in ZooKeeper, below the path of the setting `zookeeper`."""
 
 from rioni.domain.ports.coordinator import EventTypePartition
 

@@ -1,4 +1,4 @@
-"""How far a partition of a subscription has been processed, as its node holds it, and how that changes. Pure."""
+"""Committed progress of a subscription's partition, as its node stores it, and its changes. Pure."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Wakes up whoever waits, whatever node of the cluster it is that something has changed on.
+"""Wakes up waiters on any node of the cluster when something has changed.
 
 Changes of subscriptions are heard of from ZooKeeper, those of topics by whoever follows Kafka, those of the log by
 whoever listens to the database; among the processes of a machine the signals of this machine go on as they are.
@@ -58,7 +58,7 @@ class ZooKeeperSignals:
         return self._local.generation(key)
 
     def close(self) -> None:
-        """Let go of the sockets."""
+        """Close the sockets."""
         self._local.close()
 
     def _tell(self, subscription_id: str, streams: Collection[str] | None) -> None:

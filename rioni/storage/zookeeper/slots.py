@@ -1,4 +1,4 @@
-"""Counts what clients hold, over all nodes: how many each worker has taken stands in one node for each kind of slot."""
+"""Cluster-wide quotas: each worker's count for each kind of slot is kept in one node."""
 
 import contextlib
 import threading
@@ -38,7 +38,7 @@ class _Take(Job):
         self.slots = slots
         self.full: Sequence[str] = ()
         self.given_up = False
-        """Whether nobody waits for it any more."""
+        """Whether all waiters have given up."""
 
 
 class _Found:
@@ -147,7 +147,7 @@ class ZooKeeperSlots:
             if self._keeper.change(*operations) is not None:
                 self._have(granted, names)
                 return _nothing
-        raise Overloaded("ZooKeeper was too busy. Try again later.")
+        raise Overloaded("The ZooKeeper transaction failed after repeated conflicts. Try again later.")
 
     def _have(self, granted: Iterable[_Take], written: Collection[str]) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""What this process knows of subscriptions: who reads what, and how far; and who wants to hear when that changes."""
+"""Local cache of subscription state: assignment, progress and subscribers to changes."""
 
 import contextlib
 from collections import Counter
@@ -68,7 +68,7 @@ class SubscriptionCache:
         self._cursors: dict[str, _ReadCursors] = {}
 
     def follow(self, subscription_id: str) -> None:
-        """Hear of every change from now on; blocks until that is so. Without ZooKeeper: from the next reading on."""
+        """Subscribe to changes; blocks until subscribed. Without ZooKeeper: from the next read on."""
         self._followers[subscription_id] += 1
         with contextlib.suppress(Unavailable):
             seen = self.seen(subscription_id)
@@ -77,7 +77,7 @@ class SubscriptionCache:
                 self._mirror.nodes(_parts(subscription_id, seen.plan))
 
     def unfollow(self, subscription_id: str) -> None:
-        """Hear no more of changes, unless somebody else follows too."""
+        """Unsubscribe from changes, unless another stream is subscribed."""
         self._followers[subscription_id] -= 1
         if not self._followers[subscription_id]:
             del self._followers[subscription_id]
@@ -111,7 +111,7 @@ class SubscriptionCache:
         return _children(self._mirror.node(living_path(subscription_id) + "/"))
 
     def last_topology(self, subscription_id: str) -> Topology | None:
-        """Who read what when this process last heard of it."""
+        """The last known assignment."""
         seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
         return seen.topology if seen else None
 
@@ -176,7 +176,7 @@ class SubscriptionCache:
     def _last(
         self, subscription_id: str
     ) -> tuple[Mapping[EventTypePartition, int], dict[EventTypePartition, Standing]]:
-        """The terms of partitions and how far these are, as this process last heard of it."""
+        """The last known terms and progress of partitions."""
         seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
         if seen is None:
             return {}, {}

@@ -102,7 +102,7 @@ class Server:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:

@@ -35,7 +35,7 @@ def test_many_schemas_below_long_names_are_refused():
     schema = {"properties": {f"{number:x}": {} for number in range(4_000)}}
     for _ in range(25):
         schema = {"properties": {"p" * 3_000: schema}}
-    with pytest.raises(Invalid, match="too many schemas stand below long names"):
+    with pytest.raises(Invalid, match="too many nested schemas with long names"):
         check(schema)
 
 

@@ -63,7 +63,7 @@ def test_members_of_a_party_share_a_database(url, process):
 def test_others_are_told_who_is_there_and_what_to_do(url, process):
     process(url, ONE).take(0)
     with pytest.raises(
-        Unavailable, match=r"in use by a broker without zookeeper on here\..*Stop that one, or name another"
+        Unavailable, match=r"in use by a broker without zookeeper on here\..*Stop the other broker or use another"
     ):
         process(url, OTHER).take(0)
 

@@ -1,4 +1,4 @@
-"""`/subscriptions/{id}/cursors`: how far a subscription has been processed (reference subscriptions#commit)."""
+"""`/subscriptions/{id}/cursors`: committed cursors of a subscription (reference subscriptions#commit)."""
 
 from http import HTTPStatus
 from uuid import uuid4
@@ -55,7 +55,7 @@ class SubscriptionCursorsResource:
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
-        """Commit cursors: 204 if all of them advanced their partitions, otherwise 200 with what became of each."""
+        """Commit cursors: 204 if all of them advanced their partitions, otherwise 200 with the result of each."""
         stream_id = req.get_header(STREAM_ID_HEADER)
         if stream_id is None:
             raise Malformed(f"The header {STREAM_ID_HEADER} is missing")

@@ -1,4 +1,4 @@
-"""`/subscriptions/{id}/dead-letters`: events that nobody ever commits, listed and published again."""
+"""`/subscriptions/{id}/dead-letters`: events that consumers never commit, listed and published again."""
 
 import falcon
 import msgspec

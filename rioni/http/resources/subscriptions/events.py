@@ -115,7 +115,7 @@ class SubscriptionEventsResource:
             watch.close()
 
     def _dead_letters(self, subscription: Subscription) -> DeadLetterSink | None:
-        """What becomes of events that are never committed, as the subscription wants it when the stream begins."""
+        """The subscription's dead letter policy, as it is when the stream begins."""
         policy = policy_of(subscription.annotations)
         if policy is None:
             return None

@@ -1,4 +1,4 @@
-"""`/subscriptions/{id}/stats`: who reads which partition, and how far behind.
+"""`/subscriptions/{id}/stats`: partition assignment and consumer lag.
 
 Source: reference subscriptions#partition-statistics.
 """
@@ -60,7 +60,7 @@ class SubscriptionStatsResource:
     def _ages_s(
         self, event_types: Mapping[str, Timelines], places: Mapping[EventTypePartition, TimelinePosition]
     ) -> dict[EventTypePartition, int | None]:
-        """How old the next events are, None where nobody can say it.
+        """Age of the next events, None where unknown.
 
         NOTE: stores leave the hub by themselves, and may begin to follow a topic: not to be offloaded as a whole.
         """

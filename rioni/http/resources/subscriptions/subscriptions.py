@@ -122,7 +122,7 @@ def _parse_token(token: str) -> TokenPosition | None:
     if token == NEW_TOKEN:
         return None
     if token[:1] not in _DIRECTIONS or len(token) == 1:
-        raise Malformed(f"token: '{token}' is not one that a listing of subscriptions has given")
+        raise Malformed(f"token: '{token}' is not a valid page token")
     forward, inclusive = _DIRECTIONS[token[0]]
     return TokenPosition(id=token[1:], forward=forward, inclusive=inclusive)
 

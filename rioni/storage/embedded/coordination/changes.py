@@ -123,7 +123,7 @@ class _Cursors:
         self._beats: Counter[EventTypePartition] = Counter()
 
     def commit(self, stream_id: str, cursors: Cursors) -> tuple[Sequence[bool], bool]:
-        """What became of each cursor, and whether there is any news for the stream."""
+        """Result of each cursor, and whether to notify the stream."""
         check_commit(stream_id, cursors, lives=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
         stored = {key: self._offsets.get(key, self._owner(key)[1]) for key, _ in cursors}
         advanced, ahead, again = compare(stored, cursors)

@@ -35,7 +35,7 @@ Cursors = Mapping[EventTypePartition, str]
 
 
 class _Change(Job, Generic[T]):
-    """A change that waits for the next transaction, and what came of it."""
+    """A change that waits for the next transaction, and its result."""
 
     result: T
 

@@ -264,7 +264,7 @@ def note_attempt(
 
 
 def count_failures(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> None:
-    """What a stream has sent and nobody has committed has failed, where the stream is not the owner any more."""
+    """Count a failure for each partition that its stream has lost with uncommitted events."""
     connection.execute(
         "UPDATE partitions SET failures = failures + (sent > offset), sent_by = '' "
         "WHERE subscription = ?1 AND sent_by = ?2 AND session != ?2",

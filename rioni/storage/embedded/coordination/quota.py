@@ -77,7 +77,7 @@ class EmbeddedSlots:
         self._offload(run)
 
     def close(self) -> None:
-        """Let go of all files; see the port."""
+        """Close all files; see the port."""
         self._offload(self._database.close)
 
     def _bury(self, connection: sqlite3.Connection) -> bool:

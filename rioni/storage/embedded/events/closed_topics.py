@@ -1,4 +1,4 @@
-"""Topics to which nothing may be appended any more: marked in the transaction after which nothing is.
+"""Closed topics, which reject appends; the mark is set in a transaction.
 
 Appends are transactions of the same file. So each comes before the mark, and its events are in the bounds that closing
 returns, or after it, and is refused, whatever process it comes from and however long it has waited.

@@ -208,11 +208,11 @@ class EmbeddedEventStore:
         return self._offloads.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
 
     def verify(self) -> Sequence[Damage]:
-        """Read everything and name all damage; takes as long as the disk needs, others go on meanwhile."""
+        """Read everything and name all damage; limited by the disk; does not block others."""
         return self._offloads.keep(verify, self._database)
 
     def close(self) -> None:
-        """Let go of all files, after what is being appended is written."""
+        """Close all files, after pending appends are written."""
         self._appender.close()
         self._offloads.topics(self._database.close)
 

@@ -1,4 +1,4 @@
-"""The names that publishers have given to their batches: under one name a batch is stored once."""
+"""Idempotency keys of batches: a batch is stored once per key."""
 
 import json
 import sqlite3

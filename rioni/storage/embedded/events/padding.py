@@ -1,4 +1,4 @@
-"""Makes a partition that has lost events go on behind them, so that no offset is given out a second time."""
+"""Pads a partition that lost events, so that no offset is assigned twice."""
 
 import sqlite3
 from collections.abc import Sequence

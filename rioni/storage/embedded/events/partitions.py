@@ -1,4 +1,4 @@
-"""Where the partitions of the event store begin and end: checksummed, so that no damage hides events."""
+"""First and next offsets of the event store's partitions, with checksums."""
 
 import sqlite3
 import struct

@@ -13,7 +13,7 @@ from rioni.storage.sql.read_only import read_only_uri
 
 
 class ReadOnlyDatabase(EventsDatabase):
-    """The questions of an `EventsDatabase`; whoever writes gets an error."""
+    """Read-only `EventsDatabase`; writing raises an error."""
 
     def __init__(self, path: Path) -> None:
         """Open an existing file; blocks on the disk.
@@ -41,7 +41,7 @@ class ReadOnlyDatabase(EventsDatabase):
         yield
 
     def close(self) -> None:
-        """Close all connections; nobody may be using one."""
+        """Close all connections; none may be in use."""
         self._closed = True
         while self._readers:
             self._readers.pop().close()

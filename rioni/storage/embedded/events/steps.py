@@ -1,4 +1,4 @@
-"""Work that may take minutes, done in tasks of seconds."""
+"""Splits long-running work into tasks of seconds."""
 
 import time
 from collections.abc import Generator
@@ -32,7 +32,7 @@ def in_steps(offload: ThreadPool, work: Steps[T]) -> T:
 
 
 def _step(work: Steps[T]) -> tuple[bool, T | None]:
-    """Go on for a while; say whether the work has ended, and with what."""
+    """Run one task; return whether the work has ended, and its result."""
     end_s = time.monotonic() + STEP_S
     try:
         next(work)

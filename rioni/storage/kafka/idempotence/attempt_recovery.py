@@ -1,4 +1,4 @@
-"""Finds out what has become of batches whose process has died, or has heard nothing of Kafka any more.
+"""Recovers the outcome of interrupted append attempts by scanning the topic.
 
 Each record of such a batch says to which attempt it belongs, and which event it is. The partition is read from where
 the attempt began. What is found is stored. What is not found is not stored only if nothing can come any more:
@@ -37,7 +37,7 @@ LOOK_EVERY_S = 0.1
 
 
 class Recovered(NamedTuple):
-    """What has become of an attempt."""
+    """Recovered outcome of an attempt."""
 
     stored: frozenset[Place]
     final: bool
@@ -83,7 +83,7 @@ class AttemptRecovery:
                 if any(message.error() is None or message.error().code() == END for message in messages):
                     deadline_s = time.monotonic() + timeout_s
                 elif time.monotonic() > deadline_s:
-                    raise Unavailable("Kafka does not answer. Try again later.")
+                    raise Unavailable("Kafka does not respond. Try again later.")
                 for message in messages:
                     scan.take(message)
 

@@ -1,4 +1,4 @@
-"""Takes over the names under which another store, or the same one in another database, has stored something once."""
+"""Imports the idempotency keys of another store, or of the same store in another database."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -61,7 +61,7 @@ def of_kafka(engine: Engine, store: str) -> tuple[Pages, Rows]:
 
 
 def adopt(engine: Engine, store: str, pages: Pages, attempts: Rows = ()) -> None:
-    """Let a store know these names and no others, and compare them; nobody may be using it. Blocks.
+    """Replace a store's idempotency keys by these, and verify them; it must not be in use. Blocks.
 
     Done again, it begins again: what an earlier try has left may have been overtaken.
 
@@ -89,7 +89,7 @@ def _compare(engine: Engine, store: str, pages: Iterable[Rows]) -> None:
             with reading(engine) as connection:
                 found = connection.execute(select(NAMES).where(NAMES.c.hash.in_(wanted))).mappings()
                 if {row["hash"]: dict(row) for row in found} != wanted:
-                    raise Conflict(f"Names of the storage {store} have not arrived as they were")
+                    raise Conflict(f"Idempotency keys of the storage {store} differ from the source after migration")
     with reading(engine) as connection:
         if connection.scalar(select(func.count()).select_from(NAMES).where(NAMES.c.store == store)) != count:
-            raise Conflict(f"The storage {store} has more names than it had")
+            raise Conflict(f"The storage {store} has more idempotency keys than the source")

@@ -1,8 +1,8 @@
-"""The names of batches and events that Kafka stores once only, in the database that all nodes share.
+"""Idempotency index for Kafka appends: keys of batches and events, in the shared database.
 
 Events and their names can't be written in one transaction, so names are written twice: before the events, as those of
 an attempt, with where its records will be found if they are; and after Kafka has acknowledged them, as stored. Whoever
-meets the names of an attempt that has not come to its end looks there (`settling.py`).
+meets the names of an attempt that has not come to its end looks there (`attempt_recovery.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     done: dict[int, list[int]] = {}
     """The events that were stored already, or left out."""
     settled: bool = False
-    """Nothing more comes of it: what is not done is not stored, and left to whoever comes with the batch again."""
+    """The attempt has ended: what is not done is not stored, and left to a retry of the batch."""
 
     @property
     def whole(self) -> frozenset[Place]:
@@ -158,7 +158,7 @@ class IdempotencyIndex:
             attempts: each with the names that nobody has used, and the settled attempt that it completes.
 
         Raises:
-            Raced: somebody has used one of them in the meantime; nothing was noted.
+            Raced: one of them was used concurrently; nothing was recorded.
         """
         names: list[dict[str, object]] = []
         rows: list[dict[str, object]] = []
@@ -208,7 +208,7 @@ class IdempotencyIndex:
             return [attempt for row in connection.execute(query) if not (attempt := _decode(row)).settled]
 
     def settle(self, outcomes: Mapping[bytes, tuple[Attempt, frozenset[Place]]]) -> None:
-        """Note what has become of attempts: what was stored is known from now on, what was not is forgotten.
+        """Record the outcome of attempts: keys of stored records are kept, the others deleted.
 
         Of a batch that was stored in part it is kept what is done, so that the rest can be stored later. Attempts that
         somebody else has settled stay as they are.
@@ -266,7 +266,7 @@ class IdempotencyIndex:
             connection.execute(left)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
     def _hash(self, kind: bytes, name: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Appends to Kafka what must be stored once only: batches under a name, and events with ids.
+"""Appends to Kafka exactly once: batches with idempotency keys, and events with ids.
 
 Each step can be the last one of a process, or of a connection:
 
@@ -37,7 +37,7 @@ from rioni.storage.kafka.topics.topics import Topics
 
 
 WAIT_S = 3.0
-"""So long one waits for an attempt of somebody else before looking for its records."""
+"""How long to wait for another process's attempt before searching for its records."""
 
 LOOK_EVERY_S = 0.05
 
@@ -45,8 +45,8 @@ TRIES_MAX = 10
 """How many attempts of others one waits for, one after the other, to learn what is stored under some names."""
 
 UNSETTLED = (
-    "A process has died, or lost Kafka, while it stored this batch or one with the same events. What has become of it "
-    f"is known {SETTLED_MS // 1_000} seconds after that: publish again then."
+    "An earlier attempt to store this batch, or one with the same events, was interrupted and its outcome is not "
+    f"known yet. Retry in {SETTLED_MS // 1_000} seconds."
 )
 
 ENDS_KEPT_S = 60.0
@@ -170,7 +170,12 @@ class IdempotentAppender:
         finding = self._settling.look(attempt, self._clock.now_ms())
         if finding.final:
             self._names.settle({attempt.id: (attempt, finding.stored)})
-            _log.info("a batch was settled", topic=attempt.topic, stored=len(finding.stored), of=len(attempt.whole))
+            _log.info(
+                "recovered the outcome of an interrupted batch",
+                topic=attempt.topic,
+                stored=len(finding.stored),
+                of=len(attempt.whole),
+            )
         return finding.final
 
     # --- in the writer's thread ---
@@ -275,7 +280,7 @@ class IdempotentAppender:
             self._names.settle(outcomes)
         except Unavailable:
             # The events are there, or not; who comes with one of these names again finds that out.
-            _log.exception("names could not be noted as stored")
+            _log.exception("could not mark idempotency keys as stored")
 
         def publish() -> None:
             self._publish(written, {batch.topic for batch in group})

@@ -1,4 +1,4 @@
-"""Batches that must be stored once: what of them is stored already, what is to be stored now, and the outcome."""
+"""Deduplication of one batch: what is stored already, what is to be appended now, and the outcome."""
 
 import os
 import time
@@ -35,7 +35,7 @@ class _Part(Part):
         super().begin()
         self._begun_s = time.monotonic()
         self.open = False
-        """Whether nobody knows what has become of some of them."""
+        """Whether the outcome of some of them is unknown."""
         self.stored: set[int] = set()
 
     def callbacks(self) -> Iterable[Delivered]:
@@ -164,7 +164,7 @@ class NamedBatch(ProduceBatch):
         return attempt
 
     def outcome(self) -> frozenset[Place] | None:
-        """What was stored; None where nobody knows it of all events."""
+        """What was stored; None where the outcome of some events is unknown."""
         if any(part.open for _, part in self._own_parts()):
             return None
         return frozenset((place.partition, index) for place, part in self._own_parts() for index in part.stored)

@@ -1,4 +1,4 @@
-"""Finds out whether the brokers that lead a topic's partitions take appends, without appending anything.
+"""Probes whether the leaders of a topic's partitions accept appends, without appending.
 
 A broker applies a change of a topic's configuration some time after it was accepted. So it is asked by records that it
 will never take: they come from the far future, and are refused for that, or before that for their size if the topic is
@@ -85,8 +85,8 @@ class AppendProbe:
                 return
             if time.monotonic() > deadline_s:
                 raise Unavailable(
-                    f"Kafka has not made the topic {name} ready in time, in the partitions "
-                    f"{', '.join(map(str, sorted(waiting)))}. Try again later."
+                    f"Partitions {', '.join(map(str, sorted(waiting)))} of topic {name} were not writable in time. "
+                    "Try again later."
                 )
             pause(LOOK_EVERY_S)
             if time.monotonic() - renewed_s > RENEWED_EVERY_S:

@@ -1,4 +1,4 @@
-"""Finds out whether the brokers that may lead a topic's partitions have heard how it is configured.
+"""Waits until a topic's configuration has propagated to all brokers that may lead it.
 
 Brokers read one log of all changes, each in its own time. One that is made the leader before it has read that a topic
 was closed goes by what the topic was before, for the instant between two steps of its own. So whoever closes a topic
@@ -53,8 +53,8 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
             return heard
         if time.monotonic() > deadline_s:
             raise Unavailable(
-                f"The brokers {', '.join(map(str, sorted(waiting)))} of Kafka have not heard in time how the topic "
-                f"{name} is configured. Try again later."
+                f"Kafka brokers {', '.join(map(str, sorted(waiting)))} did not apply the configuration of topic "
+                f"{name} in time. Try again later."
             )
         heard |= _who_say(admin, waiting, name, setting, value)
         if waiting - heard:

@@ -1,4 +1,4 @@
-"""Whether a cluster of Kafka answers, and whether it keeps what it has acknowledged."""
+"""Health and durability checks of a Kafka cluster."""
 
 import contextlib
 
@@ -17,8 +17,8 @@ COMPLAINT_TIMEOUT_S = 1.0
 COMPLAINTS_MAX = 1_000
 
 NO_ANSWER = (
-    "No broker of Kafka answers. Look at the brokers, and at the settings `kafka` and `kafka_options`; the log of "
-    "this node says what the client has met with."
+    "No Kafka broker responds. Check the brokers and the settings `kafka` and `kafka_options`; the client's errors "
+    "are in this node's log."
 )
 SINGLE = (
     "Kafka has a single broker: what was acknowledged can be lost when its machine loses power, because Kafka does not "
@@ -60,7 +60,7 @@ class ClusterHealth:
         if self._answers:
             self._answers = False
             servers = self._connection.bootstrap_servers
-            _log.warning("no broker of Kafka answers", servers=servers, error=_complaint(self._connection))
+            _log.warning("no Kafka broker responds", servers=servers, error=_complaint(self._connection))
         return Unavailable(NO_ANSWER)
 
 

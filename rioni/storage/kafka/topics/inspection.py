@@ -1,4 +1,4 @@
-"""Finds out which cluster of Kafka answers, which topics it has, and where they end; changes nothing."""
+"""Reads a Kafka cluster's id, topics and end offsets; changes nothing."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -56,7 +56,7 @@ def inspect(
     for first in range(0, len(wanted), PARTITIONS_MAX):
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise Unavailable(f"Kafka has not said within {timeout_s:g} s where all topics end.")
+            raise Unavailable(f"Timed out after {timeout_s:g} s reading the end offsets of all topics from Kafka.")
         answers = _answers(admin, wanted[first : first + PARTITIONS_MAX], left_s)
         for place, answer in answers.items():
             # Errors and negative numbers mean that there is no answer now.

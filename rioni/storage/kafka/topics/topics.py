@@ -1,4 +1,4 @@
-"""The topics of a cluster: made, extended, closed, emptied and deleted, and what they hold. Everything here blocks."""
+"""Topic administration: creates, extends, closes, empties and deletes topics. Every method blocks."""
 
 import functools
 import time
@@ -124,7 +124,7 @@ class Topics:
         """
         copies, enough = self._connection.copies(self._brokers())
         if copies == 1:
-            _log.warning("a topic has one copy only: events may be lost though they are acknowledged", topic=topic)
+            _log.warning("a topic has a single replica: acknowledged events may be lost", topic=topic)
         # With two of three copies written an event outlives any one machine; with less it is refused.
         configuration = _CONFIGURATION | {"min.insync.replicas": str(enough)}
         if self._connection.refuses_late:
@@ -151,7 +151,9 @@ class Topics:
                 return self.count(topic)
             except NotFound as ex:
                 if time.monotonic() > deadline_s:
-                    raise Unavailable(f"Kafka has not made the topic {topic} known in time. Try again later.") from ex
+                    raise Unavailable(
+                        f"Timed out waiting for Kafka to publish the metadata of topic {topic}. Try again later."
+                    ) from ex
                 pause(LOOK_EVERY_S)
 
     def extend(self, topic: str, partitions: int) -> None:
@@ -186,7 +188,7 @@ class Topics:
                 if self._probes.nothing_behind(name, {number: each.newest + 1 for number, each in enumerate(bounds)}):
                     return bounds
             if time.monotonic() > deadline_s:
-                raise Unavailable(f"Kafka does not say where the topic {topic} ends. Try again later.")
+                raise Unavailable(f"Timed out reading the end offsets of topic {topic} from Kafka. Try again later.")
 
     def make_safe(self, topic: str) -> None:
         """Forbid brokers that lack acknowledged events to lead a topic that was made without that; asks Kafka once."""
@@ -213,7 +215,7 @@ class Topics:
                 pause(LOOK_EVERY_S)
         except NotFound:
             return
-        raise Unavailable(f"Kafka has not deleted the topic {topic} in time. Try again later.")
+        raise Unavailable(f"Timed out deleting the topic {topic} in Kafka. Try again later.")
 
     def compact(self, topic: str, lag_ms: int) -> None:
         """Let Kafka compact the topic, whatever is older than that; from then on it does so by itself."""
@@ -285,7 +287,9 @@ class Topics:
                     if OFFSET_INVALID not in found.values():
                         return found
                     if time.monotonic() > deadline_s:
-                        raise Unavailable(f"Kafka does not say what the topic {topic} holds. Try again later.")
+                        raise Unavailable(
+                            f"Timed out reading the offsets of topic {topic} from Kafka. Try again later."
+                        )
                 pause(LOOK_EVERY_S)
                 # It would go on asking the leader that it knows.
                 self._admin.metadata(self.name(topic))

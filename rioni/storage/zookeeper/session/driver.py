@@ -1,4 +1,4 @@
-"""The driver of ZooKeeper: how a client is made, and what its answers mean."""
+"""ZooKeeper client configuration, and translation of its errors."""
 
 import contextlib
 import logging
@@ -138,20 +138,20 @@ def outcome(pending: Any) -> Any:
         Unavailable: it is another error.
     """
     if not pending.ready():
-        raise Interrupted("ZooKeeper does not answer. Try again later.")
+        raise Interrupted("ZooKeeper does not respond. Try again later.")
     try:
         return pending.get(block=False)
     except REFUSALS as ex:
         return ex
     except _INTERRUPTIONS as ex:
-        raise Interrupted("The connection to ZooKeeper broke. Try again later.") from ex
+        raise Interrupted("Connection to ZooKeeper lost. Try again later.") from ex
     except KazooException as ex:
         raise _unavailable(ex) from ex
 
 
 def _unavailable(error: KazooException) -> Unavailable:
     if isinstance(error, NoAuthError | AuthFailedError):
-        return Unavailable("ZooKeeper does not let this broker in. Look at the setting `zookeeper_options`.")
+        return Unavailable("ZooKeeper authentication failed. Check the setting `zookeeper_options`.")
     if isinstance(error, ConnectionClosedError):
         return Unavailable("The connection to ZooKeeper is closed: the broker is stopping. Try again on another node.")
-    return Unavailable(f"ZooKeeper does not do what it is asked to: {error!r}. Try again later.")
+    return Unavailable(f"ZooKeeper request failed: {error!r}. Try again later.")

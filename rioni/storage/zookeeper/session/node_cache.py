@@ -1,4 +1,4 @@
-"""What this process knows of nodes: each is read once, and again when ZooKeeper says that it has changed."""
+"""Watch-backed node cache: each node is read once, and again after a change notification."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 NODES_MAX = 50_000
-"""What is remembered at most; what was learned first goes first, unless somebody follows it."""
+"""Maximum number of cached nodes; the oldest are evicted first, unless they are followed."""
 
 
 BREATH_NODES = 100
@@ -89,7 +89,7 @@ class NodeCache:
         readings = [self._reading(path) for path in paths]
         for reading in readings:
             if not reading.done.wait(self._keeper.timeout_s) or reading.failed:
-                raise Interrupted("The connection to ZooKeeper broke. Try again later.")
+                raise Interrupted("Connection to ZooKeeper lost. Try again later.")
         return [reading.node for reading in readings]
 
     def node(self, path: str) -> Node | None:
@@ -102,7 +102,7 @@ class NodeCache:
         return reading.node if reading else None
 
     def supposed(self, paths: Sequence[str]) -> list[Node | None]:
-        """The nodes as they probably are: for whoever makes sure of it afterwards.
+        """The cached nodes, possibly stale: for callers that verify them afterwards.
 
         PERF: who commits again and again from the same process need not read what it has written itself.
         """

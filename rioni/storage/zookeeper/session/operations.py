@@ -1,4 +1,4 @@
-"""The parts of a transaction."""
+"""Builders of multi-operation requests."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

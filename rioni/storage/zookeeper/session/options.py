@@ -1,4 +1,4 @@
-"""Reads how the servers of ZooKeeper are to be spoken to: the file that `zookeeper_options` names."""
+"""Reads the client options of ZooKeeper from the file that `zookeeper_options` names."""
 
 import tomllib
 from pathlib import Path
@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """All nodes are made so that only this user may use them; without one, everybody may."""
     password: str = ""
     ca: str = ""
-    """A PEM file with the certificates that vouch for the servers: they are on TLS then."""
+    """A PEM file with the CA certificates of the servers; it enables TLS."""
     certificate: str = ""
     """A PEM file with which a broker shows who it is, for servers that ask."""
     key: str = ""
@@ -35,13 +35,15 @@ def read_options(path: Path | None) -> Options:
     except OSError as ex:
         raise Unavailable(f"zookeeper_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
-        raise Unavailable(f"zookeeper_options: {path} is no TOML: {ex}.") from ex
+        raise Unavailable(f"zookeeper_options: {path} is not valid TOML: {ex}.") from ex
     except msgspec.ValidationError as ex:
         names = ", ".join(Options.__struct_fields__)
-        raise Unavailable(f"zookeeper_options: {path} says what it can't: {ex}. It may set {names}, to texts.") from ex
+        raise Unavailable(f"zookeeper_options: invalid option in {path}: {ex}. Allowed (strings): {names}.") from ex
     for name, needed in (("user", "password"), ("password", "user"), ("certificate", "key"), ("key", "certificate")):
         if getattr(options, name) and not getattr(options, needed):
             raise Unavailable(f"zookeeper_options: {path} sets {name}, which needs {needed}.")
     if options.certificate and not options.ca:
-        raise Unavailable(f"zookeeper_options: {path} sets certificate, which needs ca: it is shown with TLS alone.")
+        raise Unavailable(
+            f"zookeeper_options: {path} sets certificate, which needs ca: client certificates are only used with TLS."
+        )
     return options

@@ -1,4 +1,4 @@
-"""The session of this process with ZooKeeper: asks, waits, finds out when it is cut off, and says how long it is safe.
+"""ZooKeeper session wrapper: requests, retries, heartbeats, and how long the session is safe.
 
 One session for each worker process: what it holds in ephemeral nodes lives and dies with it. ZooKeeper ends a session
 that it has not heard of for the session timeout. This side counts from when it sent what was answered last, and has
@@ -44,9 +44,7 @@ STUCK_SHARE = 1 / 5
 BEATS = 10
 """How often in a session timeout a sign of life is asked for at least."""
 
-_NEVER_REACHED = (
-    "no server can be reached. Look at the servers, and at the settings `zookeeper` and `zookeeper_options`."
-)
+_NEVER_REACHED = "no server can be reached. Check the servers and the settings `zookeeper` and `zookeeper_options`."
 
 _GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
@@ -66,7 +64,7 @@ class ZooKeeperSession:
             options: further ones of `KazooClient`, for TLS and authentication.
 
         Raises:
-            Unavailable: no server answers, or it lets nobody in.
+            Unavailable: no server responds, or authentication failed.
         """
         self.home = HubThread()
         self._clock, self.timeout_s = clock, session_timeout_s
@@ -155,7 +153,7 @@ class ZooKeeperSession:
             return self.ask(*requests)
 
     def barrier(self, *, patient: bool = False) -> None:
-        """Return when all that was changed anywhere before has been heard of; callers at a time share it.
+        """Return when all earlier changes on any node are visible here; concurrent callers share one request.
 
         Args:
             patient: whether to wait for a connection where there is none.
@@ -184,7 +182,7 @@ class ZooKeeperSession:
         heard = threading.Event()
         self.handler.dispatch_callback(Callback("heard", heard.set, ()))
         if not heard.wait(self.timeout_s):
-            raise Interrupted("This process is too busy to hear what ZooKeeper tells. Try again later.")
+            raise Interrupted("Process overloaded: a ZooKeeper notification was not handled in time. Try again later.")
         return _nothing
 
     # --- living ---
@@ -206,7 +204,7 @@ class ZooKeeperSession:
 
     @property
     def last_change(self) -> int:
-        """The number of the last change of ZooKeeper, by anybody, that this process has heard of."""
+        """The zxid of the last change that this process has seen."""
         return int(self._client.last_zxid)
 
     def holds(self) -> bool:
@@ -299,7 +297,7 @@ class ZooKeeperSession:
                 elif self._client.client_state in _GIVEN_UP:
                     self._client.start_async()
             if self._was_safe and not self.holds():
-                _log.error("ZooKeeper has not answered for so long that all streams end")
+                _log.error("ZooKeeper session considered lost; ending all subscription streams")
                 self._tell()
             self._was_safe = self.holds()
 

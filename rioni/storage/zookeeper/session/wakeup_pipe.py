@@ -1,4 +1,4 @@
-"""Wakes the loop in which the driver sends requests: a pipe in place of the pair of sockets that it would take.
+"""Wakeup pipe of the driver's send loop, in place of a socket pair.
 
 It gets a byte for each request. Some 280 of them fill a pair of sockets. Who asks then is held up until the loop has
 sent some: for ever, if it is asked from within the loop. And under gevent only one can be held up: a second one is told
@@ -27,7 +27,7 @@ class _End:
         return os.read(self._descriptor, size)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the pipe."""
         os.close(self._descriptor)
 
 

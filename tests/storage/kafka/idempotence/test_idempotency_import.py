@@ -116,7 +116,7 @@ def test_what_does_not_arrive_as_it_was_is_noticed(embedded, postgres_engine):
         for rows in of_embedded(embedded, postgres_engine, STORE)():
             yield [row | {"recorded_at_ms": row["recorded_at_ms"] + len(reads)} for row in rows]
 
-    with pytest.raises(Conflict, match="have not arrived as they were"):
+    with pytest.raises(Conflict, match="differ from the source after migration"):
         adopt(postgres_engine, STORE, pages)
 
 

@@ -1,4 +1,4 @@
-"""Lets an operator accept inconsistent stores, and records the decision."""
+"""Restores consistent stores after data loss that an operator accepts, and records the decision."""
 
 import contextlib
 from collections.abc import Mapping
@@ -32,27 +32,27 @@ from rioni.storage.sql.migration import upgrade
 
 
 UNMARKED_MAX = 1_000_000
-"""A cursor counts as proof that events were there if it is at most so far behind the last mark: clients may commit any
-offset."""
+"""Maximum distance of a cursor behind the last mark at which it still proves that events existed: clients may commit
+any offset."""
 
 
 def accept_loss(config: Config, reason: str) -> list[str]:
-    """Make the stores of a broker, or of a cluster, belong together again, whatever is lost; blocks.
+    """Make the stores of a broker, or of a cluster, consistent again, whatever is lost; blocks.
 
-    Missing topics are created, and partitions go on behind every position that is known to have been given out, those
-    in Kafka in new timelines, so that no committed cursor stands for another event than before. Interrupted, it can be
-    run again.
+    Missing topics are created, and partitions continue after every position known to have been assigned, those in
+    Kafka in new timelines, so that no committed cursor refers to a different event than before. After an interruption
+    it can be run again.
 
     Args:
-        config: of a broker that is stopped, or of a node of a cluster all of whose nodes are.
-        reason: recorded in the internal log, with what was found.
+        config: of a stopped broker, or of a node of a cluster whose nodes are all stopped.
+        reason: recorded in the internal log, with the findings.
 
     Returns:
-        What was found; nothing was changed where that is empty.
+        The inconsistencies found; if empty, nothing was changed.
 
     Raises:
-        DataDirectoryError: the broker runs, or this is no data directory.
-        Unavailable: a file, the database or Kafka can't be used, or nodes of the cluster run.
+        DataDirectoryError: the broker is running, or this is no data directory.
+        Unavailable: a file, the database or Kafka can't be used, or nodes of the cluster are running.
     """
     if not config.clustered and not config.data.exists():
         raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
@@ -102,7 +102,7 @@ def _zookeeper_findings(config: Config, directory: DataDirectory, engine: Engine
 def _anchor_coordination(
     path: Path, anchor: Anchor, expected: Expected
 ) -> Mapping[tuple[str, int], list[TimelinePosition]]:
-    """Anchor the database of cursors; return the committed places by event type and partition."""
+    """Anchor the database of cursors; return the committed positions by event type and partition."""
     with contextlib.closing(CoordinationDatabase(path)) as database, database.writing() as connection:
         write_anchor(connection, anchor, int(expected.marks.get(COORDINATION, 0)) + 1)
         places: dict[tuple[str, int], list[TimelinePosition]] = {}
@@ -133,7 +133,7 @@ def _restore_events(
 def _ends(
     timeline: Timeline, marks: dict[str, str], cursors: Mapping[tuple[str, int], list[TimelinePosition]]
 ) -> list[int]:
-    """For each partition the position behind everything that is known to have been given out."""
+    """Return for each partition the position after all positions known to have been assigned."""
     least = least_ends(timeline, marks)
     ends = []
     for number in range(timeline.partitions):
@@ -143,7 +143,7 @@ def _ends(
             for place in cursors.get((timeline.event_type, number), ())
             if place.order == timeline.order and place.position < known + UNMARKED_MAX
         ]
-        # Of a closed timeline the end is known for certain.
+        # The end of a closed timeline is known exactly.
         committed = [] if timeline.latest_position is not None else committed
         ends.append(max(known, max(committed, default=BEFORE_FIRST) + 1))
     return ends

@@ -1,7 +1,7 @@
 """Chooses the adapters of the ports: single-machine or cluster.
 
-On one machine everything lies in the data directory, but for what settings and storages put elsewhere. In a cluster
-nothing lies there that another node must know: the log is in PostgreSQL, who reads what in ZooKeeper, events in Kafka.
+On one machine all data is in the data directory, except what settings and storages put elsewhere. In a cluster it holds
+nothing that other nodes need: the log is in PostgreSQL, assignments and cursors in ZooKeeper, events in Kafka.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ FindStorage = Callable[[str], StorageEntry | None]
 
 
 class Adapters(NamedTuple):
-    """What one worker process has open; a forked process must open its own."""
+    """The open adapters of one worker process; a forked process must open its own."""
 
     stores: EventStores
     coordinator: Coordinator
@@ -48,11 +48,11 @@ class Adapters(NamedTuple):
     leadership: Leadership
     signals: Notifier
     report: Callable[[int], None]
-    """Tells operators how far this process has followed the log."""
+    """Publishes this process's position in the log for operators."""
     advance: Callable[[str], int | None]
-    """Given the installation's id, raises the sequence number of what nodes share; None where nothing has changed."""
+    """Given the installation's id, raises the sequence number of the shared state; None if nothing has changed."""
     close: Callable[[], None]
-    """Lets go of everything, so that other processes take over at once."""
+    """Closes all adapters, so that other processes can take over at once."""
 
 
 def opened_adapters(
@@ -62,14 +62,14 @@ def opened_adapters(
     find: FindStorage,
     measurements: StoreMeasurements,
 ) -> Adapters:
-    """Open what the settings ask for; blocks on disks and servers.
+    """Open the adapters chosen by the settings; blocks on disks and servers.
 
     Args:
         config: the settings.
         directory: of this node.
-        offloads: where each kind of work blocks.
-        find: the storage with an id.
-        measurements: told how stores fare that others run.
+        offloads: the pools for each kind of blocking work.
+        find: returns the storage with an id.
+        measurements: records the measurements of Kafka stores.
 
     Raises:
         Unavailable: a server does not answer, or its driver is not installed.
@@ -84,7 +84,7 @@ def opened_adapters(
         shared = _shared(config, local) if config.clustered else _embedded(directory, local, offloads)
         return Adapters(
             stores=kept(_stores(config, directory, shared.signals, offloads, find, measurements)),
-            # The coordinator is what the others need, so it is closed after them.
+            # The coordinator is used by the others, so it is closed after them.
             coordinator=kept(shared.coordinator),
             slots=kept(shared.slots),
             leadership=kept(shared.leadership),
@@ -96,13 +96,13 @@ def opened_adapters(
 
 
 def check_shared(config: Config, directory: DataDirectory, installation: str, mark: int | None) -> int:
-    """Make sure that ZooKeeper lets this node in, and close the session at once; blocks until a server answers.
+    """Check that ZooKeeper accepts this node, and close the session at once; blocks until a server answers.
 
     Args:
         config: of a node of a cluster.
         directory: of this node.
-        installation: the id that the registry keeps.
-        mark: the sequence number that the path has at least; None if it may be new, or was lost.
+        installation: id recorded in the registry.
+        mark: the minimum sequence number of the path; None if it may be new, or was lost.
 
     Returns:
         The sequence number of the path.
@@ -160,7 +160,7 @@ def _shared(config: Config, local: EmbeddedSignals) -> Shared:
 
 
 def _embedded(directory: DataDirectory, local: EmbeddedSignals, offloads: Offloads) -> Shared:
-    """The same for the processes of one machine."""
+    """Open the counterparts for the processes of one machine."""
     clock, blocking = SystemClock(), offloads.coordination
     coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=local, offload=blocking)
     worker, lives = coordinator.worker, coordinator.lives

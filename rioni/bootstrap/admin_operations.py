@@ -47,12 +47,12 @@ Progress = Callable[[str, int, int], None]
 
 
 def verify(config: Config) -> Iterator[str]:
-    """Yield everything that is wrong with the internal log and the stored events, or shows that a store was replaced.
+    """Yield all damage of the internal log and the stored events, and all signs of a replaced store.
 
-    Nothing is written or migrated; it works beside a running broker, and on a copy.
+    Nothing is written or migrated; works beside a running broker, and on a copy.
 
     Raises:
-        Unavailable: there is no such data, or a server can't be reached.
+        Unavailable: the data does not exist, or a server can't be reached.
     """
     _check_exists(config)
     with read_only_engine(database_url(config)) as engine:
@@ -74,7 +74,7 @@ def verify(config: Config) -> Iterator[str]:
 
 
 def _verify_kafka(config: Config, engine: Engine) -> Iterator[str]:
-    """Yield what is wrong with the events of storages of type kafka."""
+    """Yield the damage of events in storages of type kafka."""
     registry = MemoryRegistry(SqlEventLog(engine, TOPICS), limits_of(config), direct, direct)
     with reading_models(engine) as connection:
         registry.load(all_states(connection), Projector().position(connection))
@@ -110,10 +110,10 @@ def audit(
     actor: str | None = None,
     resource: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the audit entries that match, in order; see `rioni.projections.queries.audit_log`.
+    """Yield the matching audit entries, in order; see `rioni.projections.queries.audit_log`.
 
     Raises:
-        Unavailable: there is no such data.
+        Unavailable: the data does not exist.
     """
     _check_exists(config)
     wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)

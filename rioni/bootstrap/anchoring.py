@@ -23,14 +23,14 @@ from rioni.storage.sql.marks import (
 
 
 NOTE_EVERY_S = 5.0
-"""What was published in the last seconds before a crash is not in the marks."""
+"""Interval of recording positions; events published in the last seconds before a crash are not covered."""
 
 
 class StoreMarks:
-    """Anchors all stores of a process, and keeps their marks in the registry's database."""
+    """Anchors all stores of a process, and stores their marks in the registry's database."""
 
     def __init__(self, base: Infrastructure) -> None:
-        """Read what is noted; blocks."""
+        """Read the recorded marks; blocks."""
         self._base = base
         self._engine = base.log.engine
         self._installation = base.offload(installation_id, self._engine)
@@ -40,12 +40,12 @@ class StoreMarks:
         self._complete = False
         self._known = _Topics(-1, (), frozenset())
         self._ends: dict[str, dict[int, int]] = {}
-        """Of topics of Kafka, by mark: what this process has appended and not written yet."""
+        """End positions appended to Kafka topics by this process and not recorded yet, by mark."""
 
     def tick(self) -> None:
-        """Note what has changed, from time to time; failures are logged.
+        """Record changed positions, at intervals; failures are logged.
 
-        What this process has appended to Kafka it notes itself, all else does the one process that leads.
+        Each process records its own appends to Kafka; the leader records everything else.
         """
         if self._base.clock.monotonic() < self._due_at_s:
             return
@@ -72,7 +72,7 @@ class StoreMarks:
             self._base.offload(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
 
     def _note_appended(self) -> None:
-        """Raise the marks of the topics in Kafka that this process has appended to."""
+        """Raise the marks of the Kafka topics that this process has appended to."""
         clusters: dict[str, str] = {}
         for storage_id, store in self._base.adapters.stores.opened().items():
             if isinstance(store, Marked) and (taken := store.take_ends()) is not None:
@@ -136,7 +136,7 @@ class StoreMarks:
             ]
             self._known = _Topics(
                 registry.position,
-                # Those of Kafka carry no anchor, and are not opened for nothing.
+                # Kafka storages have no anchor, and are not opened needlessly.
                 {timeline.storage_id for timeline in timelines} & embedded,
                 frozenset(timeline.topic for timeline in timelines),
             )
@@ -148,16 +148,16 @@ class StoreMarks:
 
 
 class _Topics(NamedTuple):
-    """What the registry says of topics."""
+    """The topics in the registry."""
 
     position: int
-    """Of the log."""
+    """Position of the log."""
     embedded: Collection[str]
-    """The embedded storages that have topics."""
+    """The ids of embedded storages with topics."""
     names: frozenset[str]
-    """Those that can be read, of all storages."""
+    """The readable topics of all storages."""
 
     def lack(self, name: str) -> bool:
-        """Whether a mark is that of a topic that is gone."""
+        """Whether a mark belongs to a deleted topic."""
         topic = name.removeprefix(topic_mark("")).removeprefix(accepted_mark(""))
         return topic != name and topic not in self.names

@@ -1,7 +1,7 @@
-"""Checks that the stores of an installation belong together; see `rioni.domain.system.installation`.
+"""Checks that the stores of an installation are consistent; see `rioni.domain.system.installation`.
 
-Looked at before the worker processes start, and by `rioni verify`. Files are only read. That files are exchanged while
-the broker runs is not noticed: SQLite itself could not bear it.
+Runs before the worker processes start, and in `rioni verify`. Files are only read. Files replaced while the broker runs
+are not detected: SQLite itself could not handle that.
 """
 
 import sqlite3
@@ -29,16 +29,16 @@ TOPICS_SHOWN_MAX = 5
 
 
 class Expected(NamedTuple):
-    """What the registry says of the stores of a data directory."""
+    """The state of a data directory's stores according to the registry."""
 
     marks: dict[str, str]
     head: LogHead
     timelines: dict[str, list[Timeline]]
-    """Those that are not cleaned up, by embedded storage."""
+    """The existing timelines, by embedded storage."""
 
 
 def read_expected(connection: Connection) -> Expected:
-    """What the registry says; blocks on the database."""
+    """Read the expected state from the registry; blocks on the database."""
     embedded: set[str] = set()
     timelines: list[Timeline] = []
     for kind, key, state in all_states(connection):
@@ -54,10 +54,10 @@ def read_expected(connection: Connection) -> Expected:
 
 
 def mismatches(engine: Engine, data: Path) -> Iterator[str]:
-    """Yield a sentence for everything that shows that a store was replaced or is missing; blocks on the disk.
+    """Yield a sentence for each sign of a replaced or missing store; blocks on the disk.
 
     Args:
-        engine: of the registry's database, of the present schema.
+        engine: of the registry's database, with the current schema.
         data: the data directory.
 
     Raises:
@@ -78,9 +78,9 @@ def mismatches(engine: Engine, data: Path) -> Iterator[str]:
 
 
 def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
-    """Yield a sentence for each committed cursor that lies behind the last event of its partition; blocks on the disk.
+    """Yield a sentence for each committed cursor after the last event of its partition; blocks on the disk.
 
-    No reason not to start: clients may commit any offset.
+    This does not prevent the start: clients may commit any offset.
     """
     with reading(engine) as connection:
         expected = read_expected(connection)
@@ -104,7 +104,7 @@ def cursors_beyond_end(engine: Engine, data: Path) -> Iterator[str]:
 
 
 def registry_missing(data: Path) -> str | None:
-    """A sentence that says that a data directory has lost its registry; None where it has not."""
+    """Return an error if a data directory has lost its registry, else None."""
     others = sorted(path.name for path in (*data.glob("events*.db"), *data.glob("coordination.db")))
     if others and not (data / "registry.db").exists():
         return f"registry.db is missing, which says what {others[0]} holds."
@@ -112,7 +112,7 @@ def registry_missing(data: Path) -> str | None:
 
 
 def _of_others(connection: Connection, data: Path, expected: Expected) -> Iterator[str]:
-    """Files of storages that the registry does not know: those of deleted ones stay."""
+    """Check the files of storages that the registry does not know: those of deleted storages remain."""
     known = {events_path(data, storage_id) for storage_id in expected.timelines}
     for path in sorted({*data.glob("events*.db")} - known):
         found = yield from _own(connection, path, expected)
@@ -135,9 +135,9 @@ def _of_coordination(connection: Connection, path: Path, expected: Expected) -> 
 
 
 def _own(connection: Connection, path: Path, expected: Expected) -> Generator[str, None, Found | None]:
-    """Say what is wrong with a file as a whole, and return what it holds unless something is.
+    """Yield the defects of a file as a whole, and return its anchor and marks if there are none.
 
-    Of a foreign file it need not be said that every single topic is missing.
+    For a file of another installation the missing topics are not listed.
     """
     try:
         found = inspect(path)
@@ -150,7 +150,7 @@ def _own(connection: Connection, path: Path, expected: Expected) -> Generator[st
 
 
 def _of_anchor(connection: Connection, name: str, anchor: Anchor | None, expected: Expected) -> Iterator[str]:
-    """Compare what a file carries with the registry: both ways, as it may be the registry that was replaced."""
+    """Compare a file's anchor with the registry, in both directions, as the registry may be the replaced one."""
     if anchor is None:
         return
     installation = expected.marks.get(INSTALLATION)
@@ -192,7 +192,7 @@ def _behind(found: Found, timelines: list[Timeline], marks: dict[str, str]) -> I
 
 
 def short_partitions(timeline: Timeline, least: list[int], ends: list[int]) -> Iterator[str]:
-    """Yield a text for each partition that ends, at `ends`, before the position that it has reached at least."""
+    """Yield a text for each partition whose end in `ends` is before its minimum end position."""
     for number, known in enumerate(least):
         next_ = ends[number] if number < len(ends) else 0
         if next_ < known:
@@ -200,7 +200,7 @@ def short_partitions(timeline: Timeline, least: list[int], ends: list[int]) -> I
 
 
 def least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
-    """For each partition of a timeline the position that its next event has at least."""
+    """Return the minimum next position of each partition of a timeline."""
     noted = ends_of(marks[topic_mark(timeline.topic)]) if topic_mark(timeline.topic) in marks else []
     closed = [] if timeline.latest_position is None else [position + 1 for position in timeline.latest_position]
     return [
@@ -210,11 +210,11 @@ def least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, as text."""
+    """Format a number with its noun."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def shown(texts: list[str]) -> str:
-    """The first of some texts, and how many more there are."""
+    """Join the first texts, and the number of further ones."""
     more = f" and {len(texts) - TOPICS_SHOWN_MAX} more" if len(texts) > TOPICS_SHOWN_MAX else ""
     return "; ".join(texts[:TOPICS_SHOWN_MAX]) + more

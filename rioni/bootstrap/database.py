@@ -1,4 +1,4 @@
-"""The registry database named by the settings, and its lease."""
+"""Opens the registry database chosen by the settings, and its lease."""
 
 import contextlib
 import socket
@@ -14,12 +14,12 @@ from rioni.storage.sql.engines import create_engine
 
 
 def database_url(config: Config) -> str:
-    """Where the log and the read models are."""
+    """Return the URL of the database of the log and the read models."""
     return config.database or f"sqlite:///{config.data.absolute() / 'registry.db'}"
 
 
 def database_engine(config: Config) -> Engine:
-    """An engine of this process; raises as `rioni.storage.sql.engines.create_engine`."""
+    """Create the database engine; raises as `rioni.storage.sql.engines.create_engine`."""
     return create_engine(
         database_url(config),
         lock_wait_s=config.database_lock_timeout_s,
@@ -29,25 +29,25 @@ def database_engine(config: Config) -> Engine:
 
 @contextlib.contextmanager
 def reading_models(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads one state of the read models; raises as `sql.reading`, waits for a rebuild's swap."""
+    """Open a read transaction on a snapshot of the read models; raises as `sql.reading`, waits for a rebuild's swap."""
     with engines.reading(engine) as connection:
         lock_against_swap(connection)
         yield connection
 
 
 def database_lease(config: Config, party: ClusterIdentity) -> DatabaseLease:
-    """What keeps the database for a party; nothing is taken yet."""
+    """Create the lease of the database for a cluster identity; it is not taken yet."""
     return DatabaseLease(database_engine(config), party)
 
 
 def cluster_identity(config: Config, broker: str) -> ClusterIdentity:
-    """Those who serve together: the nodes of a cluster, or the processes of one broker.
+    """Return the identity of brokers that share a database: the nodes of a cluster, or the processes of one broker.
 
-    NOTE: servers of ZooKeeper may have several names, so two of them with the same path are not told apart.
+    NOTE: ZooKeeper servers may have several names, so two ensembles with the same path are not distinguished.
 
     Args:
         config: the settings.
-        broker: names this run of `rioni serve`, and no other one anywhere.
+        broker: unique id of this run of `rioni serve`.
     """
     here = socket.gethostname()
     if config.zookeeper is None:
@@ -57,10 +57,10 @@ def cluster_identity(config: Config, broker: str) -> ClusterIdentity:
 
 
 def acceptance_identity(broker: str) -> ClusterIdentity:
-    """One run of `rioni accept-loss` for a cluster, alone."""
+    """Return the identity of one run of `rioni accept-loss` for a cluster."""
     return ClusterIdentity(broker, f"rioni accept-loss on {socket.gethostname()}")
 
 
 def migration_identity(broker: str) -> ClusterIdentity:
-    """One run of `rioni migrate`, alone."""
+    """Return the identity of one run of `rioni migrate`."""
     return ClusterIdentity(broker, f"rioni migrate on {socket.gethostname()}")

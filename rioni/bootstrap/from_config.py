@@ -19,17 +19,17 @@ from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, Stora
 
 
 def first_storage(config: Config) -> StorageEntry:
-    """The default storage, until another one is chosen."""
+    """Return the initial default storage."""
     return StorageEntry(id=DEFAULT_STORAGE, storage_type=KAFKA if config.clustered else EMBEDDED, default=True)
 
 
 def limits_of(config: Config) -> Limits:
-    """The limits that the rules of the domain need."""
+    """Return the limits of the domain's rules."""
     return Limits(**{name: getattr(config, name) for name in Limits.__struct_fields__})
 
 
 def demands(config: Config) -> TokenPolicy:
-    """What is asked of tokens."""
+    """Return the requirements for tokens."""
     return TokenPolicy(
         mode=Mode(config.auth_mode),
         realms=frozenset(map(normalize_realm, _items(config.auth_realms))),
@@ -38,18 +38,18 @@ def demands(config: Config) -> TokenPolicy:
 
 
 def default_admin(config: Config) -> Attribute:
-    """The administrator that always is one."""
+    """Return the permanent administrator."""
     return attributes(config.default_admin or WELL_KNOWN_ADMIN)[0]
 
 
 def attributes(text: str) -> tuple[Attribute, ...]:
-    """The attributes of a setting, `data_type:value` each, separated by commas."""
+    """Parse the attributes of a setting, `data_type:value` each, separated by commas."""
     pairs = (item.partition(":") for item in _items(text))
     return tuple(Attribute(data_type, value) for data_type, _, value in pairs)
 
 
 def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]:
-    """The event types that the broker itself publishes to."""
+    """Return the event types that the broker itself publishes to."""
     admins = default_admin(config)
     named = config.system_events_authorization
     readers = admins if named == DEFAULT_ADMIN else attributes(named)[0]
@@ -65,7 +65,7 @@ def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]
 
 
 def log_feeds(config: Config) -> list[LogConsumer]:
-    """What is told of the log."""
+    """Return the consumers of the log."""
     return [
         LogConsumer(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.pseudonym_salt)),
         LogConsumer(EVENT_TYPE_LOG, own.KPI_FEATURE, event_type_reports),

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Infrastructure(NamedTuple):
-    """What the services and the jobs of a worker process share."""
+    """Resources shared by the services and the jobs of a worker process."""
 
     config: Config
     limits: Limits
@@ -52,7 +52,7 @@ class Infrastructure(NamedTuple):
 
     @property
     def offload(self) -> ThreadPool:
-        """Where the database is waited for."""
+        """The pool that waits for the database."""
         return self.offloads.database
 
     def read(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -66,7 +66,7 @@ class Infrastructure(NamedTuple):
             self.adapters.close()
 
     def own_context(self) -> Context:
-        """The circumstances of a command that the broker gives itself."""
+        """Return the context of a command that the broker issues itself."""
         now = rfc3339(self.clock.now_ms())
         origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=now)
         return Context(subject=BROKER, origin=origin)
@@ -78,13 +78,13 @@ def build_infrastructure(
     offloads: Offloads = NO_POOLS,
     measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
 ) -> Infrastructure:
-    """Open everything that the settings ask for, and create the first storage where there is none; blocks.
+    """Open everything that the settings require, and create the first storage if there is none; blocks.
 
     Args:
         config: the settings.
         directory: of this node.
-        offloads: where each kind of work blocks.
-        measurements: told how stores fare that others run.
+        offloads: the pools for each kind of blocking work.
+        measurements: records the measurements of Kafka stores.
 
     Raises:
         Unavailable: a server can't be reached.
@@ -109,7 +109,7 @@ def build_infrastructure(
     )
     foundation = Infrastructure(config, limits, directory, offloads, SystemClock(), log, registry, adapters, bus)
     if not registry.storages():
-        # All workers of all nodes may be about to.
+        # All workers of all nodes may do so concurrently.
         with contextlib.suppress(Conflict):
             bus.dispatch(CreateStorage(storage=first_storage(config)), foundation.own_context())
         registry.refresh()
@@ -117,7 +117,7 @@ def build_infrastructure(
 
 
 def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
-    """Start the registry from the read models, which is quicker than from the beginning of the log."""
+    """Load the registry from the read models, which is faster than replaying the log."""
     with reading_models(log.engine) as connection:
         registry.load(all_states(connection), Projector().position(connection))
 
@@ -125,7 +125,7 @@ def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
 def _storage_of(
     registry: MemoryRegistry, log: SqlEventLog, offload: ThreadPool, storage_id: str
 ) -> StorageEntry | None:
-    """The storage, also if this process has not heard of it yet; threads ask, in which nobody may refresh."""
+    """Return a storage, even if this process does not know it yet; runs in threads, which must not refresh."""
 
     def look() -> StorageEntry | None:
         with reading_models(log.engine) as connection:

@@ -1,4 +1,4 @@
-"""Lets an operator accept Kafka clusters that lost events; see `rioni.bootstrap.acceptance`."""
+"""Replaces timelines in Kafka clusters that lost events; see `rioni.bootstrap.acceptance`."""
 
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.bootstrap.kafka_consistency import KafkaComparison
@@ -10,19 +10,19 @@ from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_text, writ
 
 
 def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
-    """Replace every active timeline that may have lost events, and take marks anew; blocks on Kafka.
+    """Replace every active timeline that may have lost events, and record new marks; blocks on Kafka.
 
-    Missing topics are created empty, and everything that was damaged is closed: what follows goes to new timelines,
-    whose offsets are greater than all that were ever given out. Readers pass over what a closed timeline lacks.
-    Interrupted, it can be run again.
+    Missing topics are created empty, and all damaged timelines are closed: later events go to new timelines, whose
+    offsets are greater than all assigned before. Readers skip the events missing in a closed timeline. After an
+    interruption it can be run again.
 
     Args:
-        base: of a broker, or of a node of a cluster, that alone is running.
-        compared: what was found.
+        base: of the only running broker or node.
+        compared: result of the comparison.
 
     Raises:
-        Conflict: a switch that was under way can't be completed.
-        Unavailable: Kafka does not do it.
+        Conflict: a pending switch can't be completed.
+        Unavailable: Kafka rejects a request or does not answer.
     """
     stores = base.adapters.stores
     for storage in compared.storages:
@@ -32,7 +32,7 @@ def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
         for timeline in storage.damaged:
             store.extend_topic(timeline.topic, timeline.partitions)
     base.registry.refresh()
-    # Processes that have died may have left switches: no other one can begin before.
+    # Dead processes may have left unfinished switches, which block new ones.
     switcher = TimelineSwitcher(base.registry, base.bus, base.adapters.signals, base.clock)
     switcher.repair(base.own_context)
     marks: dict[str, str] = {}
@@ -45,7 +45,7 @@ def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
 
 
 def _close(base: Infrastructure, switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:
-    """Make sure that a timeline is not written to any more; return for each partition where it ends."""
+    """Close a timeline permanently; return the end position of each partition."""
     base.registry.refresh()
     if base.registry.timelines(timeline.event_type).active.id == timeline.id:
         name, storage_id = timeline.event_type, timeline.storage_id

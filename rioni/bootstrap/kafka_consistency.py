@@ -19,35 +19,35 @@ from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_of, read_m
 
 
 REACH_S = 5.0
-"""How long a cluster may take to answer at all; one that does not is not compared."""
+"""Timeout for reaching a cluster; an unreachable one is not compared."""
 ANSWER_S = 30.0
-"""How long it may take to say where its topics end."""
+"""Timeout for reading the ends of its topics."""
 CONFIRM_S = 3.0
-"""A mismatch has to be there for so long: brokers hear of topics late, and event types are deleted meanwhile."""
+"""How long a mismatch has to persist: brokers learn of topics late, and event types may be deleted meanwhile."""
 CONFIRM_EVERY_S = 0.5
 
 _log = structlog.get_logger("rioni.bootstrap")
 
 
 class Compared(NamedTuple):
-    """What the comparison of one storage has shown."""
+    """Result of the comparison of one storage."""
 
     storage_id: str
     cluster_id: str
     findings: Sequence[str] = ()
     """A sentence for each mismatch."""
     missing: Sequence[Timeline] = ()
-    """Those whose topics do not exist."""
+    """The timelines whose topics do not exist."""
     damaged: Sequence[Timeline] = ()
-    """Those that may have lost events, the missing ones among them."""
+    """The timelines that may have lost events, including the missing ones."""
 
 
 class KafkaComparison(NamedTuple):
-    """What the comparison of all storages of type kafka has shown."""
+    """Result of the comparison of all storages of type kafka."""
 
     storages: Sequence[Compared]
     unreachable: Mapping[str, Unavailable]
-    """Why a storage was not compared, by its id."""
+    """The reason why a storage was not compared, by its id."""
 
     @property
     def findings(self) -> list[str]:
@@ -60,7 +60,7 @@ class KafkaComparison(NamedTuple):
             raise Unavailable(f"Storage {storage_id}: {reason}") from reason
 
     def warn_unreachable(self) -> None:
-        """Log which storages were not compared."""
+        """Log the storages that were not compared."""
         for storage_id, reason in self.unreachable.items():
             _log.warning("Kafka was not compared with the registry", storage_id=storage_id, reason=str(reason))
 
@@ -70,7 +70,7 @@ def compare_kafka(config: Config, engine: Engine) -> KafkaComparison:
 
     Args:
         config: the settings.
-        engine: of the registry's database, of the present schema.
+        engine: of the registry's database, with the current schema.
 
     Raises:
         Unavailable: the database can't be read.
@@ -123,7 +123,7 @@ def _compare_storage(
     for timeline in timelines:
         if (count := found.partitions.get(timeline.topic)) is not None:
             said, known = found.ends.get(timeline.topic, {}), least[timeline.topic]
-            # Of a partition without a leader nothing is known.
+            # The end of a partition without a leader is unknown.
             ends = [said.get(number, known[number]) for number in range(min(count, len(known)))]
             if short := list(short_partitions(timeline, known, ends)):
                 behind += short
@@ -134,7 +134,7 @@ def _compare_storage(
             f"{where}: Kafka at {storage.configuration.get('bootstrap_servers', config.kafka)} is another cluster, "
             f"{found.cluster_id}; the events were stored in {marks[cluster_mark(storage.id)]}."
         )
-        # Even a copy of the lost cluster may lack the last events, and give out their positions again.
+        # Even a copy of the lost cluster may lack the last events, and assign their positions again.
         active = [each for each in timelines if each.latest_position is None and each not in damaged]
         return Compared(storage.id, found.cluster_id, [finding], missing, damaged + active)
     findings = []
@@ -149,7 +149,7 @@ def _compare_storage(
 
 
 def _least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
-    """For each partition the position that its next event has at least."""
-    # An operator may have accepted that a topic, which takes no more events, ends before that.
+    """Return the minimum next position of each partition."""
+    # An operator may have accepted an earlier end of a closed topic.
     accepted = marks.get(accepted_mark(timeline.topic))
     return least_ends(timeline, marks) if accepted is None else ends_of(accepted)

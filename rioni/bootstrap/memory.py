@@ -7,18 +7,18 @@ from typing import Any
 
 
 ARENAS_MAX = 2
-"""Each thread of a pool would get a heap of its own, and each keeps what its largest task has taken."""
+"""Otherwise each pool thread would get a heap of its own, which keeps the memory of its largest task."""
 _M_ARENA_MAX = -8
 
 
 def limit_arenas() -> None:
-    """Let all threads of this process share few heaps; before the first thread starts."""
+    """Limit the number of malloc arenas shared by all threads; call it before the first thread starts."""
     if (mallopt := _function("mallopt")) is not None:
         mallopt(_M_ARENA_MAX, ARENAS_MAX)
 
 
 def trim_memory() -> None:
-    """Give back what is free. PERF: some milliseconds, without the interpreter's lock."""
+    """Return free memory to the system. PERF: some milliseconds, without holding the GIL."""
     if (trim := _function("malloc_trim")) is not None:
         trim(0)
 

@@ -1,7 +1,7 @@
 """Migrates a data directory to a cluster: log, events and cursors. Resumable.
 
-The last thing that it writes is that the storages are in Kafka now. Until then no node of the cluster finds an event,
-and the broker on the data directory may go on instead, as if nothing had been tried.
+The last write marks the storages as moved to Kafka. Until then the cluster's nodes serve no events, and the broker on
+the data directory can be started again, as if the migration had not been tried.
 """
 
 import contextlib
@@ -43,32 +43,32 @@ READ_BYTES = 4_000_000
 RESET_S = 10.0
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it, and how much there is."""
+"""Called with the current step, the amount done, and the total amount."""
 
 
 class Report(NamedTuple):
-    """What was moved."""
+    """Result of a migration."""
 
     head: LogHead
-    """The end of the log that was moved; what the cluster writes follows it."""
+    """The head of the migrated log; the cluster's entries follow it."""
     events: int
     subscriptions: int
 
 
 def migrate(data: Path, target: Config, progress: Progress) -> Report:
-    """Move a data directory to a cluster, and compare both; blocks for as long as that takes.
+    """Migrate a data directory to a cluster, and compare both; blocks for as long as that takes.
 
-    Positions, times and what is stored beside events stay as they are, and so do committed cursors, and under which ids
-    and keys events were stored once. What is left behind: who was seen when, and measurements still to be published.
+    Preserved: positions, timestamps and headers of events, committed cursors, event ids and idempotency keys. Not
+    migrated: client activity, and measurements not published yet.
 
     Args:
-        data: of a broker that does not run.
-        target: the settings of the cluster; its nodes do not run either, and can't be started meanwhile.
-        progress: called now and then.
+        data: of a stopped broker.
+        target: the settings of the cluster; its nodes must be stopped, and can't be started meanwhile.
+        progress: called regularly.
 
     Raises:
-        DataDirectoryError: the broker runs, or this is no data directory.
-        Conflict: the cluster is not empty, or what arrived there is not what was sent.
+        DataDirectoryError: the broker is running, or this is no data directory.
+        Conflict: the cluster is not empty, or its data differs from the source.
         Unavailable: a server can't be reached, lacks its driver, or nodes use the cluster's database.
     """
     if not target.clustered:
@@ -120,7 +120,7 @@ def _check_unmoved(storages: Sequence[StorageEntry], there: Infrastructure) -> N
 
 
 class _Events:
-    """The topics of all embedded storages, here and there."""
+    """The topics of all embedded storages, in the source and in the target."""
 
     def __init__(
         self, source: Infrastructure, target: Config, storages: Sequence[StorageEntry], there: Infrastructure
@@ -153,7 +153,7 @@ class _Events:
         )
 
     def copy(self, progress: Callable[[int, int], None]) -> None:
-        """Copy what is not there yet."""
+        """Copy the events that the target lacks."""
         done = 0
         for timeline in self._timelines():
             there = self._stores[timeline.storage_id]
@@ -183,10 +183,10 @@ class _Events:
             there.remove_before(topic, number, bounds.oldest)
 
     def compare(self, progress: Callable[[int, int], None]) -> int:
-        """Compare all events, here and there; return how many there are.
+        """Compare all events of source and target; return their number.
 
         Raises:
-            Conflict: names the first difference.
+            Conflict: contains the first difference.
         """
         done = 0
         for timeline in self._timelines():
@@ -215,7 +215,7 @@ class _Events:
         return self._source.adapters.stores.of(timeline.storage_id)
 
     def _bounds_here(self, timeline: Timeline) -> list[Bounds]:
-        # A repartitioning whose process died may have added partitions that the log does not know: they are empty.
+        # An interrupted repartitioning may have added partitions that the log does not know: they are empty.
         return list(self._here(timeline).bounds(timeline.topic)[: timeline.partitions])
 
     def _timelines(self) -> Iterator[Timeline]:
@@ -223,7 +223,7 @@ class _Events:
         for event_type in registry.event_types():
             timelines = registry.timelines(event_type.name)
             switch = timelines.switch
-            # A switch that can only be completed will be, in the cluster: the topic that it goes to has to be there.
+            # A switch past the point of no return will be completed in the cluster, so its target topic must exist.
             following = [switch.timeline] if switch and switch.closing else []
             for timeline in (*timelines.readable, *following):
                 if timeline.storage_id in self._stores:
@@ -231,7 +231,7 @@ class _Events:
 
 
 def _events(store: EventStore, topic: str, number: int, bounds: Bounds) -> Iterator[tuple[int, int, bytes, Headers]]:
-    """All events of a partition: position, time, JSON, and what is stored beside it."""
+    """Yield all events of a partition: position, time, JSON, and headers."""
     position = bounds.oldest
     while chunks := store.read(topic, number, position, READ_BYTES):
         for chunk in chunks:
@@ -245,7 +245,7 @@ def _beside(chunk: Chunk, position: int) -> Headers:
 
 
 def _move_names(source: Infrastructure, target: Config, progress: Callable[[int, int], None]) -> None:
-    """Let all storages know what they have stored once."""
+    """Migrate the idempotency keys and event ids of all storages."""
     here, storages = source.directory, source.registry.storages()
     with contextlib.ExitStack() as opened:
         there = database_engine(target)
@@ -262,7 +262,7 @@ def _move_names(source: Infrastructure, target: Config, progress: Callable[[int,
 
 
 def _move_cursors(source: Infrastructure, there: Coordinator, progress: Callable[[int, int], None]) -> int:
-    """Set the committed cursors of all subscriptions; return how many there are."""
+    """Set the committed cursors of all subscriptions; return their number."""
     subscriptions = source.registry.subscriptions()
     for done, subscription in enumerate(subscriptions, 1):
         wanted = source.adapters.coordinator.cursors(subscription.id)
@@ -274,7 +274,7 @@ def _move_cursors(source: Infrastructure, there: Coordinator, progress: Callable
 
 
 def _set_cursors(there: Coordinator, subscription_id: str, wanted: Mapping[EventTypePartition, str]) -> None:
-    """Bring them to what they are here, should an earlier try have set others."""
+    """Set the target's cursors to the source's, even if an earlier try has set others."""
     found = there.cursors(subscription_id)
     if found.keys() != wanted.keys():
         there.extend(subscription_id, {key: offset for key, offset in wanted.items() if key not in found})

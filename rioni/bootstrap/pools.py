@@ -1,15 +1,15 @@
-"""Pools of native threads for what blocks: small, each for one kind of work, so that what hangs starves only itself.
+"""Bounded pools of native threads for blocking work, one per kind of work, so that a hang affects only its own kind.
 
-A pool has a bound on its threads, a bound on its queue, and a deadline for each task, queueing included. A full queue
-and a deadline are errors, which become 503. A thread that hangs keeps its place: the pool never grows beyond its bound,
-and `rioni.bootstrap.watchdog` sees to threads that do not come back.
+A pool has a maximum number of threads, a maximum queue, and a deadline for each task, queueing included. A full queue
+and a missed deadline are errors, which become 503. A thread that hangs is not replaced: the pool never exceeds its
+bound, and `rioni.bootstrap.watchdog` handles threads that do not return.
 
-A pool of one's own: add a line to `KINDS` with the reason for its numbers and a field to `Offloads`, and hand
-`offloads.<field>` (a `ThreadPool`, see `rioni.domain.ports`) to whoever blocks. A task may call what is offloaded to
-another pool: it waits for that pool, within that pool's deadline, and a thread of each is taken meanwhile. Order such
-calls one after the other where possible. A task that calls its own pool runs the call in place.
+To add a pool: add a line to `KINDS` with the reason for its numbers and a field to `Offloads`, and pass
+`offloads.<field>` (a `ThreadPool`, see `rioni.domain.ports`) to the blocking code. A task may call another pool: it
+waits for that pool, within that pool's deadline, and occupies a thread of each meanwhile. Prefer to make such calls one
+after the other. A task that calls its own pool runs the call in place.
 
-Threads of a pool must wait for nothing that gevent has patched: see "Native threads and gevent" in docs/decisions.
+Threads of a pool must not wait for anything that gevent has patched: see "Native threads and gevent" in docs/decisions.
 """
 
 import socket
@@ -39,11 +39,11 @@ class Limits(NamedTuple):
 
     threads: int
     queue: int
-    """Tasks that wait for a thread; a further one is refused at once."""
+    """Maximum number of tasks waiting for a thread; further ones are rejected at once."""
     deadline_s: float
-    """For waiting and running together; it is longer than the deadlines of what runs, whose errors say more."""
+    """For waiting and running together; longer than the deadlines of what runs, whose errors are more specific."""
     what: str
-    """What clients are told to be overloaded."""
+    """The subject of errors about overload."""
 
 
 DATABASE = "database"
@@ -63,40 +63,40 @@ TAILS = "tails"
 
 KINDS: Mapping[str, Limits] = {
     # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the
-    # queue is what a restart of the database piles up in some seconds.
+    # queue holds what accumulates in some seconds during a restart of the database.
     DATABASE: Limits(10, 256, 90.0, "The database"),
-    # Large batches, and what is compiled for them: the interpreter's lock lets only one compute at a time.
+    # Large batches, and the validators compiled for them: the GIL lets only one thread compute at a time.
     COMPUTING: Limits(2, 64, 30.0, "This process"),
-    # Schemas may take half a second each to check and to compare; publishers of large batches don't wait for them.
+    # Schemas may take half a second each to check and to compare; publishers of large batches must not wait for them.
     DEFINITIONS: Limits(2, 32, 30.0, "The check of definitions"),
-    # One file with one writer each. A second thread reads, or ends what is left of dead processes.
+    # One file with one writer at a time. A second thread reads, or cleans up after dead processes.
     COORDINATION: Limits(2, 256, 60.0, "The file of sessions and cursors"),
     SLOTS: Limits(2, 256, 60.0, "The file that counts streams"),
     ACTIVITY: Limits(2, 32, 60.0, "The file of what clients do"),
     # Small files: spools of measurements, tokens, certificates, the free space of the disk.
     FILES: Limits(2, 32, 10.0, "The disk"),
     TOKENS: Limits(2, 32, 10.0, "The check of tokens"),
-    # The system's resolver knows no deadline shorter than its own, of many seconds.
+    # The system's resolver has no timeout shorter than its own, of many seconds.
     NAMES: Limits(4, 32, 10.0, "The resolver of host names"),
-    # The pools of each storage. One group of batches is written at a time, with and without names.
+    # The pools of each storage. One group of batches is written at a time, with and without idempotency keys.
     APPENDING: Limits(2, 4, 60.0, "The storage"),
-    # A stream that falls behind reads here, so all streams of a worker may come at once.
+    # Streams that lag behind read here, so all streams of a worker may do so at once.
     READING: Limits(4, 1_024, 60.0, "The storage"),
-    # Administration: creating, closing, deleting and asking for bounds.
+    # Administration: creating, closing and deleting topics, and reading bounds.
     TOPICS: Limits(4, 64, 60.0, "The administration of the storage"),
-    # Retention and compaction read and write a whole storage. The housekeeper does one thing after the other.
+    # Retention and compaction read and write a whole storage. The background jobs run one after the other.
     KEEPING: Limits(1, 4, 600.0, "The storage"),
-    # One consumer that polls, for as long as the process lives.
+    # One consumer that polls for the lifetime of the process.
     TAILS: Limits(1, 8, 60.0, "The storage"),
 }
-"""Every kind of pool. These names are also the values of the metrics' label `pool`."""
+"""Every kind of pool; also the values of the metrics' label `pool`."""
 
 DATABASE_THREADS_MAX = 32
 OF_STORAGES = (APPENDING, READING, TOPICS, KEEPING, TAILS)
-"""The kinds of which each storage has a pool."""
+"""The kinds of pools that each storage has."""
 
 STORAGES_MAX = 16
-"""Storages with pools of their own; those that a process opens beyond that share one more set of pools."""
+"""Maximum number of storages with pools of their own; further ones share one more set of pools."""
 
 RETRY_AFTER_S = 5
 
@@ -104,25 +104,25 @@ _get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
 
 
 class Task:
-    """A call that runs in a thread of a pool."""
+    """A call running in a thread of a pool."""
 
     __slots__ = ("_args", "_function", "_kwargs", "begun_s", "thread")
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
         self.begun_s = time.monotonic()
-        """When it was handed to a thread."""
+        """When it was handed to a thread, on the monotonic clock."""
         self.thread = 0
-        """The native identifier of its thread; 0 before it has begun."""
+        """The native identifier of its thread; 0 before it has started."""
 
     @property
     def name(self) -> str:
-        """What is called."""
+        """The qualified name of the function."""
         return getattr(self._function, "__qualname__", type(self._function).__qualname__)
 
     def __call__(self, pool: "Pool") -> tuple[Any, BaseException | None]:
-        """Run; return what the function returns, or what it raises."""
-        # gevent would print every exception that ends a task, and a refused request is no error of the broker.
+        """Run the function; return its result and its exception, if any."""
+        # gevent would print every exception that ends a task, but a rejected request is no error of the broker.
         self.thread = ident = _get_ident()
         pool.idents.add(ident)
         try:
@@ -134,50 +134,50 @@ class Task:
 
 
 class Pool:
-    """A bounded pool of native threads that belongs to the hub of the thread that makes it."""
+    """A bounded pool of native threads that belongs to the hub of the thread that creates it."""
 
     def __init__(self, kind: str, limits: Limits, storage: str = "") -> None:
-        """Start no thread yet.
+        """Create the pool without starting threads.
 
         Args:
             kind: one of `KINDS`.
             limits: of this pool.
-            storage: the storage that it is for, where each has its own.
+            storage: the id of its storage, for kinds with one pool per storage.
         """
         self.kind, self.limits = kind, limits
         self.name = f"{kind} of storage {storage}" if storage else kind
         self.queued = 0
-        """Tasks that wait for a thread."""
+        """Number of tasks waiting for a thread."""
         self.rejected = 0
-        """Tasks that were refused because the queue was full."""
+        """Number of tasks rejected because the queue was full, or no thread was free in time."""
         self.running: set[Task] = set()
         self.idents: set[int] = set()
-        """The native threads that run a task."""
+        """The native identifiers of threads that run a task."""
         self._home = HubThread(gevent.get_hub())
         self._free = Semaphore(limits.threads)
         self._threads = GeventThreadPool(limits.threads)
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function in a thread of the pool; blocks the calling greenlet, or native thread, alone.
+        """Run a function in a thread of the pool; blocks only the calling greenlet or native thread.
 
         Raises:
-            Overloaded: the queue is full, or no thread was free within the deadline; nothing has begun.
-            OutcomeUnknown: the function runs, and has not ended within the deadline.
-            Exception: what the function raises.
+            Overloaded: the queue is full, or no thread was free within the deadline; the function was not called.
+            OutcomeUnknown: the function has not ended within the deadline, and continues to run.
+            Exception: the exception of the function.
         """
         return self._call(function, args, kwargs, self.limits.deadline_s)
 
     def without_deadline(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same without a deadline, which `rioni.domain.ports.thread_pool.without_deadline` finds."""
+        """Run a function without a deadline; used by `rioni.domain.ports.thread_pool.without_deadline`."""
         return self._call(function, args, kwargs, None)
 
     def overdue(self, grace_s: float) -> list[Task]:
-        """The tasks that still run although their deadline is over by some seconds."""
+        """Return the tasks still running some seconds after their deadline."""
         since_s = time.monotonic() - self.limits.deadline_s - grace_s
         return [task for task in self.running if task.begun_s < since_s]
 
     def oldest_s(self) -> float:
-        """For how long the oldest task runs, in seconds; 0 where nothing does."""
+        """Return the running time of the oldest task, in seconds; 0 if none is running."""
         return time.monotonic() - min(task.begun_s for task in self.running) if self.running else 0.0
 
     def _call(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
@@ -231,7 +231,7 @@ class Pool:
 
 
 def kinds_for(config: Config) -> Mapping[str, Limits]:
-    """The limits of the pools, as far as settings decide on them."""
+    """Return the limits of the pools, with those that depend on settings adjusted."""
     database, appending = KINDS[DATABASE], KINDS[APPENDING]
     threads = min(config.database_connections_max, DATABASE_THREADS_MAX)
     return {
@@ -242,7 +242,7 @@ def kinds_for(config: Config) -> Mapping[str, Limits]:
 
 
 def resolve_in(pool: "Pool") -> None:
-    """Have the names of hosts looked up in a pool, whoever connects from a greenlet of this thread."""
+    """Resolve host names in a pool, for all connections made by greenlets of this thread."""
     hub: Any = gevent.get_hub()
     resolver: Any = Resolver(hub)
     resolver.pool = _Applying(pool)
@@ -250,7 +250,7 @@ def resolve_in(pool: "Pool") -> None:
 
 
 class _Applying:
-    """A pool as gevent's resolver uses it; what the pool refuses is an error of the resolver."""
+    """Adapts a pool to gevent's resolver; errors of the pool become resolver errors."""
 
     def __init__(self, pool: "Pool") -> None:
         self._pool = pool
@@ -263,7 +263,7 @@ class _Applying:
 
 
 class Offloads(NamedTuple):
-    """Where each kind of work blocks; by default in place, as commands want it that run alone."""
+    """The pool for each kind of blocking work; by default everything runs in place, for standalone commands."""
 
     database: ThreadPool = direct
     computing: ThreadPool = direct
@@ -277,14 +277,14 @@ class Offloads(NamedTuple):
 
 
 NO_POOLS = Offloads()
-"""Everything blocks in place."""
+"""Runs everything in place."""
 
 
 class Pools:
-    """All pools of a worker process; to be made in the thread of its hub."""
+    """All pools of a worker process; create it in the thread of the process's hub."""
 
     def __init__(self, kinds: Mapping[str, Limits] = KINDS) -> None:
-        """Start no thread yet.
+        """Create the pools without starting threads.
 
         Args:
             kinds: the limits of each kind of pool.
@@ -295,16 +295,16 @@ class Pools:
         self._home = HubThread(gevent.get_hub())
 
     def __iter__(self) -> Iterator[Pool]:
-        """Every pool that there is."""
+        """Iterate over all existing pools."""
         for pools in (self._shared, *self._storages.values()):
             yield from pools.values()
 
     def __getitem__(self, kind: str) -> Pool:
-        """The pool of a kind of which there is one."""
+        """Return the pool of a kind with a single pool."""
         return self._shared[kind]
 
     def offloads(self) -> Offloads:
-        """The pools as those see them who block."""
+        """Return the pools in the form used by blocking code."""
         shared = self._shared
         return Offloads(
             database=shared[DATABASE],
@@ -319,10 +319,10 @@ class Pools:
         )
 
     def of_storage(self, storage_id: str) -> StoreOffloads:
-        """The pools of a storage, which no other one has unless there are more than `STORAGES_MAX`."""
+        """Return the pools of a storage, its own unless there are more than `STORAGES_MAX` storages."""
         key = storage_id if storage_id in self._storages or len(self._storages) < STORAGES_MAX else "(others)"
         if key not in self._storages:
-            # A pool belongs to the hub of the thread that makes it, and stores are opened in threads of other pools.
+            # A pool belongs to the hub of the thread that creates it, and stores are opened in threads of other pools.
             self._home(self._make, key)
         pools = self._storages[key]
         return StoreOffloads(

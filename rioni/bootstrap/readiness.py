@@ -1,4 +1,4 @@
-"""The checks of `/livez` and `/readyz`."""
+"""Defines the checks of `/livez` and `/readyz`."""
 
 import shutil
 
@@ -15,7 +15,7 @@ from rioni.storage.sql.database_lease import DatabaseLease
 
 
 DISK_FREE_BYTES_MIN = 2**30
-"""With less there is a warning."""
+"""Threshold of free space for a warning."""
 
 OPEN_AUDIT_LOG = (
     f"Everybody who is authenticated reads {AUDIT_LOG}. Change the readers in its authorization section, or set "
@@ -23,11 +23,11 @@ OPEN_AUDIT_LOG = (
 )
 
 DISK_FULL_BYTES = 16 * 2**20
-"""With less nothing can be counted on: SQLite's write-ahead logs alone may need it."""
+"""Threshold for a failed check: SQLite's write-ahead logs alone may need as much."""
 
 
 def readiness(base: Infrastructure, held: DatabaseLease) -> dict[str, Look]:
-    """What requests need; `held` keeps the database from others."""
+    """Return the checks of everything that requests need; `held` is the lease of the database."""
     looks: dict[str, Look] = {
         "database": lambda: _database(base, held),
         "log": lambda: _log(base),
@@ -49,7 +49,7 @@ def _database(base: Infrastructure, held: DatabaseLease) -> Health:
 
 
 def _log(base: Infrastructure) -> Health:
-    """How far this process has followed the log, which it does before every request."""
+    """Check the lag of this process behind the log, which is caught up before every request."""
     base.registry.refresh()
     head, applied = base.offloads.database(base.log.head).position, base.registry.position
     return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
@@ -65,7 +65,7 @@ def _access(base: Infrastructure) -> Health:
 
 
 def _audit_log_is_open(base: Infrastructure) -> bool:
-    """Whether everybody reads the audit log though no setting says so: it was once created like that."""
+    """Whether all authenticated clients can read the audit log without a setting for that: an old default."""
     if base.config.system_events_authorization == "*:*":
         return False
     try:
@@ -92,7 +92,7 @@ def _disk(base: Infrastructure) -> Health:
 
 
 def _kafka(base: Infrastructure) -> Health | None:
-    """All clusters that storages name; one that new event types do not begin in is not everybody's trouble."""
+    """Check the clusters of all storages; failures of non-default storages are only warnings."""
     storages = [storage for storage in base.registry.storages() if storage.storage_type == KAFKA]
     if not storages and base.config.kafka is None:
         return None

@@ -9,30 +9,30 @@ from gevent import monkey
 
 
 KILLED = 1
-"""The exit code of a process that did not end by itself; gunicorn starts another one after it."""
+"""Exit code of a process that did not end by itself; gunicorn then starts another one."""
 
 _AT = struct.Struct("d")
 
-# NOTE: not those of gevent: whatever becomes of the hub, this thread ends the process.
+# NOTE: the unpatched ones: this thread must end the process even if the hub hangs.
 _start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 _sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
 
 
 class Replacements:
-    """Remembers when a worker was replaced last, for all processes that are forked from this one."""
+    """Records when a worker was last replaced, for all processes forked from this one."""
 
     def __init__(self, every_s: float) -> None:
-        """Remember nothing.
+        """Start without a recorded replacement.
 
         Args:
-            every_s: how long after one replacement the next one may come.
+            every_s: minimum time between two replacements.
         """
         self._every_s = every_s
         self._shared = mmap.mmap(-1, _AT.size)
         _AT.pack_into(self._shared, 0, float("-inf"))
 
     def allowed(self, now_s: float) -> bool:
-        """Whether a worker may be replaced now; this counts as its replacement.
+        """Whether a worker may be replaced now; if so, records its replacement.
 
         Args:
             now_s: by the monotonic clock of the machine.
@@ -45,7 +45,7 @@ class Replacements:
 
 
 def end_within(seconds: float) -> None:
-    """Have this process killed if it has not ended by then: a native thread that hangs must not keep it."""
+    """Kill this process if it has not ended by then: a native thread that hangs must not prevent its end."""
     _start_new_thread(_kill, (seconds,))
 
 

@@ -1,8 +1,8 @@
 """Prepares the start of the worker processes: locks the data directory, migrates the database.
 
-The database is kept from others meanwhile. Then it is let go, because a connection must not be forked: each worker
-takes it again for itself. For the same reason the session with ZooKeeper ends at once that shows whether there can be
-one: a worker could not say so in one line.
+The database lease is held meanwhile. Then it is released, because a connection must not be forked: each worker takes it
+again. For the same reason the ZooKeeper session that checks the configuration ends at once; it is checked here because
+a worker could not report errors in one line.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from rioni.storage.tokens.sources import sources_of_tokens
 
 
 REFOLDED_ENTRIES_MAX = 20_000
-"""PERF: folding so many again at the start takes half a minute; Spark does more than that faster, beside the broker."""
+"""PERF: refolding this many at the start takes half a minute; Spark is faster for more, beside the broker."""
 REFOLDED_TOLD_EVERY = 5_000
 
 _log = structlog.get_logger("rioni.bootstrap")
@@ -49,13 +49,13 @@ _log = structlog.get_logger("rioni.bootstrap")
 
 @contextlib.contextmanager
 def prepare_startup(config: Config) -> Iterator[DataDirectory]:
-    """Lock the data directory, and bring the database to the present schema and the read models up to the log.
+    """Lock the data directory, migrate the database, and bring the read models up to date with the log.
 
     Raises:
         DataDirectoryError: the data directory can't be used.
         DataMismatch: a store was replaced by an older or a foreign one, or is missing.
-        Unavailable: the database or ZooKeeper can't be reached, others use it, a file of settings can't be used, what
-            a node is to serve has not been moved to its cluster, or log or read models are those of another release.
+        Unavailable: the database or ZooKeeper can't be reached, other brokers use it, a settings file is invalid, the
+            default storage is not migrated to the cluster, or log or read models are from another release.
     """
     _check_kafka_options(config)
     sources_of_tokens(config, SystemClock(), demands(config), direct, only_remote=lambda: False)
@@ -114,19 +114,19 @@ def _check_moved(engine: Any) -> None:
 
 
 def _clean_up_rebuild(engine: Any) -> None:
-    """Remove the tables of a rebuild that died; a running rebuild is left alone."""
+    """Remove the tables of an interrupted rebuild; a running rebuild is not affected."""
     with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
         if dropped := drop_shadow_tables(connection):
             _log.info("removed the tables of an interrupted rebuild", tables=dropped)
 
 
 def catch_up(engine: Any) -> None:
-    """Fold into the read models what the log has beyond them; blocks.
+    """Apply new log entries to the read models; blocks.
 
-    If an older version of the fold wrote them, they are folded anew, all in one transaction.
+    If an older version of the fold wrote them, they are rebuilt, all in one transaction.
 
     Raises:
-        OtherFold: a newer version of the fold wrote them, or the log is too long for that.
+        OtherFold: a newer version of the fold wrote them, or the log is too long for a rebuild here.
         Unavailable: the database can't be reached, or the log is in a newer format.
     """
     log, projector = SqlEventLog(engine, TOPICS), Projector()

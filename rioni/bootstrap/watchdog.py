@@ -1,8 +1,8 @@
 """Detects thread pools without progress, and logs where their threads hang.
 
-Whatever runs in a pool has deadlines of its own, shorter than that of the pool. So a server that does not answer ends
-in errors, never here: what is noticed is a thread that does not come back long after its deadline, because of a disk or
-a driver that hangs. Only a new process helps then.
+Everything that runs in a pool has deadlines of its own, shorter than that of the pool. So a server that does not answer
+causes errors, and is not detected here: only threads that do not return long after their deadline are, because of a
+disk or a driver that hangs. Only a new process helps then.
 """
 
 import sys
@@ -18,28 +18,28 @@ from rioni.http.metrics.collectors import Metrics
 
 
 GRACE_S = 30.0
-"""How long after its deadline a task may still run where all threads of its pool are busy."""
+"""How long after its deadline a task may still run while all threads of its pool are busy."""
 
 HARD_S = 600.0
-"""The same where other threads of the pool are free."""
+"""The same while other threads of the pool are free."""
 
 FRAMES_MAX = 20
-"""Frames of a stack that are shown, the innermost ones."""
+"""Maximum number of stack frames shown, the innermost ones."""
 
 _log = structlog.get_logger("rioni.watchdog")
 
 
 class Watchdog:
-    """Watches the pools of one process."""
+    """Watches the thread pools of one process."""
 
     def __init__(self, pools: Pools, metrics: Metrics, *, grace_s: float = GRACE_S, hard_s: float = HARD_S) -> None:
-        """Watch nothing before the first `look`.
+        """Start watching at the first `look`.
 
         Args:
             pools: of this process.
-            metrics: told how busy the pools are.
-            grace_s: how long after its deadline a task may run where all threads of its pool are busy.
-            hard_s: the same where other threads are free.
+            metrics: records the load of the pools.
+            grace_s: how long after its deadline a task may run while all threads of its pool are busy.
+            hard_s: the same while other threads are free.
         """
         self._pools, self._metrics, self._grace_s, self._hard_s = pools, metrics, grace_s, hard_s
         self._hanging: dict[Pool, list[Task]] = {}
@@ -48,11 +48,11 @@ class Watchdog:
 
     @property
     def hangs(self) -> bool:
-        """Whether a pool made no progress when it was last looked at."""
+        """Whether a pool made no progress at the last check."""
         return bool(self._hanging)
 
     def look(self) -> None:
-        """Look at all pools; what hangs is logged once, with its stack. Cheap: call it every second or so."""
+        """Check all pools; a hanging task is logged once, with its stack. Cheap: call it every second or so."""
         pools = [*self._pools]
         self._measure(pools)
         self._hanging = {pool: tasks for pool in pools if (tasks := self._overdue(pool))}
@@ -63,7 +63,7 @@ class Watchdog:
         self._logged = {task for _, task in hanging}
 
     def health(self) -> Health:
-        """How well the pools do; for `/livez`."""
+        """Return the health of the pools, for `/livez`."""
         self.look()
         if not self._hanging:
             return Health(detail=f"{sum(len(pool.running) for pool in self._pools)} threads busy")
@@ -91,7 +91,7 @@ class Watchdog:
 
 
 def stack_of(thread: int) -> str:
-    """Where a native thread is, the innermost frame first."""
+    """Return the stack of a native thread, the innermost frame first."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, for this purpose
     if frame is None:
         return "not running"

@@ -61,26 +61,26 @@ from rioni.storage.tokens.sources import sources_of_tokens
 
 
 OCCUPIED_WAIT_S = 10.0
-"""Others can only have come since the master process looked; and it ends a worker that has not begun after 30 s."""
+"""Other brokers can only have come since the master process checked; and it ends a worker not started after 30 s."""
 
 
 class Worker(NamedTuple):
-    """What one worker process runs."""
+    """The application and the jobs of one worker process."""
 
     app: Any
     """The WSGI application."""
     stop: Callable[[], None]
-    """Lets the streams say goodbye."""
+    """Ends all streams gracefully."""
     keep_house: Callable[[], None]
-    """What is to be done now and then."""
+    """Runs the periodic jobs."""
     close: Callable[[], None]
-    """Lets go of everything, so that other processes take over at once."""
+    """Releases all resources, so that other processes can take over at once."""
     metrics: Metrics
     watchdog: Watchdog
 
 
 class _Own(NamedTuple):
-    """How the broker publishes events of its own."""
+    """Services by which the broker publishes events of its own."""
 
     event_types: SystemEventTypes
     publisher: SystemEventPublisher
@@ -88,7 +88,7 @@ class _Own(NamedTuple):
 
 
 def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
-    """Put together what one worker process runs; call it in that process.
+    """Build a worker; call it in the worker process.
 
     Args:
         config: the settings.
@@ -96,7 +96,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
         pools: of this process.
 
     Raises:
-        Unavailable: a server can't be reached, or others use the database.
+        Unavailable: a server can't be reached, or other brokers use the database.
     """
     metrics = Metrics(config.metrics_event_types_max)
     lease = database_lease(config, cluster_identity(config, directory.broker))
@@ -221,12 +221,12 @@ def _services(
 
 
 def _activity(base: Infrastructure) -> ThreadPool:
-    """Where what clients do is written: in a file of its own, or in the database."""
+    """Return the pool for writing client activity: in a separate file, or in the database."""
     return base.offloads.activity if base.log.engine.dialect.name == "sqlite" else base.offloads.database
 
 
 def _jobs(base: Infrastructure, services: Dependencies, own: _Own, metrics: Metrics) -> Callable[[], None]:
-    """What is to be done now and then, one thing after the other."""
+    """Return a function that runs all periodic jobs, one after the other."""
     config, adapters, clock, offloads = base.config, base.adapters, base.clock, base.offloads
     housekeeper = BackgroundJobs(
         base.registry,

@@ -1,4 +1,4 @@
-"""The chunks of events that this process has written or read lately: many streams read the same tail."""
+"""Caches the chunks of events that this process has recently written or read, as many streams read the same tail."""
 
 import sys
 from bisect import bisect_right
@@ -9,8 +9,8 @@ from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 CHUNK_OVERHEAD_BYTES = 600
-"""What a chunk costs beside its data and index: objects, and its entries here. Without it, a cache of tiny chunks would
-exceed its bound."""
+"""Memory that a chunk takes besides its data and index: objects, and its entries here. Without it, a cache of tiny
+chunks would exceed its bound."""
 
 
 class ChunkCache:
@@ -24,7 +24,7 @@ class ChunkCache:
         self._lock = ThreadSafeSemaphore()
 
     def add(self, partition_id: int, chunk: Chunk) -> None:
-        """Keep a chunk, and forget others where there is no room."""
+        """Add a chunk and evict the least recently used ones beyond the bound."""
         with self._lock:
             key = (partition_id, chunk.first)
             if key in self._chunks:
@@ -38,13 +38,13 @@ class ChunkCache:
                 self._forget(next(iter(self._chunks)))
 
     def run(self, partition_id: int, position: int, stop: int, bytes_max: int) -> list[Chunk]:
-        """The chunks from the one that holds a position on, without a gap.
+        """Return consecutive cached chunks, starting with the one that contains a position.
 
         Args:
             partition_id: the id of the partition.
-            position: it lies in the first chunk.
-            stop: a position behind the last chunk wanted.
-            bytes_max: of data; at least one chunk is returned, if it is here.
+            position: a position in the first chunk.
+            stop: the position after the last chunk wanted.
+            bytes_max: of data; at least one chunk is returned if it is cached.
         """
         found: list[Chunk] = []
         size = 0
@@ -65,12 +65,12 @@ class ChunkCache:
         return found
 
     def holds(self, partition_id: int, chunk: Chunk) -> bool:
-        """Whether everything that a chunk has is here, in whatever chunks."""
+        """Whether all events of a chunk are cached, in whatever chunks."""
         run = self.run(partition_id, chunk.first, chunk.next, sys.maxsize)
         return bool(run) and run[-1].next >= chunk.next
 
     def drop(self, partition_id: int) -> None:
-        """Forget a partition."""
+        """Evict all chunks of a partition."""
         with self._lock:
             for first in self._firsts.get(partition_id, [])[:]:
                 self._forget((partition_id, first))

@@ -1,4 +1,4 @@
-"""The time of the machine, without the jumps of its wall clock."""
+"""Clocks that ignore jumps of the machine's wall clock."""
 
 import time
 from collections.abc import Callable
@@ -30,21 +30,21 @@ class Readings(NamedTuple):
 
     wall_ms: Callable[[], int] = _wall_ms
     elapsed_ms: Callable[[], int] = _elapsed_ms
-    """From an arbitrary start; it may stand still while the machine sleeps."""
+    """From an arbitrary start; may not advance while the machine sleeps."""
     asleep_ms: Callable[[], int] = _asleep_ms
-    """How long the machine has slept since it was started, where the system knows."""
+    """How long the machine has slept since boot, where the system reports it."""
 
 
 class SteadyTime:
-    """The wall clock as long as it agrees with the time that has gone by; where it jumps, what it would have shown.
+    """The wall clock while it agrees with the elapsed time; after a jump, the time it would have shown without it.
 
-    A jump is held back until the wall clock comes back, or the process is started anew: one wrong time stamp, ten years
-    ahead, would keep everything behind it from ever expiring, and let all that is there expire at once.
+    A jump is ignored until the wall clock returns, or the process is restarted: one wrong timestamp, ten years ahead,
+    would keep everything after it from ever expiring, and make all existing events expire at once.
     """
 
     def __init__(self, readings: Readings = Readings()) -> None:  # noqa: B008 - immutable
         self.jump_ms = 0
-        """By how much the wall clock is ahead of the time that has gone by, negative if behind; 0: it is believed."""
+        """How far the wall clock is ahead of the elapsed time, negative if behind; 0 while the clock is trusted."""
         self._wall_ms, self._elapsed_ms, self._asleep_ms = readings
         self._offset_ms, self._slept_ms = readings.wall_ms() - readings.elapsed_ms(), readings.asleep_ms()
 
@@ -53,13 +53,13 @@ class SteadyTime:
         elapsed_ms, wall_ms = self._elapsed_ms(), self._wall_ms()
         jump_ms = wall_ms - elapsed_ms - self._offset_ms
         if not -CLOCK_JUMP_MAX_MS <= jump_ms <= CLOCK_JUMP_MAX_MS:
-            # PERF: asked only here, because it may be a call of the kernel.
+            # PERF: read only here, because it may be a system call.
             slept_ms = self._asleep_ms()
             slept_ms, self._slept_ms = slept_ms - self._slept_ms, slept_ms
             self._offset_ms += slept_ms
             jump_ms -= slept_ms
         if -CLOCK_JUMP_MAX_MS <= jump_ms <= CLOCK_JUMP_MAX_MS:
-            # Small corrections are followed, however many there are.
+            # Small corrections are followed, no matter how many.
             self._offset_ms += jump_ms
             if self.jump_ms:
                 self.jump_ms = 0
@@ -72,12 +72,12 @@ class SteadyTime:
 
     @property
     def warning(self) -> str:
-        """What an operator has to know; empty where the wall clock is believed."""
+        """The warning for the operator; empty while the wall clock is trusted."""
         return self.warning_of(self.jump_ms) if self.jump_ms else ""
 
     @staticmethod
     def warning_of(jump_ms: int) -> str:
-        """What an operator has to know about a jump."""
+        """Return the warning for the operator about a jump."""
         where = "ahead" if jump_ms > 0 else "back"
         return (
             f"The machine's clock has jumped {where} by {abs(jump_ms) // 1000} s; the broker continues from the "
@@ -86,14 +86,14 @@ class SteadyTime:
 
 
 STEADY = SteadyTime()
-"""Of this process and all that are forked from it: a worker that is started again must not believe a jump either."""
+"""Shared by this process and all forked from it: a restarted worker must not trust a jumped clock either."""
 
 
 class SystemClock:
-    """The clock of production: the machine's wall clock without its jumps, and its monotonic one."""
+    """The production clock: the machine's wall clock without its jumps, and its monotonic clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch; goes back by small corrections of the machine's clock."""
+        """Milliseconds since the epoch; may go back by small corrections of the machine's clock."""
         return STEADY.now_ms()
 
     def monotonic(self) -> float:
@@ -102,7 +102,7 @@ class SystemClock:
 
 
 class ExpiryClock(SystemClock):
-    """Where it is unknown which time is right, the later one: what expires is never believed for longer."""
+    """The later of the two times when the wall clock has jumped, so that credentials never live longer."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""

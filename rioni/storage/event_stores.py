@@ -29,20 +29,20 @@ class EventStoreRegistry:
         """Open nothing yet.
 
         Args:
-            find: the storage with an id.
-            openers: for each type of storage that this installation can use what opens its store.
-            offloads: of a storage: where opening it blocks. One that hangs keeps nobody from the others.
+            find: returns the storage with an id.
+            openers: opens the store of a storage, by each storage type that this installation supports.
+            offloads: returns the pools of a storage, where opening it blocks. One that hangs does not block the others.
         """
         self._find, self._openers, self._offloads = find, openers, offloads
         self._locks: defaultdict[tuple[str, str], ThreadSafeSemaphore] = defaultdict(ThreadSafeSemaphore)
         self._stores: dict[tuple[str, str], EventStore] = {}
 
     def of(self, storage_id: str) -> EventStore:
-        """The store of a storage; see the port."""
+        """Return the store of a storage; see the port."""
         storage = self._find(storage_id)
         if storage is None:
             raise Unavailable(f"There is no storage with id {storage_id}.")
-        # By its type as well: an id may come back as something else.
+        # The type is part of the key: an id may be reused with another type.
         key = storage.id, storage.storage_type
         return self._stores.get(key) or self._open(key, storage)
 
@@ -61,7 +61,7 @@ class EventStoreRegistry:
             return self._stores[key]
 
     def opened(self) -> Mapping[str, EventStore]:
-        """The stores that are open, by storage; see the port."""
+        """Return the open stores by storage id; see the port."""
         return {storage_id: store for (storage_id, _), store in self._stores.items()}
 
     def close(self) -> None:

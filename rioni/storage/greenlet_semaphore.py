@@ -1,8 +1,8 @@
 """Semaphore usable from greenlets and native threads.
 
-Under gevent the locks of `threading` are made for the greenlets of one thread. A native thread that finds one taken may
-wait for ever, and so may greenlets that wait for a native thread: what is offloaded must not meet others there. Here
-the ends of a deque are atomic, and who waits looks again now and then.
+Under gevent the locks of `threading` belong to the greenlets of one thread. A native thread that finds one taken may
+wait for ever, and so may greenlets that wait for a native thread: pool threads and greenlets must not share such locks.
+This semaphore relies on the atomic operations of a deque, and waiters poll with increasing pauses.
 """
 
 import contextlib
@@ -14,21 +14,21 @@ from rioni.domain.errors import Overloaded, Unavailable
 
 
 PAUSE_MIN_S = 0.0005
-"""Who waits looks again after this time, and then ever more rarely."""
+"""First pause of a waiter between two attempts; it doubles up to the maximum."""
 PAUSE_MAX_S = 0.01
 
 WAIT_S = 60.0
-"""How long `with` waits. What is done under such a lock has deadlines of its own, and they are shorter."""
+"""Timeout of `with`. Code that runs under such a lock has shorter deadlines of its own."""
 
 
 class ThreadSafeSemaphore:
-    """A number of places to take and to give back; one place is a lock, which `with` takes."""
+    """A counting semaphore; with one permit it is a lock, which `with` acquires."""
 
     def __init__(self, number: int = 1) -> None:
         self._free = deque(range(number))
 
     def take(self, wait_s: float) -> bool:
-        """Take a place; False where none has become free in time."""
+        """Acquire a permit; return False on timeout."""
         deadline, pause_s = time.monotonic() + wait_s, PAUSE_MIN_S
         while True:
             try:
@@ -42,19 +42,19 @@ class ThreadSafeSemaphore:
                 return True
 
     def give_back(self) -> None:
-        """Free a place that was taken."""
+        """Release an acquired permit."""
         self._free.append(0)
 
     @contextlib.contextmanager
     def taken(self, wait_s: float, otherwise: str) -> Iterator[None]:
-        """Have a place in a block.
+        """Hold a permit during a block.
 
         Args:
-            wait_s: how long to wait for it.
-            otherwise: what is said where none becomes free in time.
+            wait_s: timeout.
+            otherwise: the error text on timeout.
 
         Raises:
-            Unavailable: none becomes free in time.
+            Unavailable: no permit becomes free in time.
         """
         if not self.take(wait_s):
             raise Unavailable(f"{otherwise} Try again later.")
@@ -64,10 +64,10 @@ class ThreadSafeSemaphore:
             self.give_back()
 
     def __enter__(self) -> None:
-        """Take a place.
+        """Acquire a permit.
 
         Raises:
-            Unavailable: none becomes free within `WAIT_S`.
+            Overloaded: no permit becomes free within `WAIT_S`.
         """
         if not self.take(WAIT_S):
             raise Overloaded("This process is too busy. Try again later.")

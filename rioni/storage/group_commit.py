@@ -10,10 +10,10 @@ from rioni.domain.ports.thread_pool import ThreadPool, without_deadline
 
 
 GROUP_BYTES_MAX = 8 * 2**20
-"""What one write takes at most, so that nobody waits for a very long one; a single larger job is written alone."""
+"""Maximum size of one write, which bounds its duration; a single larger job is written alone."""
 
 PENDING_BYTES_MAX = 64 * 2**20
-"""What may wait; more than the disk takes must be refused, not piled up."""
+"""Maximum size of pending jobs; load beyond the disk's speed must be rejected, not queued."""
 
 CLOSE_WAIT_S = 40.0
 """How long closing waits for a disk that hangs; all submitted jobs are settled by then."""
@@ -29,7 +29,7 @@ class Job:
         """In bytes."""
         self.error: Exception | None = None
         self.under_way = False
-        """Set by whoever writes: it is handed over, but not done, and is to come again with the next group."""
+        """Set by the writer: the job is in progress, and part of the next group again."""
         self.settled = threading.Event()
 
 
@@ -39,17 +39,17 @@ J = TypeVar("J", bound=Job)
 class GroupCommit(Generic[J]):
     """Writes jobs in groups, one group at a time.
 
-    While jobs are pending a thread (under gevent a greenlet) of its own sees to the writing, so that it doesn't matter
-    to the others if a caller is killed while it waits; it ends when nothing is pending.
+    While jobs are pending, a separate thread (under gevent a greenlet) does the writing, so that a caller killed
+    while it waits does not affect the others; it ends when no jobs are pending.
     """
 
     def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], offload: ThreadPool) -> None:
-        """Hand in what it needs.
+        """Create the queue; the thread is started on demand.
 
         Args:
-            write: writes a group durably. What it raises is the error of all jobs that have none yet; what it returns
-                is called on this side of the offload before the callers go on, and must not block.
-            offload: where `write` may block, however long: those who submit have deadlines, and the groups an order.
+            write: writes a group durably. Its exception is the error of all jobs that have none yet; its result is
+                called in the writer's thread, outside the pool, before the callers continue, and must not block.
+            offload: the pool where `write` may block without limit: callers have deadlines, and groups stay in order.
         """
         self._write, self._offload = write, without_deadline(offload)
         self._lock = threading.Lock()
@@ -63,9 +63,9 @@ class GroupCommit(Generic[J]):
         """Wait until the job is written.
 
         Raises:
-            Overloaded: too much is waiting, or the time is over; nothing is written.
+            Overloaded: the queue is full, or the timeout expired before the write; nothing is written.
             Unavailable: the store is closed; nothing is written.
-            OutcomeUnknown: the time is over in the middle of writing.
+            OutcomeUnknown: the timeout expired during the write.
             Exception: the job's own error.
         """
         with self._lock:
@@ -87,7 +87,7 @@ class GroupCommit(Generic[J]):
             raise job.error
 
     def close(self) -> None:
-        """Refuse further jobs and wait until the pending ones are written, for `CLOSE_WAIT_S` at most."""
+        """Reject further jobs and wait until the pending ones are written, for `CLOSE_WAIT_S` at most."""
         with self._lock:
             self._closed = True
             writer = self._writer
@@ -109,7 +109,7 @@ class GroupCommit(Generic[J]):
                 self._offload(self._write, group)()
             except Exception as ex:  # noqa: BLE001 - it becomes the answer of every caller of the group
                 for job in group:
-                    # What was handed over before may be written yet.
+                    # Jobs in progress may still be written.
                     job.error = job.error or (OutcomeUnknown(_UNKNOWN) if job.under_way else ex)
                     job.under_way = False
             self._under_way = [job for job in group if job.under_way]

@@ -14,23 +14,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEADLINE_S = 150.0
-"""What is called on the hub has deadlines of its own, which are all shorter; this one holds where they fail."""
+"""Calls on the hub have shorter deadlines of their own; this one applies if those fail."""
 
 
 class HubThread:
-    """The thread whose hub some greenlets belong to; in a process that is not patched, every thread is at home.
+    """The thread whose hub owns certain greenlets; in an unpatched process every thread counts as the owner.
 
-    Code that runs in a pool of native threads must not touch what greenlets wait for: locks, events and sockets of
-    gevent belong to one hub, and a native thread that waits for one of them may never be woken.
+    Code in a pool of native threads must not touch objects that greenlets wait on: locks, events and sockets of gevent
+    belong to one hub, and a native thread that waits for one of them may never be woken.
     """
 
     def __init__(self, hub: Any = None) -> None:
-        """Take the calling thread for home.
+        """Bind to the calling thread.
 
         Args:
-            hub: of the calling thread; by default there is one only where the process is patched.
+            hub: of the calling thread; by default gevent's hub if the process is patched, else none.
         """
-        # The patched ones tell greenlets apart, not threads, and wait for a hub.
+        # The patched ones distinguish greenlets, not threads, and need a hub.
         self._get_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
         self._queue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
         self._empty: type[Exception] = monkey.get_original("queue", "Empty")
@@ -39,14 +39,14 @@ class HubThread:
 
     @property
     def here(self) -> bool:
-        """Whether the calling thread is at home."""
+        """Whether the calling thread owns the hub."""
         return self._hub is None or self._get_ident() == self._ident
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what the function returns, raise what it raises; blocks the caller alone.
+        """Call a function on the hub, return its result or raise its exception; blocks only the caller.
 
         Raises:
-            OutcomeUnknown: the function has not ended within `DEADLINE_S`; it goes on.
+            OutcomeUnknown: the function has not ended within `DEADLINE_S`; it continues to run.
         """
         if self._hub is None or self._get_ident() == self._ident:
             return function(*args, **kwargs)

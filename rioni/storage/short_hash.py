@@ -4,9 +4,9 @@ from hashlib import blake2b
 
 
 HASH_BYTES = 16
-"""Two names with the same hash would be taken for one: with 10^12 names the odds are one to 10^14."""
+"""Two names with the same hash would be treated as one: with 10^12 names the odds are one to 10^14."""
 
 
 def short_hash(name: str) -> bytes:
-    """The hash of a name, as it is stored."""
+    """Return the stored hash of a name."""
     return blake2b(name.encode(), digest_size=HASH_BYTES).digest()

@@ -8,11 +8,11 @@ from rioni.domain.ports.notifier import Waiter
 
 
 POLL_S = 1.0
-"""How often it is looked whether streams have ended, should a notification be lost."""
+"""Polling interval, in case a notification is lost."""
 
 
 def wait_for_streams_to_end(topology: Callable[[], Topology], watch: Waiter, clock: Clock, timeout_s: float) -> bool:
-    """Wait until there are no sessions any more; return whether that came in time. Blocks that long."""
+    """Wait until there are no sessions; return whether that happened before the timeout. Blocks."""
     deadline_s = clock.monotonic() + timeout_s
     while topology().sessions:
         left_s = deadline_s - clock.monotonic()

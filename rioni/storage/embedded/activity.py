@@ -1,4 +1,4 @@
-"""What clients were seen to do, in an SQLite file of its own."""
+"""Stores client activity in an SQLite file of its own."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 class _Database(EventsDatabase):
-    """One process's connections; who writes when is decided as for the published events."""
+    """One process's connections; locking is the same as for the published events."""
 
     schema_version = 1
     upgrades: Mapping[int, str] = {}
@@ -28,7 +28,7 @@ class _Database(EventsDatabase):
 
     def _open(self) -> sqlite3.Connection:
         connection = super()._open()
-        # PERF: a sync every second would hold up those of the events; here it is enough to survive the process.
+        # PERF: a sync every second would delay those of the events; surviving the process is enough here.
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
@@ -45,7 +45,7 @@ class EmbeddedActivity:
         self._database = _Database(path)
 
     def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
-        """Add to what is known; see the port."""
+        """Add to the stored activity; see the port."""
         with self._database.writing() as connection:
             connection.executemany(
                 "INSERT INTO sightings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -55,7 +55,7 @@ class EmbeddedActivity:
             )
 
     def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
-        """What clients did with a resource; see the port."""
+        """Return the clients that acted on a resource, with their activity; see the port."""
         rows = self._database.fetch(
             "SELECT client, first_ms, last_ms, amount FROM sightings WHERE deed = ? AND resource = ? ORDER BY client",
             (deed, resource),
@@ -63,7 +63,7 @@ class EmbeddedActivity:
         return {client: LastActivity(*figures) for client, *figures in rows}
 
     def forget(self, before_ms: int) -> None:
-        """Forget who was not seen since; see the port."""
+        """Delete clients not seen since this time; see the port."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM sightings WHERE last_ms < ?", (before_ms,))
 

@@ -1,4 +1,4 @@
-"""Writes the anchors of the embedded stores and reads their marks, at little cost where nothing has changed."""
+"""Writes the anchors of the embedded stores and reads their marks, cheaply when nothing has changed."""
 
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.storage.embedded.anchors import Ends, read_anchor, read_ends, write_anchor
@@ -7,16 +7,16 @@ from rioni.storage.sql.marks import ends_text, topic_mark
 
 
 COORDINATION = "coordination"
-"""The name of the coordination database's mark."""
+"""Key of the coordination database's mark."""
 
 OVERLAP_MS = 60_000
-"""Topics that grew within this time before the last look are read again: clocks may be set back a little."""
+"""Topics that grew within this time before the last read are read again: clocks may be set back a little."""
 
 _CHANGES = "SELECT count(*) + total(epoch) + total(revision) FROM subscriptions"
 
 
 class EventAnchors:
-    """Anchors an event store; its marks are the ends of its topics."""
+    """Anchors an event store; its marks are the end positions of its topics."""
 
     def __init__(self, database: EventsDatabase) -> None:
         self._database = database
@@ -33,7 +33,7 @@ class EventAnchors:
 
 
 class CoordinationAnchors:
-    """Anchors the coordination database; its mark is a number that grows whenever it has changed."""
+    """Anchors the coordination database; its mark is a sequence number that grows with every change."""
 
     def __init__(self, database: EventsDatabase) -> None:
         self._database = database

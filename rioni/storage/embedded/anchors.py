@@ -1,4 +1,4 @@
-"""The anchor that an SQLite file carries, and the marks of its contents; see `rioni.domain.system.installation`."""
+"""Reads and writes the anchor of an SQLite file and its marks; see `rioni.domain.system.installation`."""
 
 import sqlite3
 from contextlib import closing
@@ -29,21 +29,21 @@ _SELECT_CHANGED = """
 """
 
 Ends = dict[str, list[int]]
-"""For each topic the position of the next event in every partition, by number."""
+"""For each topic the next position of every partition, by number."""
 
 
 class Found(NamedTuple):
-    """What a file says about itself."""
+    """The anchor and marks that a file contains."""
 
     anchor: Anchor | None
-    """None where it has not been anchored yet."""
+    """None if it has not been anchored yet."""
     sequence: int = 0
     ends: Ends = {}  # noqa: RUF012 - never changed
     """Of an event store."""
 
 
 def read_anchor(connection: sqlite3.Connection) -> tuple[Anchor | None, int]:
-    """The anchor, None where there is none yet, and the sequence number."""
+    """Return the anchor, or None, and the sequence number."""
     row = connection.execute(_SELECT).fetchone()
     if row is None:
         return None, 0
@@ -57,7 +57,7 @@ def write_anchor(connection: sqlite3.Connection, anchor: Anchor, sequence: int =
 
 
 def read_ends(connection: sqlite3.Connection, since_ms: int | None = None) -> Ends:
-    """Where the topics of an event store end; only of those that have grown since a time, where one is given."""
+    """Return the end positions of an event store's topics; with `since_ms`, only of those that have grown since."""
     rows = connection.execute(_SELECT_ENDS) if since_ms is None else connection.execute(_SELECT_CHANGED, (since_ms,))
     ends: Ends = {}
     for topic, _, position in rows:
@@ -66,10 +66,10 @@ def read_ends(connection: sqlite3.Connection, since_ms: int | None = None) -> En
 
 
 def inspect(path: Path) -> Found:
-    """What an existing file says about itself, of whatever version it is; changes nothing, and blocks on the disk.
+    """Read the anchor and marks of an existing file of any version; read-only, blocks on the disk.
 
     Raises:
-        sqlite3.Error: it can't be read.
+        sqlite3.Error: the file can't be read.
     """
     with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -78,7 +78,7 @@ def inspect(path: Path) -> Found:
 
 
 def committed_offsets(path: Path) -> list[tuple[str, EventTypePartition, str]]:
-    """Subscription, partition and offset of every committed cursor of a coordination database; as `inspect`."""
+    """Return subscription, partition and offset of every committed cursor of a coordination database; as `inspect`."""
     with read_only_uri(path) as uri, closing(sqlite3.connect(uri, uri=True)) as connection:
         rows = connection.execute("SELECT subscription, event_type, partition, offset FROM partitions").fetchall()
     return [(subscription, EventTypePartition(*key), offset) for subscription, *key, offset in rows]

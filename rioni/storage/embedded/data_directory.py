@@ -1,4 +1,4 @@
-"""The directory that holds everything of an embedded broker: where each file lies, and that only one broker uses it."""
+"""The data directory of an embedded broker: the paths of its files, and the lock that limits it to one broker."""
 
 import fcntl
 import os
@@ -11,10 +11,10 @@ from rioni.domain.system.storages import DEFAULT_STORAGE
 
 
 FORMAT = "rioni data directory, format 1\n"
-"""What the marker file says; a broker refuses a directory of any other format."""
+"""The content of the marker file; a broker refuses a directory with any other format."""
 
-# What may lie in an empty directory: what a process leaves behind that dies while it creates one, and what a fresh file
-# system brings along.
+# Allowed in an empty directory: leftovers of a process that died while creating it, and what a new file system
+# contains.
 _IGNORED = {"lock", "format.unfinished", "lost+found"}
 
 
@@ -25,22 +25,22 @@ class DataDirectoryError(RioniError):
 class DataDirectory:
     """A data directory, created or checked, and locked.
 
-    The lock is that of an open file: processes forked from this one hold it too, without locking again, and it lasts
-    until the last of them has closed it or died.
+    The lock belongs to an open file: processes forked from this one share it without locking again, and it lasts until
+    the last of them has closed the file or died.
     """
 
     def __init__(self, path: Path) -> None:
         """Create or check the directory and lock it; doesn't block.
 
         Args:
-            path: where it is, or shall be; missing parents are created.
+            path: of the directory; missing parents are created.
 
         Raises:
-            DataDirectoryError: it can't be used.
+            DataDirectoryError: the directory can't be used.
         """
         self.path = path.absolute()
         self.broker = str(uuid4())
-        """Names whoever holds the lock, forked processes included: no broker has had it before, here or elsewhere."""
+        """Unique id of the run that holds the lock, shared by forked processes; never reused, here or elsewhere."""
         self._lock_fd = -1
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,61 +67,61 @@ class DataDirectory:
 
     @property
     def events(self) -> Path:
-        """The database of the events that are published to the default storage."""
+        """Path of the database of events published to the default storage."""
         return self.events_in(DEFAULT_STORAGE)
 
     def events_in(self, storage_id: str) -> Path:
-        """The database of the events that are published to a storage."""
+        """Path of the database of events published to a storage."""
         return events_path(self.path, storage_id)
 
     @property
     def registry(self) -> Path:
-        """The database of the internal log and its projections."""
+        """Path of the database of the internal log and its projections."""
         return self.path / "registry.db"
 
     @property
     def coordination(self) -> Path:
-        """The database of sessions and committed cursors."""
+        """Path of the database of sessions and committed cursors."""
         return self.path / "coordination.db"
 
     @property
     def activity(self) -> Path:
-        """The database of what clients were seen to do."""
+        """Path of the database of client activity."""
         return self.path / "activity.db"
 
     @property
     def names(self) -> Path:
-        """The database of the names under which batches and events were stored in Kafka."""
+        """Path of the database of the idempotency index for Kafka: keys and event ids already stored."""
         return self.path / "names.db"
 
     @property
     def slots(self) -> Path:
-        """The database of what clients hold: streams, so that they have only so many."""
+        """Path of the database of the stream slots that clients hold, which limits their number."""
         return self.path / "slots.db"
 
     @property
     def leadership(self) -> Path:
-        """The file whose lock chooses one of the worker processes."""
+        """Path of the lock file that elects one leader among the worker processes."""
         return self.path / "leadership"
 
     @property
     def spools(self) -> Path:
-        """The directory of what was measured and is not published yet."""
+        """Path of the directory of measurements not published yet."""
         return self.path / "spools"
 
     @property
     def signals(self) -> Path:
-        """The directory of the sockets by which processes wake each other."""
+        """Path of the directory of the sockets by which processes notify each other."""
         return self.path / "signals"
 
     @property
     def scratch(self) -> Path:
-        """The directory of files that need not survive the process."""
+        """Path of the directory of files that need not survive the process."""
         return self.path / "scratch"
 
     def close(self) -> None:
         """Release the lock; processes forked in the meantime keep it."""
-        # NOTE: closing, not unlocking: to unlock would take the lock from the forked processes too.
+        # NOTE: closes instead of unlocking, because unlocking would take the lock from the forked processes too.
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -167,7 +167,7 @@ class DataDirectory:
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 
     def _mark(self) -> None:
-        """Write the marker so that after a crash it is there as a whole, or not at all."""
+        """Write the marker atomically: after a crash it exists completely or not at all."""
         if self._marker.exists():
             return
         unfinished = self.path / "format.unfinished"
@@ -182,12 +182,12 @@ class DataDirectory:
 
 
 def events_path(data: Path, storage_id: str) -> Path:
-    """The database of the events of an embedded storage, in a data directory."""
+    """Return the path of the event database of an embedded storage in a data directory."""
     return data / ("events.db" if storage_id == DEFAULT_STORAGE else f"events-{storage_id}.db")
 
 
 def fsync_directory(path: Path) -> None:
-    """Make the names in a directory survive the death of the machine; blocks on the disk."""
+    """Make the directory's entries durable; blocks on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

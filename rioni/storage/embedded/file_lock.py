@@ -1,9 +1,9 @@
 """File lock that is acquired with a deadline.
 
-`flock` has no deadline, and asking again and again doubles the time of the slowest appends where processes take turns
-many times a second. So a thread that finds the lock taken has another one wait for it, in the kernel, and waits itself
-for that one. Past its deadline it goes on, while the other one waits still: it is used again once it has got the lock
-and given it back, and there are few of them.
+`flock` has no deadline, and polling doubles the latency of the slowest appends when processes alternate many times a
+second. So a thread that finds the lock taken lets a helper thread wait for it in the kernel, and waits for the helper
+with a deadline. After the deadline it continues while the helper still waits; the helper is reused once it has acquired
+the lock and released it, and the number of helpers is bounded.
 """
 
 import contextlib
@@ -20,44 +20,44 @@ from rioni.domain.errors import Unavailable
 
 
 WAIT_S = 10.0
-"""How long a lock is waited for. Whoever has it keeps it for one transaction, of some milliseconds."""
+"""Default deadline. A holder keeps the lock for one transaction, some milliseconds."""
 
 AGAIN_S = 0.2
-"""How long where it has been waited for in vain and has not been free since: later callers must not hang as well."""
+"""Deadline after another wait has timed out and the lock has not been free since: later callers fail fast."""
 
 WAITING_MAX = 8
-"""Threads of this process that wait for one lock: more than there are in the pools of one storage."""
+"""Maximum number of helper threads of this process per lock: more than the pools of one storage have."""
 
-# NOTE: not those of gevent, since native threads wait here, which no greenlet could wake.
+# NOTE: the unpatched ones, since native threads wait here, which no greenlet could wake.
 _start_new_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 _SimpleQueue: Callable[[], Any] = monkey.get_original("queue", "SimpleQueue")
 _Empty: type[Exception] = monkey.get_original("queue", "Empty")
 
 
 class FileLock:
-    """Excludes the threads of this process and of all others that use the same path."""
+    """Exclusive lock among the threads of this process and of all others that use the same path."""
 
     def __init__(self, path: Path) -> None:
-        """Open nothing yet.
+        """Create the lock without opening the file.
 
         Args:
-            path: of the file, created where it doesn't exist.
+            path: of the file, created if it doesn't exist.
         """
         self._path = path
         self._idle: deque[_Waiter] = deque()
         self._waiters = 0
         self._given_up: set[_Order] = set()
-        """What nobody waits for any more, though a thread still does: the lock has not been free since."""
+        """Orders whose caller has timed out while a helper still waits: the lock has not been free since."""
 
     @contextlib.contextmanager
     def held(self, wait_s: float = WAIT_S) -> Iterator[None]:
         """Hold the lock; blocks the thread natively for `wait_s` at most.
 
         Raises:
-            Unavailable: another process, or thread, keeps the lock for longer.
+            Unavailable: another process or thread keeps the lock for longer.
             OSError: the file can't be opened.
         """
-        # A file description of its own each time, so that the lock excludes threads of this process too.
+        # A new file description each time, so that the lock excludes threads of this process too.
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +72,7 @@ class FileLock:
             _let_go(fd)
 
     def _wait(self, fd: int, wait_s: float) -> None:
-        """Wait for the lock of an open file; where it does not come the file is closed."""
+        """Wait for the lock of an open file; close the file on timeout."""
         if self._given_up:
             wait_s = min(wait_s, AGAIN_S)
         try:
@@ -100,7 +100,7 @@ class FileLock:
 
 
 class _Waiter:
-    """A native thread that waits for locks, one after the other."""
+    """A native helper thread that waits for locks, one after the other."""
 
     def __init__(self, idle: deque["_Waiter"], given_up: set["_Order"]) -> None:
         self._idle, self._given_up = idle, given_up
@@ -108,17 +108,17 @@ class _Waiter:
         _start_new_thread(self._run, ())
 
     def wait(self, fd: int, wait_s: float) -> None:
-        """Return when the lock of an open file is held.
+        """Return when the lock of the open file is held.
 
         Raises:
-            TimeoutError: it can't be had in time; the file will be closed.
+            TimeoutError: not acquired in time; the file will be closed.
         """
         order = _Order(fd)
         self._orders.put(order)
         try:
             order.answers.get(timeout=wait_s)
         except _Empty:
-            # Before the claim: the other side takes it out again as soon as it has seen that.
+            # Before the claim: the helper removes it again as soon as it has seen the claim.
             self._given_up.add(order)
             if order.claim():
                 raise TimeoutError from None
@@ -145,7 +145,7 @@ class _Waiter:
 
 
 class _Order:
-    """A lock to be waited for; the first of the two sides that claims it decides whether it came in time."""
+    """A request for a lock; the first of the two sides to claim it decides whether it was granted in time."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -162,6 +162,6 @@ class _Order:
 
 
 def _let_go(fd: int) -> None:
-    # A process forked meanwhile has a copy of the descriptor: closing alone would leave the lock with it.
+    # A process forked meanwhile has a copy of the descriptor: closing alone would keep the lock held there.
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)

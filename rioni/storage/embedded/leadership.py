@@ -17,7 +17,7 @@ class FileLeadership:
         self._held = False
 
     def held(self) -> bool:
-        """Whether this process is the one. PERF: a system call of about 1 us while it is not."""
+        """Whether this process is the leader. PERF: a system call of about 1 us while it is not."""
         if not self._held:
             if self._fd < 0:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -29,7 +29,7 @@ class FileLeadership:
         return self._held
 
     def close(self) -> None:
-        """Let another process be the one."""
+        """Release the leadership, so that another process can take it."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._held = -1, False

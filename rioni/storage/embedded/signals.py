@@ -1,7 +1,7 @@
-"""Wakes up waiters in any process that shares the data directory, by datagrams over Unix sockets.
+"""Notifies waiters in all processes that share the data directory, by datagrams over Unix sockets.
 
-Every process that waits for something has one socket in the directory of the signals, named by its process id. A
-notification is the text of its key, several are joined by line feeds.
+Every waiting process has one socket in the directory of the signals, named by its process id. A notification is the
+text of its key; several are joined by line feeds.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
 
 
 SUFFIX = ".socket"
-"""What is named otherwise is none of ours: neither written to nor removed."""
+"""Files with other names are not ours: neither written to nor removed."""
 
 DATAGRAM_BYTES_MAX = 65_536
 KEYS_PER_DATAGRAM = 50
-"""Keys are names of some hundred characters at most, so that a datagram always has room for these."""
+"""Keys have some hundred characters at most, so a datagram always has room for these."""
 
 RETRY_S = 0.005
-"""The kernel queues only 10 datagrams for a socket by default. What finds the queue full the listener sends again after
-this time, all keys together, and then ever more rarely: the process may be stopped."""
+"""The kernel queues only 10 datagrams for a socket by default. After finding the queue full, the listener resends all
+pending keys together after this time, and then with increasing delays: the process may be stopped."""
 
 RETRY_DOUBLINGS_MAX = 6
 
@@ -34,7 +34,7 @@ CLOSE_WAIT_S = 5.0
 
 
 class EmbeddedWatch:
-    """Waits for notifications about some keys; the port `Watch`."""
+    """Waits for notifications about keys; the port `Watch`."""
 
     __slots__ = ("_signals", "_woken", "keys")
 
@@ -44,13 +44,13 @@ class EmbeddedWatch:
         self.keys = keys
 
     def wake(self) -> None:
-        """Let the current wait, or else the next one, return at once."""
+        """Make the current wait, or else the next one, return at once."""
         self._woken.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Block until a notification has come since the last call, or the time is over; say which."""
+        """Block until a notification has arrived since the last call, or until the timeout; return whether it has."""
         woken = self._woken.wait(timeout_s)
-        # A notification between the two lines is not lost: the caller looks at the data only after this.
+        # A notification between the two lines is not lost: the caller reads the data only after this.
         self._woken.clear()
         return woken
 
@@ -73,18 +73,18 @@ class EmbeddedSignals:
         self._process = _Process(directory)
 
     def notify(self, *keys: str) -> None:
-        """Wake everyone who watches one of the keys. Never blocks, never raises."""
+        """Wake all watchers of the keys. Never blocks, never raises."""
         with contextlib.suppress(OSError):
             process = self._here()
             process.dispatch(keys)
             process.send(keys)
 
     def notify_here(self, *keys: str) -> None:
-        """Wake those of this process alone: the others hear of it by themselves. Never blocks."""
+        """Wake only the watchers in this process: the others are notified otherwise. Never blocks."""
         self._here().dispatch(keys)
 
     def watch(self, keys: Iterable[str]) -> EmbeddedWatch:
-        """Begin to watch; what is notified from now on is not missed.
+        """Start watching; notifications from now on are not missed.
 
         Raises:
             Unavailable: the socket can't be opened.
@@ -102,15 +102,15 @@ class EmbeddedSignals:
         return watch
 
     def generation(self, key: str) -> int:
-        """A number that changes with each notification of a watched key, before anyone is woken."""
+        """Return a number that changes with each notification of a watched key, before watchers are woken."""
         return self._process.generations.get(key, 0)
 
     def forget(self, watch: EmbeddedWatch) -> None:
-        """Stop waking a watch."""
+        """Stop notifying a watch."""
         self._here().remove(watch)
 
     def close(self) -> None:
-        """End the listener and remove the socket."""
+        """Stop the listener and remove the socket."""
         with self._lock:
             self._process.close()
 
@@ -124,7 +124,7 @@ class EmbeddedSignals:
 
 
 class _Process:
-    """What one process has open: its socket, its listener, its watches, and what other processes have not taken yet."""
+    """Resources of one process: its socket, listener, watches, and the notifications not yet delivered to others."""
 
     def __init__(self, directory: Path) -> None:
         self.pid = os.getpid()
@@ -168,9 +168,9 @@ class _Process:
     # --- sending ---
 
     def send(self, keys: Iterable[str]) -> None:
-        """Send to every other process, without blocking."""
+        """Send to all other processes, without blocking."""
         with self._lock:
-            # PERF: about 5 us; to remember the names would need a way to learn of new processes.
+            # PERF: about 5 us; caching the names would need a way to learn of new processes.
             for peer in os.listdir(self._directory_fd) if not self._closed else ():  # noqa: PTH208 - by descriptor
                 if peer != self._name and peer.endswith(SUFFIX):
                     self._send(peer, self._backlog.pop(peer, set()).union(keys))
@@ -188,7 +188,7 @@ class _Process:
         except BlockingIOError:
             self._backlog[peer] = keys
         except ConnectionRefusedError:
-            # Nobody has the socket open: its process has died. Names are never used twice, so no living one can be hit.
+            # The socket's process has died. Names are never reused, so no living process can be affected.
             with contextlib.suppress(OSError):
                 os.unlink(peer, dir_fd=self._directory_fd)
         except OSError:
@@ -216,7 +216,7 @@ class _Process:
     # --- receiving ---
 
     def listen(self) -> None:
-        """Open the socket and start the listener, unless that has happened."""
+        """Open the socket and start the listener, if not already done."""
         with self._lock:
             self._listen()
 
@@ -252,7 +252,7 @@ class _Process:
         os.close(self._directory_fd)
 
     def abandon(self) -> None:
-        """Close the copies that a forked process has of its parent's files; the socket's name stays the parent's."""
+        """Close a forked process's copies of its parent's files; the socket's name stays the parent's."""
         self._closed = True
         self._sender.close()
         if self._receiver:

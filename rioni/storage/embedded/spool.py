@@ -1,6 +1,6 @@
 """Spool: durable lines in files, kept until they are processed; they survive the process that wrote them.
 
-Nothing waits for the disk: what the machine has not written when its power fails is lost.
+Writes are not synced: what the kernel has not written when the power fails is lost.
 """
 
 import errno
@@ -13,22 +13,22 @@ from uuid import UUID, uuid4
 
 FILE_BYTES_MAX = 4_194_304
 FILES_MAX = 16
-"""How many files of one process may wait; further lines are refused."""
+"""Maximum number of unprocessed files of one process; further lines are rejected."""
 
 
 class FileSpool:
-    """Implements the port `Spool`: one file after the other, each of them locked by the process that uses it.
+    """Implements the port `Spool`: a sequence of files, each locked by the process that uses it.
 
     A forked process must make its own.
     """
 
     def __init__(self, directory: Path, kind: str, *, file_bytes_max: int = FILE_BYTES_MAX) -> None:
-        """Begin; there is no file until there is a line.
+        """Start without a file; the first line creates one.
 
         Args:
-            directory: of all spools; made if missing.
-            kind: what the lines are; spools of one kind take over from each other.
-            file_bytes_max: how long a file may get before the next one is begun.
+            directory: of all spools; created if missing.
+            kind: of the lines; spools of one kind take over each other's files.
+            file_bytes_max: size at which the next file is started.
         """
         directory.mkdir(mode=0o700, exist_ok=True)
         self._directory, self._kind, self._file_bytes_max = directory, kind, file_bytes_max
@@ -36,7 +36,7 @@ class FileSpool:
         self._finished: list[LockedFile] = []
 
     def append(self, line: bytes) -> bool:
-        """Keep a line, or say that there is no room for it. PERF: 1 us, most of it the system call."""
+        """Store a line; return False if there is no room. PERF: 1 us, most of it the system call."""
         if self._current is not None and self._current.size + len(line) > self._file_bytes_max:
             self._rotate()
         if len(self._finished) >= FILES_MAX:
@@ -46,15 +46,15 @@ class FileSpool:
                 self._current = LockedFile.create(self._directory, f"{self._kind}-{uuid4()}")
             self._current.append(line)
         except OSError:
-            # The disk is full, or there is no file to be had: counting must not stop what is counted.
+            # The disk is full, or no file can be opened: measuring must not stop what is measured.
             return False
         return True
 
     def finished(self, *, current: bool) -> Sequence["LockedFile"]:
-        """The files that get no more lines, those of dead processes included.
+        """Return the files that receive no more lines, including those of dead processes.
 
         Args:
-            current: whether the file that is being written ends now.
+            current: whether to finish the file being written now.
         """
         self._finished = [file for file in self._finished if not file.removed]
         if current:
@@ -66,7 +66,7 @@ class FileSpool:
         return list(self._finished)
 
     def close(self) -> None:
-        """Let others take over what is left."""
+        """Release the remaining files, so that other processes can take them over."""
         self._rotate()
         for file in self._finished:
             file.close()
@@ -89,7 +89,7 @@ class LockedFile:
 
     @classmethod
     def create(cls, directory: Path, name: str) -> "LockedFile":
-        """A new file, which nobody can take over before it is locked."""
+        """Create a file that no process can take over before it is locked."""
         unnamed, path = directory / f".{name}", directory / name
         fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +98,7 @@ class LockedFile:
 
     @classmethod
     def take_over(cls, path: Path) -> "LockedFile | None":
-        """The file of a process that has died; None if the process is alive, or another process has taken it over."""
+        """Take over the file of a dead process; None if its process is alive, or another process was faster."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -114,9 +114,9 @@ class LockedFile:
         return cls(path, fd)
 
     def append(self, line: bytes) -> None:
-        """Write a line as a whole, or raise OSError."""
+        """Write the whole line, or raise OSError."""
         if os.write(self._fd, line) < len(line):
-            # Half a line would spoil the next one.
+            # A partial line would corrupt the next one.
             os.ftruncate(self._fd, self.size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.size += len(line)
@@ -126,13 +126,13 @@ class LockedFile:
         return os.pread(self._fd, self.size, 0).splitlines()
 
     def remove(self) -> None:
-        """Forget the lines for ever."""
+        """Delete the file with its lines."""
         self.path.unlink(missing_ok=True)
         self.close()
         self.removed = True
 
     def close(self) -> None:
-        """Let go of the file; others may take it over."""
+        """Release the file; other processes may take it over."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

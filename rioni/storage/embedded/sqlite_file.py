@@ -1,9 +1,9 @@
-"""The SQLite file of the event store: its schema, who may write when, and what its errors mean.
+"""SQLite file with exclusive writers: schema and upgrades, transactions, and translation of errors.
 
-NOTE: every write, checkpoints included, happens under a lock of our own beside the file. It lets native threads wait
-for their turn without polling, and it keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may
-damage the file when another connection writes at the same instant. For the same reason nobody else may open the file
-for writing, and nobody in this process may open it by other means: to close it would drop SQLite's own locks.
+NOTE: every write, checkpoints included, happens under a separate lock file. It lets native threads wait for the write
+lock without polling, and it avoids the defect of SQLite before 3.51.3 by which a checkpoint may corrupt the file when
+another connection writes at the same instant. For the same reason no other program may open the file for writing, and
+no code in this process may open it by other means: closing it would drop SQLite's own locks.
 """
 
 import contextlib
@@ -104,20 +104,20 @@ UPGRADES = {
     4: ANCHOR_SCHEMA,
     5: "ALTER TABLE partitions ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;",
 }
-"""What makes of each older version the next one; no row is touched, so that it is a matter of milliseconds."""
+"""Upgrades each older schema version to the next one; no row is rewritten, so that it takes only milliseconds."""
 
 PAGE_BYTES = 8192
-"""PERF: 10-25 % faster than 4 KiB pages when appending; longer ones waste space with small batches."""
+"""PERF: appends are 10-25 % faster than with 4 KiB pages; larger pages waste space with small batches."""
 
 CHECKPOINT_PAGES = 4 * 2**20 // PAGE_BYTES
-"""The write-ahead log is copied into the file whenever it has grown by 4 MiB: rarely enough to cost little, often
-enough to stall appends for some milliseconds only."""
+"""The write-ahead log is checkpointed whenever it has grown by 4 MiB: rarely enough to cost little, often enough to
+stall appends for some milliseconds only."""
 
 WAL_BYTES_MAX = 64 * 2**20
 """Beyond this length of the write-ahead log, which readers can cause, a checkpoint waits for the readers."""
 
 BUSY_TIMEOUT_S = 5.0
-"""For another connection that recovers the file after a crash; in normal operation nothing is ever busy."""
+"""Covers another connection that recovers the file after a crash; in normal operation the file is never busy."""
 
 _log = structlog.get_logger("rioni.storage")
 
@@ -125,14 +125,14 @@ _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class EventsDatabase:
-    """One process's connections to the file: one that writes, and one for each thread that reads at the same time."""
+    """One process's connections to the file: one for writing, and one for each concurrent reader thread."""
 
     schema = SCHEMA
     schema_version = SCHEMA_VERSION
     upgrades: Mapping[int, str] = UPGRADES
 
     def __init__(self, path: Path) -> None:
-        """Open the file, creating it where it doesn't exist; blocks on the disk.
+        """Open the file, creating it if it doesn't exist; blocks on the disk.
 
         Raises:
             DataDirectoryError: the file was written by a newer version.
@@ -160,11 +160,11 @@ class EventsDatabase:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction, durable when the block has been left; blocks natively for its turn, and on the disk.
+        """Open a transaction, durable at the end of the block; blocks natively for the write lock and the disk.
 
         Raises:
-            CommitOutcomeUnknown: the disk failed in COMMIT, and still does; nothing is written here before that is
-            cleared up.
+            CommitOutcomeUnknown: the disk failed in COMMIT, and still does; all writes fail until the outcome is
+                determined.
             Unavailable: the disk is full or fails; nothing was written.
         """
         with translated(), self._turn():
@@ -183,16 +183,16 @@ class EventsDatabase:
                 raise
 
     def fetch(self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
-        """All rows of a query.
+        """Return all rows of a query.
 
-        PERF: about 5 us for a row by its key, so that is asked on the hub; larger results belong into the offload.
+        PERF: about 5 us for a row by its key, which may run on the hub; larger results belong in a pool thread.
         """
         with self.reading() as connection:
             return connection.execute(statement, parameters).fetchall()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees what is committed; cursors must be closed when the block is left."""
+        """Provide a connection that sees committed data; cursors must be closed before the block ends."""
         self._check_usable()
         with translated():
             try:
@@ -270,10 +270,10 @@ class EventsDatabase:
             except sqlite3.Error:
                 _log.error("the outcome of a write is unknown", file=self._path.name, error=str(ex))
                 raise CommitOutcomeUnknown from ex
-            # It is gone for good: nothing was written.
+            # The failed commit is discarded: nothing was written.
             raise _translation(ex) from ex
-        # Whoever writes next writes over what failed, in whatever process that was. A disk that fails only now changes
-        # nothing about what is committed.
+        # This commit overwrote the failed one, in whatever process that was. A disk that fails only now does not change
+        # what is committed.
         with contextlib.suppress(OSError):
             if not self._unknown.exists():
                 return
@@ -281,7 +281,7 @@ class EventsDatabase:
             _log.warning("a write whose outcome was unknown was not stored", file=self._path.name)
 
     def note_unknown(self, ends: Sequence[tuple[str, int, int]]) -> None:
-        """Note, if the disk lets us, what would tell at the next start whether a write was stored.
+        """Record, if the disk permits, what lets the next start determine whether a write was stored.
 
         Args:
             ends: topic, partition, and the position of the next event if the write was stored.
@@ -290,9 +290,9 @@ class EventsDatabase:
             self._unknown.write_text(json.dumps(ends))
 
     def settle_unknown(self) -> None:
-        """Find out whether the write whose outcome was unknown when the last broker ended was stored, and log it.
+        """Determine whether the write with an unknown outcome was stored before the last broker ended, and log it.
 
-        To be called before anybody writes: SQLite itself has recovered the file when it was opened.
+        Call it before any write: SQLite itself has recovered the file when it was opened.
         """
         try:
             ends = json.loads(self._unknown.read_text())
@@ -306,7 +306,7 @@ class EventsDatabase:
         self._unknown.unlink(missing_ok=True)
 
     def _fail(self) -> None:
-        """Give up the connection that writes.
+        """Discard the writing connection.
 
         It must not be closed before there is another one: see `rioni.storage.sql.write_ahead_log`.
         """
@@ -317,7 +317,7 @@ class EventsDatabase:
                     self._failed.execute("ROLLBACK")
 
     def _reopen(self) -> sqlite3.Connection:
-        """Open the file after a failure; nothing of what failed may come back."""
+        """Open the file after a failure, so that no part of the failed transaction can reappear."""
         connection = self._open()
         try:
             discard_failed_commit(connection, int(BUSY_TIMEOUT_S * 1000))
@@ -330,23 +330,23 @@ class EventsDatabase:
         return connection
 
     def _bound_wal(self, connection: sqlite3.Connection) -> None:
-        # Nothing that fails here concerns the transaction, which is durable.
+        # Failures here do not affect the transaction, which is durable.
         with contextlib.suppress(sqlite3.Error, OSError):
             if self._wal.stat().st_size > self._wal_bytes_max:
                 empty_log(connection, int(BUSY_TIMEOUT_S * 1000))
-                # Where a reader holds it up, don't wait for that reader at every append.
+                # If a reader blocks the checkpoint, don't wait for that reader at every append.
                 self._wal_bytes_max = self._wal.stat().st_size + WAL_BYTES_MAX
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raise the broker's errors in place of SQLite's and the system's."""
+    """Raise the broker's errors instead of SQLite's and the system's."""
     try:
         yield
     except sqlite3.Error as ex:
         raise _translation(ex) from ex
     except UnicodeDecodeError as ex:
-        # SQLite quotes the damaged schema in its message, which the driver can't read.
+        # SQLite quotes the damaged schema in its message, which the driver can't decode.
         raise DamagedEvents(Damage("", -1, -1, "its schema is damaged")) from ex
     except OSError as ex:
         raise Unavailable(

@@ -13,16 +13,16 @@ from rioni.storage.kafka.client import Connection
 
 
 GRACE_S = 2.0
-"""librdkafka ends every request by its time-out; this much later it is taken for broken."""
+"""librdkafka ends every request by its timeout; this much later the client is considered broken."""
 
 RENEWED_EVERY_S = 1.0
-"""Clients are renewed at most this often, however many callers ask for it."""
+"""Clients are replaced at most this often, regardless of the number of callers."""
 
 
 class _Answer:
-    """Receives the outcome of a request from a thread of librdkafka, for a native thread that waits.
+    """Passes the outcome of a request from a librdkafka thread to a waiting native thread.
 
-    It takes the place of the `concurrent.futures.Future` that `AdminClient` makes: under gevent the locks of a future
+    It replaces the `concurrent.futures.Future` that `AdminClient` creates: under gevent the locks of a future are
     are patched, and neither librdkafka's thread nor a native one may wait on such a lock.
     """
 
@@ -36,7 +36,7 @@ class _Answer:
         self._queue.put((None, error))
 
     def wait(self, timeout_s: float) -> Any:
-        """The result; raises `Empty` after the time-out."""
+        """Return the result; raise `Empty` on timeout."""
         result, error = self._queue.get(timeout=max(0.0, timeout_s))
         if error is not None:
             raise error
@@ -44,7 +44,7 @@ class _Answer:
 
 
 class Request:
-    """A request under way. It keeps its client alive: one that is collected never answers."""
+    """A pending request. It keeps its client alive: a garbage-collected client never responds."""
 
     def __init__(
         self, admin: "Admin", client: AdminClient, name: str, arguments: tuple[Any, ...], timeout_s: float
@@ -61,7 +61,7 @@ class Request:
             What the method of `AdminClient` documents; where that is a future for each item, results by item.
 
         Raises:
-            KafkaException: Kafka refuses the request or one of its items, or has not answered by the deadline.
+            KafkaException: Kafka rejects the request or one of its items, or has not answered by the deadline.
         """
         result = self.outcomes()
         if isinstance(result, Mapping):
@@ -72,10 +72,10 @@ class Request:
         return result
 
     def outcomes(self) -> Any:
-        """Wait as `result` does, and return the result, where errors of single items stand in their place.
+        """Wait as `result` does, and return the result with the errors of single items in place of their results.
 
         Raises:
-            KafkaException: Kafka refuses the request, or has not answered by the deadline.
+            KafkaException: Kafka rejects the request, or has not answered by the deadline.
         """
         try:
             return self._answer.wait(self._deadline_s - time.monotonic())
@@ -86,10 +86,10 @@ class Request:
 
 
 class Admin:
-    """The administration of one cluster, for any number of native threads. One client at a time carries new requests.
+    """Admin client of one cluster, for any number of native threads. One client at a time sends new requests.
 
-    A client that only knows a broker that is cut off from the others believes it for ever, so clients are renewed.
-    Requests under way keep the client that they began with.
+    A client that only knows a broker cut off from the others never notices, so clients are replaced. Pending requests
+    keep the client that sent them.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -98,7 +98,7 @@ class Admin:
         self._client, self._renewed_s = AdminClient(self._settings), time.monotonic()
 
     def renew(self) -> None:
-        """Let later requests go through a new client, unless the present one is new."""
+        """Send later requests through a new client, unless the present one is new."""
         if time.monotonic() - self._renewed_s > RENEWED_EVERY_S:
             self._renewed_s = time.monotonic()
             self._client = AdminClient(self._settings)
@@ -108,7 +108,7 @@ class Admin:
 
         Args:
             name: the method of `AdminClient`.
-            arguments: its positional arguments; `list_offsets` takes places whose offsets say what is wanted.
+            arguments: its positional arguments; `list_offsets` takes partitions whose offsets are the offset spec.
             timeout_s: by default the request time-out of the connection.
         """
         return Request(self, self._client, name, arguments, self._timeout_s if timeout_s is None else timeout_s)
@@ -118,7 +118,7 @@ class Admin:
         return self.begin(name, *arguments, timeout_s=timeout_s).result()
 
     def metadata(self, topic: str | None = None, timeout_s: float | None = None) -> ClusterMetadata:
-        """The brokers, and the partitions of a topic, by its full name, or of all topics; blocks.
+        """Return the brokers, and the partitions of one topic, by its full name, or of all topics; blocks.
 
         Raises:
             KafkaException: no broker answers in time.
@@ -129,7 +129,7 @@ class Admin:
 
 
 def pause(seconds: float) -> None:
-    """Sleep in a native thread, without a hub of gevent for that thread."""
+    """Sleep in a native thread, without creating a gevent hub for that thread."""
     _sleep(seconds)
 
 

@@ -16,21 +16,21 @@ from rioni.storage.kafka.records import Record
 
 
 Written = dict[TopicPartitionRef, list[Sequence[Record]]]
-"""What is durable now, run by run."""
+"""The records that are now durable, by partition and run."""
 
 Publish = Callable[[Mapping[TopicPartitionRef, Sequence[Sequence[Record]]], set[str]], None]
-"""Told what is durable now, run by run, and of the topics that have grown."""
+"""Receives the durable records by partition and run, and the topics that have grown."""
 
 
 PATIENCE_S = 0.25
-"""How long a group of batches is waited for before the next one is handed over beside what is left of it."""
+"""How long a group of batches is awaited before the next one is produced alongside its remainder."""
 
 LOOK_EVERY_S = 0.02
-"""While something is left, and nothing new had come, it is looked so often what has come meanwhile."""
+"""Polling interval while batches are pending and no new ones have arrived."""
 
 
 class Appender:
-    """Appends batches so that nothing is lost, stored twice or put out of order."""
+    """Appends batches without loss, duplicates or reordering."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Appender:
         timeout_s: float,
         measurements: StoreMeasurements,
     ) -> None:
-        """Connect to nothing yet.
+        """Create the appender without connecting.
 
         Args:
-            connection: where the brokers are.
-            clock: says when events are recorded.
-            offload: where Kafka is waited for.
-            publish: told, on this side of the offload, what was written.
+            connection: how to reach the brokers.
+            clock: supplies the times when events are recorded.
+            offload: the pool that waits for Kafka.
+            publish: receives what was written, in the writer's thread, outside the pool.
             timeout_s: how long an append waits for Kafka.
-            measurements: told how long that was.
+            measurements: records the duration of appends, and failures.
         """
         self._clock, self._publish, self._timeout_s = clock, publish, timeout_s
         self._measurements = measurements
@@ -63,12 +63,12 @@ class Appender:
         batches: Mapping[TopicPartitionRef, Sequence[bytes]],
         headers: Mapping[TopicPartitionRef, Sequence[Headers]],
     ) -> Mapping[TopicPartitionRef, int]:
-        """Append events durably and return the offsets of the first ones; see the port `EventStore`.
+        """Append events durably and return their first offset in each partition; see the port `EventStore`.
 
         Args:
-            topic: by the name that the broker knows it by.
+            topic: the broker's name for it, without Kafka's prefix.
             batches: for each partition the events' JSON.
-            headers: what is stored beside them, for none, some or all of the partitions.
+            headers: stored with them, for none, some or all of the partitions.
         """
         batch = ProduceBatch(topic, {place: Part(events, headers.get(place)) for place, events in batches.items()})
         try:
@@ -78,7 +78,7 @@ class Appender:
         return {place: part.offsets[0] for place, part in batch.parts.items()}
 
     def close(self) -> None:
-        """Refuse further batches and wait until the pending ones are written."""
+        """Reject further batches and wait until the pending ones are written."""
         self._commits.close()
 
     def _write(self, group: Sequence[ProduceBatch]) -> Callable[[], None]:
@@ -87,7 +87,7 @@ class Appender:
         recorded_at_ms = max(self._recorded_at_ms, *[batch.now_ms for batch in group])
         now_ms = not_before(recorded_at_ms, self._clock.now_ms())
         self._delivery.begin(new, now_ms)
-        # Those of a partition that does not answer keep no others waiting.
+        # Batches for an unresponsive partition do not delay others.
         awaited = [batch for batch in new if slow.isdisjoint(batch.parts)]
         self._delivery.advance(group, awaited or group, PATIENCE_S if awaited else LOOK_EVERY_S)
         done = [batch for batch in group if not batch.under_way]
@@ -109,7 +109,7 @@ class Appender:
 
 
 def measure(measurements: StoreMeasurements, group: Sequence[ProduceBatch], seconds: float) -> None:
-    """Tell of a group of batches."""
+    """Record the measurements of a group of batches."""
     measurements.append_seconds(seconds)
     if failed := sum(batch.error is not None for batch in group):
         measurements.failed_batches(failed)

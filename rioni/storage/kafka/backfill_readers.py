@@ -20,56 +20,56 @@ KEPT = 8
 """Number of idle consumers that are kept."""
 
 BUFFER_KB = 8_192
-"""What each of them may hold that has not been read."""
+"""How much unread data each consumer may buffer."""
 
 FETCH_BYTES, FETCH_BYTES_MIN = 1_048_576, 16_384
-"""What a fetch brings of all partitions together, and of each of them at least. PERF: a consumer hands out all that was
-fetched of one partition before it comes to the next one, so with more, what comes first of the last one comes late."""
+"""Bytes of a fetch: in total, and the minimum per partition. PERF: a consumer delivers everything fetched from one
+partition before the next one, so larger fetches delay the first records of the last partition."""
 
 MESSAGES_MAX = 1_000
-"""What is taken over at once."""
+"""Maximum number of messages consumed at once."""
 
 BESIDE_S = 0.1
-"""How long the first records of another partition are waited for when those that were asked for are there."""
+"""How long to wait for the first records of other partitions once those requested have arrived."""
 
 AHEAD_BYTES_MAX = 1_048_576
-"""What is taken over of a partition that is not asked for; then the consumer leaves it."""
+"""How much is read from a partition without being requested; then it is unassigned."""
 
 LOOK_EVERY_S = 0.01
 METADATA_TIMEOUT_S = 2.0
 
 
 class Wanted(NamedTuple):
-    """What is to be read of a partition."""
+    """The range to be read from a partition."""
 
     position: int
-    """Where to begin; not at the end."""
+    """The start; before the end of the partition."""
     stop: int
-    """The position behind the last one that is known to be written."""
+    """The position after the last one known to be written."""
 
 
 class OutOfRange(Exception):
-    """There is no such offset, or no longer."""
+    """The offset does not exist, or not any more."""
 
 
 class _Loader:
-    """A consumer, and what it is assigned."""
+    """A consumer and its assignment."""
 
     def __init__(self, consumer: Consumer, *, shared: bool) -> None:
         self.consumer, self.shared = consumer, shared
-        """Whether it was made for several partitions, of each of which it fetches little at once."""
+        """Whether it was created for several partitions, with a small fetch size for each."""
         self.at: dict[TopicPartitionRef, int] = {}
-        """The next position of each partition that is assigned."""
+        """The next position of each assigned partition."""
         self.ahead: dict[TopicPartitionRef, int] = {}
-        """The bytes that were taken over of a partition since it was asked for."""
+        """The bytes read of a partition since it was last requested."""
 
     def assign(self, wanted: Mapping[TopicPartitionRef, Wanted], timeout_s: float) -> None:
-        """Continue with these partitions, or begin with them."""
+        """Continue reading these partitions, or start."""
         new = {place: each for place, each in wanted.items() if self.at.get(place) != each.position}
         if len(new) == len(wanted):
             self.leave(list(self.at))
         self.leave([place for place in new if place in self.at])
-        # What the consumer has not heard of it would ask for once a second only.
+        # Unknown topics would be retried by the consumer only once a second.
         with contextlib.suppress(KafkaException):
             for name in {place.topic for place in new} - {place.topic for place in self.at}:
                 self.consumer.list_topics(name, min(timeout_s, METADATA_TIMEOUT_S))
@@ -78,7 +78,7 @@ class _Loader:
         self.ahead = {place: 0 if place in wanted else self.ahead[place] for place in self.at}
 
     def leave(self, places: list[TopicPartitionRef]) -> None:
-        """Read some partitions no more."""
+        """Unassign partitions."""
         if places:
             self.consumer.incremental_unassign([TopicPartition(*place) for place in places])
         for place in places:
@@ -100,20 +100,20 @@ class BackfillReaders:
         bytes_max: int,
         beside: Mapping[TopicPartitionRef, Wanted] | None = None,
     ) -> dict[TopicPartitionRef, list[Chunk]]:
-        """Read chunks of a partition, and what can be read at the same time of others.
+        """Read chunks of a partition, and of others at the same time.
 
         Args:
             place: the partition.
-            wanted: what to read of it.
+            wanted: the range to read.
             bytes_max: reading ends with the event that reaches it.
-            beside: of which others at least the first chunks are wanted, if they come soon. With them reading ends
-                as soon as there is something of all.
+            beside: other partitions of which at least the first chunks are wanted, if they arrive soon. With them,
+                reading ends as soon as there is something of each.
 
         Returns:
-            At least one chunk of the partition, and chunks of others, be they wanted or not.
+            At least one chunk of the partition, and chunks of others, requested or not.
 
         Raises:
-            OutOfRange: there is no such position, or no longer, of one of the partitions.
+            OutOfRange: a position does not exist, or not any more, in one of the partitions.
             Unavailable: Kafka does not answer.
         """
         loader, others = self._take(place, wanted.position), self._unread(beside or {})
@@ -144,7 +144,7 @@ class BackfillReaders:
             self._offload(self._idle.pop().consumer.close)
 
     def _take(self, place: TopicPartitionRef, position: int) -> _Loader | None:
-        """The consumer that comes to this position next."""
+        """Take the idle consumer whose next position this is, or None."""
         with self._lock:
             found = next((loader for loader in self._idle if loader.at.get(place) == position), None)
             if found is not None:
@@ -152,15 +152,15 @@ class BackfillReaders:
             return found
 
     def _unread(self, wanted: Mapping[TopicPartitionRef, Wanted]) -> dict[TopicPartitionRef, Wanted]:
-        """The partitions that no consumer reads from there on."""
+        """Return the partitions that no idle consumer is positioned for."""
         with self._lock:
             read = {item for loader in self._idle for item in loader.at.items()}
         return {place: each for place, each in wanted.items() if (place, each.position) not in read}
 
     def _free(self, partitions: int) -> _Loader:
-        """A consumer for some partitions: a new one, or for one partition that which was idle longest.
+        """Return a consumer for some partitions: a new one, or for one partition the least recently used idle one.
 
-        One without partitions is no faster than a new one: it may be amid a fetch, which waits for events.
+        An unassigned consumer is no faster than a new one: it may be in the middle of a fetch that waits for events.
         """
         with self._lock:
             if partitions == 1 and len(self._idle) >= KEPT:
@@ -179,7 +179,7 @@ class BackfillReaders:
 
 
 class _Run:
-    """What was read of a partition."""
+    """The records read from a partition."""
 
     def __init__(self, begin: int) -> None:
         self.begin = self.end = begin
@@ -207,7 +207,7 @@ class _Reading:
         run, stop = self._runs[place], self._wanted[place].stop
         bytes_max = 1 if len(self._wanted) > 1 else bytes_max
         while run.end < stop and run.size < bytes_max:
-            # What is there is taken at once; only the first has to be waited for.
+            # Records that have arrived are taken at once; only the first is awaited.
             if not self._take_over(deadline_s - time.monotonic()):
                 raise Unavailable("Kafka does not respond. Retry later.")
         missing, until_s = len(self._wanted), 0.0
@@ -216,7 +216,7 @@ class _Reading:
                 missing, until_s = still, min(deadline_s, time.monotonic() + BESIDE_S)
             self._take_over(LOOK_EVERY_S)
         self._loader.at |= {each: self._runs[each].end for each in self._wanted}
-        # At the end every fetch waits, and would keep the partition that is assigned next waiting too.
+        # At the end of a partition every fetch waits, and would delay the partition assigned next.
         self._loader.leave([each for each in self._wanted if self._runs[each].end >= self._wanted[each].stop])
         return {
             each: chunks_of(found.records, found.begin, found.end)
@@ -225,11 +225,11 @@ class _Reading:
         }
 
     def _missing(self) -> int:
-        """The number of partitions of which nothing has come yet."""
+        """Return the number of partitions without any records yet."""
         return sum(self._runs[place].end == self._runs[place].begin for place in self._wanted)
 
     def _take_over(self, wait_s: float) -> bool:
-        """Take over what has come, or the next message; False where nothing has come in time."""
+        """Consume what has arrived, or wait for the next message; return False on timeout."""
         consumer = self._loader.consumer
         messages = consumer.consume(MESSAGES_MAX, 0) or _next(consumer, wait_s)
         for message in messages:
@@ -242,7 +242,7 @@ class _Reading:
                 run.end = record.offset + 1
                 continue
             place = TopicPartitionRef(message.topic() or "", message.partition() or 0)
-            # One that was left a moment ago may still have had messages in the queue.
+            # A partition that was just unassigned may still have had messages in the queue.
             if place in self._loader.at:
                 self._note(place, self._runs[place], message)
         return bool(messages)

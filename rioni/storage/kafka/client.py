@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 COPIES = 3
 COPIES_MAX = 1_000
-"""No cluster has so many brokers."""
+"""Upper limit of a sensible number of replicas."""
 
 FETCH_AGAIN_MS = 10
-"""PERF: when a consumer whose buffer was full asks for more; by default Kafka's client lets a second pass."""
+"""PERF: delay before a consumer whose buffer was full fetches again; Kafka's default is one second."""
 
 RECORD_BYTES_MAX = 8 * 2**20
-"""The size of a record; topics that the broker creates take so much, and a batch's overhead."""
+"""Maximum size of a record; topics that the broker creates accept this plus the overhead of a batch."""
 
-# Those of the codes that the client gives itself have an underscore, and are meant for everybody all the same.
+# Error codes raised by the client itself have an underscore, but are public.
 UNKNOWN = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-"""The codes that say that a topic or partition does not exist."""
+"""Error codes for an unknown topic or partition."""
 
 TIMED_OUT = {KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
 """Error codes that leave the outcome of an append unknown."""
@@ -35,44 +35,44 @@ MOVED = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
 }
-"""The codes that say that a partition has, or gets, another leader, who will answer in a moment."""
+"""Error codes for a partition with a new or moving leader, which will be available in a moment."""
 
 END = KafkaError._PARTITION_EOF  # noqa: SLF001
-"""The code that says where a partition ends."""
+"""Pseudo error code that reports the end of a partition."""
 
 OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
-"""The code that says that a partition has no such offset."""
+"""Error code for an offset that does not exist in a partition."""
 
 SILENCE_MIN_S, SILENCE_MAX_S = 2.0, 60.0
-"""Who says nothing for so long is left for another broker; less than the first would end fetches that only wait."""
+"""Bounds of the socket timeout; below the minimum, fetches that only wait for events would fail."""
 
 HEARSAY_MS = 2_000
-"""A topic of which the brokers have not heard for so long does not exist."""
+"""A topic still unknown to the brokers after this time does not exist."""
 
-# Nothing is written but what needs an operator: clients say in their answers what goes wrong, and try again.
+# Only critical errors are logged: clients report other errors in their results, and retry.
 _CRITICAL = 2
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """The `kafka_configuration` of a storage; what else it says, such as where a ZooKeeper is, is not needed."""
+    """The `kafka_configuration` of a storage; further members, such as a ZooKeeper address, are ignored."""
 
     bootstrap_servers: str
     """`host:port`, separated by commas."""
     topic_prefix: str = ""
-    """What the names of all topics begin with, where others use the cluster too."""
+    """Prefix of all topic names, for clusters shared with others."""
     replication_factor: Annotated[int, msgspec.Meta(ge=1, le=COPIES_MAX)] | None = None
-    """How many copies of each topic there are; by default three, or one for each broker where there are fewer."""
+    """Number of replicas of each topic; by default three, or one for each broker if there are fewer."""
     min_insync_replicas: Annotated[int, msgspec.Meta(ge=1, le=COPIES_MAX)] | None = None
-    """How many of them must have an event before it is acknowledged; by default all but one."""
+    """How many replicas must have an event before it is acknowledged; by default all but one."""
     options: Mapping[str, str] = {}
-    """Of librdkafka, credentials among them; never from the configuration of a storage."""
+    """Options of librdkafka, including credentials; never from the configuration of a storage."""
     request_timeout_s: float = 10.0
-    """How long Kafka may take to answer whatever is not an append; a setting of the broker's."""
+    """Timeout of all requests except appends; a setting of the broker."""
     refuses_late: bool = True
-    """Whether records that bear an old time are refused; not where the clock is none."""
+    """Whether topics reject records with old timestamps; false if the clock is simulated."""
 
     def client(self, **settings: Any) -> dict[str, Any]:
-        """The settings of a client."""
+        """Return the configuration of a client."""
         usual = {
             "client.id": "rioni",
             "socket.timeout.ms": int(1_000 * min(max(SILENCE_MIN_S, self.request_timeout_s), SILENCE_MAX_S)),
@@ -80,19 +80,19 @@ class Connection(msgspec.Struct, frozen=True):
         own = {
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": _CRITICAL,
-            # Brokers that make what they are asked about, as they do by default, would bring back deleted topics.
+            # Brokers that auto-create requested topics, which is the default, would recreate deleted ones.
             "allow.auto.create.topics": False,
             "topic.metadata.propagation.max.ms": HEARSAY_MS,
         }
         return {**usual, **self.options, **own, **settings}
 
     def copies(self, brokers: int) -> tuple[int, int]:
-        """Of so many brokers, how many have a copy of a new topic, and how many of these must have an event."""
+        """Return the number of replicas of a new topic and its min.insync.replicas, given the number of brokers."""
         copies = self.replication_factor or min(COPIES, brokers)
         return copies, min(copies, self.min_insync_replicas or max(1, copies - 1))
 
     def consumer(self, **settings: Any) -> dict[str, Any]:
-        """The settings of a consumer that belongs to no group and says when it has come to the end of a partition."""
+        """Return the configuration of a consumer without a group, which reports the end of partitions."""
         own = {
             "group.id": "rioni",
             "enable.auto.commit": False,
@@ -108,7 +108,7 @@ _OF_STORAGES = frozenset({"bootstrap_servers", "topic_prefix", "replication_fact
 
 
 class TopicPartitionRef(NamedTuple):
-    """A partition of a topic, by the name that Kafka knows it by."""
+    """A partition of a topic, by its full name in Kafka."""
 
     topic: str
     partition: int
@@ -120,16 +120,16 @@ def connection_of(
     options: Callable[[str], Mapping[str, str]] = lambda _servers: {},
     **settings: Any,
 ) -> Connection:
-    """Read the configuration of a storage.
+    """Parse the configuration of a storage.
 
     Args:
-        configuration: what was given when the storage was created.
-        default_servers: where that does not say where the brokers are.
-        options: those of librdkafka for brokers, given as `host:port,host:port`.
-        settings: what the broker's settings say; a storage can't.
+        configuration: given when the storage was created.
+        default_servers: the brokers, if the configuration does not set them.
+        options: returns the librdkafka options for brokers, given as `host:port,host:port`.
+        settings: from the broker's settings; a storage can't set them.
 
     Raises:
-        Unavailable: it can't be used; the text says what it should be.
+        Unavailable: it is invalid; the text says what is expected.
     """
     given = {name: value for name, value in configuration.items() if name in _OF_STORAGES}
     if default_servers is not None:
@@ -147,11 +147,11 @@ def connection_of(
 
 
 def asked(question: Callable[[], T], topic: str) -> T:
-    """Ask Kafka something about a topic; blocks.
+    """Run a Kafka request about a topic, with its errors translated; blocks.
 
     Raises:
         NotFound: the topic does not exist.
-        Unavailable: Kafka does not answer, or refuses.
+        Unavailable: Kafka does not answer, or rejects the request.
     """
     try:
         return question()
@@ -163,5 +163,5 @@ def asked(question: Callable[[], T], topic: str) -> T:
 
 
 def unavailable(error: KafkaError) -> Unavailable:
-    """What an error of Kafka means to a client of the broker."""
+    """Translate an error of Kafka to the broker's error."""
     return Unavailable(f"Kafka rejected the request: {error.str().rstrip('.')}. Try again later.")

@@ -1,13 +1,13 @@
 """Produces batches to Kafka through idempotent producers, and reports their outcome.
 
-librdkafka resends what was not answered under the same sequence number, which brokers store once. When a message is
-lost, because of a time-out or because a broker refuses it, librdkafka numbers anew in all partitions: whatever else was
-not answered by then it resends under a new number, and it may be stored twice. So:
+librdkafka resends unacknowledged messages under the same sequence number, which brokers store once. When a message is
+lost, because of a timeout or because a broker rejects it, librdkafka renumbers all partitions: other unacknowledged
+messages are resent under new numbers, and may be stored twice. So:
 
-- Messages have no time-out there. The producer that has not answered in time takes no further batches, and is discarded
-  once it has none left that is waited for.
-- When something is refused, the producer takes no further batches, and is discarded at once when something else in it
-  is not answered within `RENUMBERED_S`, which is much longer than that takes if no connection breaks.
+- Messages have no timeout in librdkafka. A producer that has not answered in time receives no further batches, and is
+  discarded once no batch in it is awaited.
+- After a rejection, the producer receives no further batches, and is discarded at once if another message in it is not
+  acknowledged within `RENUMBERED_S`, which is much longer than that takes unless a connection breaks.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ from rioni.storage.kafka.records import Record, headers_of, key_of
 
 
 HEADERS_BYTES = 10_000
-"""What key, owner and consumer tag of a record may take beside event and datum."""
+"""Maximum size of key, owner and consumer tag of a record, besides event and datum."""
 
 LOOK_EVERY_S = 0.1
 LOOK_AT_ALL_EVERY_S = 0.02
-"""The same where several producers have batches."""
+"""Polling interval while several producers have batches."""
 
 RENUMBERED_S = 1.0
-"""How long something may be under way in a producer in which something else was refused."""
+"""How long a message may stay in flight in a producer that has seen a rejection."""
 
 HEARD_S, HEARD_SHARE = 10.0, 1 / 2
-"""How long it is tried to append to a topic that exists, but that the broker which the producer asks does not know; and
-for which share of the time-out at most."""
+"""How long to retry appends to an existing topic that the producer's broker does not know yet, and the maximum share of
+the timeout used for that."""
 
-# Nothing was written now: these are the leader's own words, or come before it is asked. What was handed over before
-# and never answered may have been.
+# Nothing was written by this attempt: the leader reports these, or they occur before it is contacted. Earlier
+# unacknowledged attempts may have been written.
 _REFUSALS = UNKNOWN | {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_RECORD,
@@ -66,47 +66,47 @@ class Part:
             raise TooLarge(f"Kafka stores events of at most {RECORD_BYTES_MAX} bytes.")
         self.events, self.headers = events, headers or [NO_HEADERS] * len(events)
         self.unanswered = 0
-        """How many events were handed over whose outcome is not known."""
+        """Number of produced events without an outcome."""
         self.begin()
 
     def begin(self) -> None:
-        """Reset the outcome of the events: they are produced, perhaps again."""
+        """Reset the outcome of the events, before they are produced, perhaps again."""
         self.offsets: list[int] = []
         self.error: KafkaError | None = None
         self.in_order = True
-        """Whether it is the first ones that were written, if not all were."""
+        """Whether the written events are the first ones, if not all were written."""
 
     @property
     def closed(self) -> bool:
-        """Whether the leader has said that it takes no more, so that what follows `offsets` was not written."""
+        """Whether the leader has reported the topic as closed, so that nothing after `offsets` was written."""
         return self.error is not None and self.in_order and self.error.code() == KafkaError.MSG_SIZE_TOO_LARGE
 
     @property
     def refused(self) -> bool:
-        """Whether some of the events were refused for good, though the partition is known."""
+        """Whether events were rejected permanently, although the partition is known."""
         return self.error is not None and self.error.code() not in UNKNOWN | TIMED_OUT
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing was written, because the partition is not known."""
+        """Whether nothing was written because the partition is unknown."""
         return self.error is not None and not self.offsets and self.error.code() in UNKNOWN
 
     def callbacks(self) -> Iterable[Delivered]:
-        """Delivery callbacks, one for each event."""
+        """Return delivery callbacks, one for each event."""
         return repeat(self._delivered)
 
     def record_headers(self, index: int) -> RecordHeaders | None:
-        """The headers of the record of an event; None for neither headers nor a key."""
+        """Return the headers of an event's record; None without headers and key."""
         headers = self.headers[index]
         return None if headers is NO_HEADERS else headers_of(headers)
 
     def records(self, recorded_at_ms: int) -> list[Record]:
-        """What was written: all events, or the first ones."""
+        """Return the written records: all events, or the first ones."""
         written = zip(self.offsets, self.events, self.headers, strict=False)
         return [Record(offset, recorded_at_ms, event, headers) for offset, event, headers in written]
 
     def abandon(self) -> None:
-        """Note that the producer has not told the outcome of all events in time."""
+        """Mark the part as timed out: the producer has not reported all outcomes in time."""
         self.unanswered = 0
         self.error = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001 - for everybody
 
@@ -120,33 +120,33 @@ class Part:
 
 
 class ProduceBatch(Job):
-    """A call of `append` that waits."""
+    """A waiting call of `append`."""
 
     def __init__(self, topic: str, parts: Mapping[TopicPartitionRef, Part]) -> None:
         self.topic, self.parts = topic, parts
         self.now_ms, self.begun_s, self.repeated = 0, 0.0, False
         self.deadline_s = math.inf
-        """When it is no longer waited for, on the monotonic clock."""
+        """When waiting ends, on the monotonic clock."""
         self.producer: Producer = None
-        """The one that it was handed to."""
+        """The producer that has the batch."""
         super().__init__(sum([len(event) for part in parts.values() for event in part.events]))
 
     @property
     def unanswered(self) -> bool:
-        """Whether the outcome of some event is not known."""
+        """Whether the outcome of some event is unknown."""
         return any(part.unanswered for part in self.parts.values())
 
 
 class Delivery:
-    """Producers of which one takes new batches, for one thread at a time."""
+    """Idempotent producers, one of which receives new batches; not thread-safe."""
 
     def __init__(self, connection: Connection, timeout_s: float, **settings: object) -> None:
-        """Connect to nothing yet.
+        """Create the producer, which connects when first used.
 
         Args:
-            connection: where the brokers are.
-            timeout_s: how long Kafka may take.
-            settings: of the producers, beside those that they have anyway.
+            connection: how to reach the brokers.
+            timeout_s: the timeout of a batch.
+            settings: of the producers, in addition to the defaults.
         """
         self._timeout_s, self._request_timeout_s = timeout_s, connection.request_timeout_s
         self._settings = connection.client(
@@ -163,10 +163,10 @@ class Delivery:
         self._producer = Producer(self._settings)
         self._replaced: set[Producer] = set()
         self._renumbered: set[Producer] = set()
-        """Those of them in which something was refused."""
+        """Replaced producers that have seen a rejection."""
 
     def deliver(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
-        """Append batches and note their outcomes; blocks until all are known.
+        """Append batches and set their outcomes; blocks until all are known.
 
         Args:
             group: the batches, in their order.
@@ -176,7 +176,7 @@ class Delivery:
         self.advance(group, group, math.inf)
 
     def begin(self, group: Sequence[ProduceBatch], now_ms: int) -> None:
-        """Hand batches over to the producer; they are under way then."""
+        """Produce batches with the current producer; they are under way then."""
         self._poll(self._producer, 0)
         for batch in group:
             batch.now_ms, batch.begun_s, batch.under_way, batch.repeated = now_ms, time.monotonic(), True, False
@@ -184,17 +184,17 @@ class Delivery:
             self._produce_all(batch, batch.parts)
 
     def advance(self, group: Sequence[ProduceBatch], awaited: Sequence[ProduceBatch], wait_s: float) -> None:
-        """Wait until the outcomes of some batches are known, and note those of all that are.
+        """Wait until the outcomes of the awaited batches are known, and set those of all known ones.
 
         Args:
-            group: all batches that are under way.
-            awaited: those that are waited for.
-            wait_s: how long to wait at most.
+            group: all batches under way.
+            awaited: those to wait for.
+            wait_s: timeout.
         """
         until_s = time.monotonic() + wait_s
         while any(batch.under_way for batch in awaited):
             end_s = min(until_s, *[batch.deadline_s for batch in awaited if batch.under_way])
-            # PERF: mostly the first batch that is looked at is the last one, so that this is one look for each poll.
+            # PERF: usually the first unanswered batch found ends the check, so that each poll checks one batch.
             while (left_s := end_s - time.monotonic()) > 0 and any(batch.unanswered for batch in awaited):
                 self._poll_all(min(left_s, LOOK_EVERY_S))
             for batch in group:
@@ -205,7 +205,7 @@ class Delivery:
                 return
 
     def _settle(self, batch: ProduceBatch, group: Sequence[ProduceBatch]) -> None:
-        """Note the outcome of a batch, if it is known."""
+        """Set the outcome of a batch, if it is known."""
         if batch.unanswered:
             if time.monotonic() < batch.deadline_s:
                 return
@@ -217,7 +217,7 @@ class Delivery:
                     part.abandon()
         unknown = {place: part for place, part in batch.parts.items() if part.unknown}
         if unknown and time.monotonic() < batch.begun_s + min(HEARD_S, HEARD_SHARE * self._timeout_s):
-            # Asked before: they exist, so it is only the producer that has not heard of them.
+            # Checked before: the topics exist, only the producer's metadata is outdated.
             self._hear(batch, {place.topic for place in unknown})
             self._produce_all(batch, unknown)
             return
@@ -226,9 +226,9 @@ class Delivery:
             self._renumber(batch, group)
 
     def _renumber(self, refused: ProduceBatch, group: Sequence[ProduceBatch]) -> None:
-        """See to it that nothing is stored twice though a producer numbers anew."""
+        """Prevent duplicates after a rejection makes a producer renumber its messages."""
         producer = refused.producer
-        # The same topic, if it is closed, refuses what is sent again.
+        # The same topic, if it is closed, rejects resent messages.
         others = [
             each for each in group if each.under_way and each.producer is producer and each.topic != refused.topic
         ]
@@ -241,7 +241,7 @@ class Delivery:
             producer.purge()
 
     def _hear(self, batch: ProduceBatch, names: Collection[str]) -> None:
-        """Let the producer ask for topics, a little later than the last time."""
+        """Refresh the producer's metadata of topics, with a delay after the first time."""
         if batch.repeated:
             self._poll_all(LOOK_EVERY_S)
         batch.repeated = True
@@ -256,14 +256,14 @@ class Delivery:
             self._produce(batch, place, part)
 
     def _replace(self, producer: Producer) -> None:
-        """Hand further batches to a new producer; what this one has it may still store, once."""
+        """Use a new producer for further batches; pending messages of the old one may still be stored, once."""
         if producer is self._producer:
             _log.warning("replacing the Kafka producer")
             self._replaced.add(producer)
             self._producer = Producer(self._settings)
 
     def _discard(self, group: Sequence[ProduceBatch]) -> None:
-        """Let go of replaced producers that have nothing any more that is waited for."""
+        """Discard replaced producers without awaited batches."""
         if self._replaced:
             waited_for = {batch.producer for batch in group if batch.under_way}
             for producer in self._replaced - waited_for:
@@ -281,7 +281,7 @@ class Delivery:
         try:
             producer.poll(wait_s)
         except KafkaException as ex:
-            # It says once that it takes no more; what has become of each record it still says.
+            # It reports once that it accepts no more; outcomes of pending records are still delivered.
             _log.error("fatal Kafka producer error", reason=ex.args[0].str())
             self._replace(producer)
 
@@ -309,7 +309,7 @@ class Delivery:
 
 
 def refused(error: KafkaError) -> bool:
-    """Whether an error says that a record was not written, unless it was handed over before without an answer."""
+    """Whether an error means that a record was not written, unless an earlier attempt was unacknowledged."""
     return error.code() in _REFUSALS
 
 

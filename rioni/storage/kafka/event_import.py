@@ -18,16 +18,16 @@ from rioni.storage.kafka.topics.topics import Topics
 LOOK_EVERY_S = 0.1
 HEADERS_BYTES = 10_000
 SETTLE_TIMEOUT_S = 330.0
-"""Longer than the time after which Kafka's producer gives up a record."""
+"""Longer than the time after which Kafka's producer abandons a record."""
 FLUSH_EVERY = 100_000
-"""So many events are under way at most: what has arrived is known at least so often."""
+"""Maximum number of events in flight; deliveries are confirmed at least this often."""
 
 
 class Adoption:
     """Imports events into existing topics without other writers; every method blocks."""
 
     def __init__(self, connection: Connection) -> None:
-        """Connect to nothing yet."""
+        """Create the clients, which connect when first used."""
         self._connection = connection
         self._admin = Admin(connection)
         self._topics = Topics(connection)
@@ -41,29 +41,29 @@ class Adoption:
         self._producer = Producer(connection.client(**settings))
 
     def begin(self, topic: str) -> None:
-        """Let a topic take events of old times, if it is not one that was made so.
+        """Configure a topic to accept events with old timestamps, if it does not already.
 
         Raises:
-            Unavailable: Kafka does not do it.
+            Unavailable: Kafka rejects the change or does not answer.
         """
         self._topics.take_late(topic, late=True)
 
     def finish(self, topic: str) -> None:
-        """Let a topic be as those that were made for new events; raises as `begin`."""
+        """Restore the timestamp limit of topics for new events; raises as `begin`."""
         self._topics.take_late(topic, late=False)
 
     def write(self, topic: str, partition: int, position: int, chunks: Iterable[Chunk]) -> None:
-        """Append chunks to a partition so that every event has the position that it has there.
+        """Append chunks to a partition, preserving the position of every event.
 
         Args:
             topic: an existing topic.
             partition: its number.
             position: the next one of the partition.
-            chunks: in their order, none before that. Positions that they leave out become removed events.
+            chunks: in order, none before that position. Missing positions become removed events.
 
         Raises:
-            Conflict: the partition does not go on at this position.
-            Unavailable: Kafka does not take them; those up to an unknown one are stored.
+            Conflict: the partition's next offset is not this position.
+            Unavailable: Kafka does not confirm them all; an unknown number of the first ones is stored.
         """
         target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
         for chunk in chunks:
@@ -86,7 +86,7 @@ class Adoption:
         """Remove all events before a position.
 
         Raises:
-            Unavailable: Kafka does not do it.
+            Unavailable: Kafka rejects the request or does not answer.
         """
         place = TopicPartition(self._connection.topic_prefix + topic, partition, position)
         asked(lambda: self._admin.ask("delete_records", [place]), topic)
@@ -125,7 +125,7 @@ class _Target:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until everything has arrived."""
+        """Wait until all events in flight are delivered."""
         deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         while self._producer.flush(LOOK_EVERY_S) and time.monotonic() < deadline_s:
             pass

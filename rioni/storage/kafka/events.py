@@ -1,4 +1,4 @@
-"""The event store on Kafka: acknowledged events are in as many replicas as the topic requires."""
+"""Event store on Kafka: acknowledged events are in as many replicas as the topic requires."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -36,23 +36,23 @@ class KafkaEventStore:
         append_timeout_s: float = 30.0,
         measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
     ) -> None:
-        """Prepare the clients; nothing is asked of Kafka yet.
+        """Create the clients; nothing is requested from Kafka yet.
 
         Args:
-            connection: where the brokers are.
-            names: what was stored under them; closed with the store.
-            clock: says when events are recorded.
-            signals: told `topic:<topic>` after every append here, and when others have appended to what is read here.
-            offloads: where Kafka is waited for.
+            connection: how to reach the brokers.
+            names: the idempotency index; closed with the store.
+            clock: supplies the times when events are recorded.
+            signals: notified with `topic:<topic>` after appends here, and after appends by others to topics read here.
+            offloads: the pools that wait for Kafka.
             cache_bytes_max: of chunks kept in memory.
             append_timeout_s: how long an append waits for Kafka.
-            measurements: told how it fares.
+            measurements: records durations, failures and lags.
         """
         self._clock, self._signals, self._offloads = clock, signals, offloads
         self._prefix = connection.topic_prefix
         self._cluster_id: str | None = None
         self._reached: dict[TopicPartitionRef, int] = {}
-        """The positions behind what was acknowledged here since they were last taken; a partition at a time."""
+        """End positions of acknowledged appends since the last `take_ends`, by partition."""
         self._cache = ChunkCache(cache_bytes_max)
         self._topics = Topics(connection)
         self._tails = TailFollower(connection, self._topics, self._cache, self._notify, offloads, measurements)
@@ -69,7 +69,7 @@ class KafkaEventStore:
 
         Raises:
             Conflict: it exists with another number of partitions.
-            Unavailable: Kafka does not do it.
+            Unavailable: Kafka does not create it.
         """
         self._offloads.topics(self._topics.create, topic, partitions)
 
@@ -78,7 +78,7 @@ class KafkaEventStore:
         self._offloads.topics(self._topics.extend, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
-        """Refuse all further appends; see the port. The brokers themselves do so, whoever appends."""
+        """Reject all further appends, from any client, in the Kafka brokers themselves; see the port."""
         bounds = self._offloads.topics(self._topics.close, topic)
         self._tails.learn(topic, bounds)
         return bounds
@@ -91,20 +91,20 @@ class KafkaEventStore:
         self._notify(topic)
 
     def is_safe(self, topic: str) -> bool:
-        """Whether no broker may ever lead the topic that lacks acknowledged events; raises as `bounds`."""
+        """Whether unclean leader election is disabled for the topic; raises as `bounds`."""
         return self._offloads.topics(self._topics.is_safe, topic)
 
     def health(self) -> Health:
-        """Whether the brokers answer, and whether they keep what they acknowledge; see the port `Examined`."""
+        """Check whether the brokers respond, and whether acknowledged events are durable; see the port `Examined`."""
         return self._offloads.topics(self._topics.health)
 
     # --- marks ---
 
     def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
-        """The id of the cluster, and where appends have got to since the last call; see `domain.installation.Marked`.
+        """Return the cluster id and the end positions of appends since the last call; see `domain.installation.Marked`.
 
         Raises:
-            Unavailable: Kafka does not say its id, which it is asked for once; nothing was taken.
+            Unavailable: Kafka does not return its cluster id, which is requested once; no positions were taken.
         """
         if not self._reached:
             return None
@@ -127,10 +127,10 @@ class KafkaEventStore:
         ids: Mapping[int, Sequence[str]] | None = None,
         claim: IdempotencyClaim | None = None,
     ) -> Appended:
-        """Append events durably; see the port. Those with ids or a claim cost two transactions of the database more.
+        """Append events durably; see the port. Event ids or a claim cost two database transactions more.
 
         Raises:
-            Unavailable: also while it is not known what has become of a batch, or an event, that was stored before.
+            Unavailable: also while the outcome of an earlier attempt at this batch, or one of its events, is unknown.
         """
         assert all(batches.values()), "a batch without events has no first position"
         if not self._topics.knows(topic, batches):
@@ -146,19 +146,19 @@ class KafkaEventStore:
         return Appended({place.partition: first for place, first in firsts.items()})
 
     def claimed(self, claim_id: str) -> str | None:
-        """The digest of the batch that is stored under a name; see the port.
+        """Return the digest of the batch stored under an idempotency key; see the port.
 
         Raises:
-            Unavailable: it is not known what has become of the batch, or the database can't be reached.
+            Unavailable: the outcome of the batch is unknown, or the database can't be reached.
         """
         return self._named.claimed(claim_id)
 
     def known_ids(self, ids: Collection[str]) -> Collection[str]:
-        """Those of some ids that an event is stored under; raises as `claimed`."""
+        """Return the ids under which an event is stored; raises as `claimed`."""
         return self._named.known_ids(ids)
 
     def forget_ids(self, before_ms: int) -> None:
-        """Forget the ids and claims stored before this time; see the port."""
+        """Delete the event ids and idempotency keys stored before this time; see the port."""
         self._offloads.keep(self._named.forget, before_ms)
 
     # --- reading ---
@@ -166,7 +166,7 @@ class KafkaEventStore:
     def read(
         self, topic: str, partition: int, first: int, bytes_max: int, beside: Callable[[], Mapping[int, int]] = dict
     ) -> Sequence[Chunk]:
-        """The chunks from a position on; see the port. From memory without waiting, or else offloaded.
+        """Return chunks from a position on; see the port. Cached chunks without blocking, others from a pool thread.
 
         Raises:
             NotFound: topic or partition unknown.
@@ -184,7 +184,7 @@ class KafkaEventStore:
                 others = self._not_in_memory(topic, partition, beside())
                 loaded = self._loaders.load(place, Wanted(position, tail.next), bytes_max, others)
             except OutOfRange:
-                # Retention has removed it, or the topic is another one.
+                # Retention has removed the position, or the topic was recreated.
                 self._tails.forget(topic)
                 continue
             for each, chunks in loaded.items():
@@ -192,37 +192,37 @@ class KafkaEventStore:
             return fitting(loaded[place], bytes_max)
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
-        """The bounds of all partitions, by number; see the port. Kafka is asked."""
+        """Return the bounds of all partitions, by number, from Kafka; see the port."""
         bounds = self._offloads.topics(self._topics.bounds, topic)
         self._tails.learn(topic, bounds)
         return bounds
 
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
-        """The last position of every partition; see the port. Blocks only where nobody has asked for a while."""
+        """Return the last position of every partition; see the port. Blocks only for topics not requested recently."""
         return [tail.next - 1 for tail in self._tails.of(topic, partitions)]
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """The position of the first event recorded at this time or later; see the port."""
+        """Return the position of the first event recorded at this time or later; see the port."""
         return self._offloads.topics(self._topics.first_since, topic, partition, recorded_at_ms)
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
-        """When the event at a position was stored, or the next one that is left; None behind the newest."""
+        """Return when the event at a position, or the next existing one, was stored; None after the newest."""
         chunks = self.read(topic, partition, first, 1)
         return chunks[0].recorded_at_ms if chunks else None
 
     # --- retention ---
 
     def expire(self, topic: str, before_ms: int) -> int:
-        """Remove the events recorded before this time and return their number; see the port."""
+        """Delete the events recorded before this time and return their number; see the port."""
         removed = self._offloads.keep(self._topics.expire, topic, before_ms)
         if removed:
             self.bounds(topic)
         return removed
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:
-        """Let Kafka compact the topic by itself from now on; returns 0, for nobody is told what it removes.
+        """Make Kafka compact the topic from now on; returns 0, as Kafka does not report what it removes.
 
-        Kafka drops what has no key. So as long as such events may be left, nothing is compacted.
+        Kafka removes records without a key. So nothing is compacted while such events may remain.
         """
         for number, bounds in enumerate(self.bounds(topic) if keyed_since_ms else ()):
             recorded_at_ms = self.recorded_at_ms(topic, number, bounds.oldest)
@@ -247,7 +247,7 @@ class KafkaEventStore:
     def _not_in_memory(
         self, topic: str, partition: int, positions: Mapping[int, int]
     ) -> dict[TopicPartitionRef, Wanted]:
-        """What there is in other partitions from some positions on, where it is not in memory."""
+        """Return the uncached ranges of other partitions from some positions on."""
         name, tails, found = self._topics.name(topic), self._tails.of(topic), {}
         for number, first in positions.items():
             if number != partition and number < len(tails):

@@ -24,7 +24,7 @@ def adoption(
     *,
     request_timeout_s: float = 10.0,
 ) -> "Adoption":
-    """What takes over the events of another store for a storage; raises as `opener` does."""
+    """Create the importer of another store's events for a storage; raises as `opener` does."""
     try:
         from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
         from rioni.storage.kafka.event_import import Adoption  # noqa: PLC0415 - an extra
@@ -46,9 +46,9 @@ def inspected(
     reach_s: float,
     timeout_s: float,
 ) -> "Inspected":
-    """What the cluster of a storage says about itself; see `rioni.storage.kafka.topics.inspection.inspect`.
+    """Read a storage's Kafka cluster; see `rioni.storage.kafka.topics.inspection.inspect`.
 
-    No client is left behind, so that the process may be forked afterwards.
+    No client remains open, so the process may be forked afterwards.
 
     Raises:
         Unavailable: no broker answers in time, the driver is not installed, or the settings can't be used.
@@ -77,15 +77,15 @@ def opener(
     offloads: Callable[[str], StoreOffloads] = in_place,
     **options: Any,
 ) -> Callable[[StorageEntry], EventStore]:
-    """What opens the store of a storage.
+    """Return a function that opens the store of a storage.
 
     Args:
-        default_servers: where the brokers are, for storages that do not say so.
-        options_file: how the brokers are to be spoken to.
-        database: the URL of where names are kept, under which batches and events were stored.
-        request_timeout_s: how long they may take to answer.
-        refuses_late: whether topics that are made refuse records that bear an old time.
-        offloads: of a storage: where its store blocks.
+        default_servers: the brokers of storages that do not set them.
+        options_file: client options of the brokers, by bootstrap servers.
+        database: the URL of the database of the idempotency index.
+        request_timeout_s: timeout of all requests except appends.
+        refuses_late: whether created topics reject records with old timestamps.
+        offloads: returns the pools where the store of a storage blocks.
         options: further ones of `KafkaEventStore`.
 
     Raises:

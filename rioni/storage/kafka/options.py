@@ -1,4 +1,4 @@
-"""Reads the client options of Kafka, above all credentials, from the file that `kafka_options` names."""
+"""Reads the client options of Kafka, mainly credentials, from the file in the setting `kafka_options`."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -9,21 +9,21 @@ from rioni.domain.errors import Unavailable
 
 
 Options = Mapping[frozenset[str], Mapping[str, str]]
-"""For the brokers that a table of the file names, the options of librdkafka."""
+"""The librdkafka options of each table of the file, by the set of brokers in its header."""
 
 PREFIXES = ("broker.address.", "reconnect.backoff.", "sasl.", "socket.", "ssl.")
 NAMES = frozenset({"client.dns.lookup", "client.id", "client.rack", "compression.type", "security.protocol"})
-"""What the file may set; what has to do with delivery, order and reading the event store itself must decide."""
+"""Options that the file may set; those that affect delivery, order and reading are reserved to the event store."""
 
 # They start a program or load a library.
 _FORBIDDEN = frozenset({"sasl.kerberos.kinit.cmd", "ssl.engine.location", "ssl.providers"})
 
 
 def read_options(path: Path | None) -> Options:
-    """Read the file, where there is one; blocks on the disk. No error shows a value, as that may be a password.
+    """Read the file, if one is set; blocks on the disk. No error shows a value, as that may be a password.
 
     Raises:
-        Unavailable: it can't be read, or sets what must not be set.
+        Unavailable: it can't be read, or sets an option that is not allowed.
     """
     if path is None:
         return {}
@@ -56,9 +56,9 @@ def read_options(path: Path | None) -> Options:
 
 
 def options_of(options: Options, bootstrap_servers: str) -> Mapping[str, str]:
-    """The options of the table that names all of these brokers; none where there is no such table.
+    """Return the options of the table that lists all of these brokers; empty if there is none.
 
-    Whoever may create storages says where the brokers are, and must not get the credentials of others that way.
+    Clients that may create storages choose their brokers, and must not obtain credentials for other brokers that way.
     """
     wanted = _servers(bootstrap_servers)
     return next((each for servers, each in options.items() if wanted and wanted <= servers), {})
@@ -69,7 +69,7 @@ def _servers(text: str) -> frozenset[str]:
 
 
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values of nested tables by their dotted names, which TOML takes for tables in tables."""
+    """Yield the values of nested tables by their dotted names, which TOML parses as nested tables."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(f"{prefix}{name}.", value)

@@ -16,10 +16,10 @@ from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
 
 
 CHUNK_BYTES = 65_536
-"""The length of chunks at most, but for that of a single event."""
+"""Maximum length of chunks, except those with a single event."""
 
 GAP_POSITIONS_MAX = 10_000
-"""Of a longer run of positions without a record only so many are shown, the last ones; readers pass over the others."""
+"""Maximum number of positions shown for a gap without records, the last ones; readers skip the others."""
 
 OWNER_NAME, OWNER_VALUE = "X-AuthParam-Name", "X-AuthParam-Value"
 SUBSCRIPTION, AVRO = "X-Consumer-Subscription-Id", "X-Avro-Datum"
@@ -37,12 +37,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def key_of(headers: Headers) -> bytes | None:
-    """The key of an event's record."""
+    """Return the key of an event's record."""
     return None if headers.key is None else _encode(headers.key)
 
 
 def headers_of(headers: Headers) -> list[tuple[str, str | bytes | None]]:
-    """The headers of an event's record."""
+    """Return the headers of an event's record."""
     found: list[tuple[str, str | bytes | None]] = []
     if headers.owner is not None:
         found += [(OWNER_NAME, _encode(headers.owner.data_type)), (OWNER_VALUE, _encode(headers.owner.value))]
@@ -54,7 +54,7 @@ def headers_of(headers: Headers) -> list[tuple[str, str | bytes | None]]:
 
 
 def record_of(message: Message) -> Record:
-    """Read a record; unknown headers are ignored."""
+    """Convert a record; unknown headers are ignored."""
     key, headers = message.key(), NO_HEADERS
     if key is not None or message.headers():
         named = {name: value or b"" for name, value in message.headers() or ()}
@@ -65,26 +65,26 @@ def record_of(message: Message) -> Record:
             subscription_id=None if subscription is None else _decode(subscription),
             avro=named.get(AVRO),
         )
-        # What else stands there says nothing of the event.
+        # Headers of other producers are not part of the event.
         headers = NO_HEADERS if headers == NO_HEADERS else headers
     return Record(message.offset(), message.timestamp()[1], message.value() or b"", headers)
 
 
 def chunks_of(records: Sequence[Record], begin: int, end: int) -> list[Chunk]:
-    """Make chunks of records.
+    """Convert records to chunks.
 
     Positions without a record (compaction has removed it, or it only marks the end of a transaction) become removed
     events.
 
     Args:
-        records: of one partition, in their order.
-        begin: the position that was asked for.
-        end: the position behind what was found.
+        records: of one partition, in order.
+        begin: the requested position.
+        end: the position after the records found.
     """
     chunks: list[Chunk] = []
     run: list[Record] = []
     size, expected, at_ms = 0, begin, 0
-    # PERF: every event comes through here, so each is taken apart once.
+    # PERF: every event passes through here, so each is processed once.
     for record in records if len(records) == end - begin else _with_gaps(records, begin, end):
         length = len(record.value)
         if run and (size + length > CHUNK_BYTES or record.offset != expected or record.recorded_at_ms != at_ms):
@@ -99,7 +99,7 @@ def chunks_of(records: Sequence[Record], begin: int, end: int) -> list[Chunk]:
 
 
 def fitting(chunks: Iterable[Chunk], bytes_max: int) -> list[Chunk]:
-    """The first chunk, and those that follow it without a gap while all fit into a number of bytes."""
+    """Return the first chunk and its contiguous successors within a total number of bytes."""
     found: list[Chunk] = []
     size = 0
     for chunk in chunks:
@@ -127,14 +127,14 @@ def _gap(begin: int, end: int, recorded_at_ms: int) -> Iterator[Record]:
 
 
 def _chunk(run: Sequence[Record]) -> Chunk:
-    # The end of an event is the sum of the lengths up to it, less its own comma.
+    # An event ends at the sum of the lengths up to it, less its own comma.
     lengths = [len(record.value) + 1 for record in run]
     ends = array("I", islice(accumulate(lengths, initial=-1), 1, None))
     headers = [record.headers for record in run] if any(record.headers is not NO_HEADERS for record in run) else None
     return Chunk(run[0].offset, run[0].recorded_at_ms, b",".join([record.value for record in run]), ends, headers)
 
 
-# What comes from JSON may hold half a surrogate pair.
+# Strings from JSON may contain half a surrogate pair.
 def _encode(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
@@ -143,4 +143,4 @@ def _decode(data: bytes) -> str:
     try:
         return data.decode(errors="surrogatepass")
     except UnicodeDecodeError:
-        return data.decode(errors="replace")  # nobody here has written it
+        return data.decode(errors="replace")  # not written by this broker

@@ -24,40 +24,40 @@ from rioni.storage.kafka.topics.topics import Topics
 
 
 POLL_S, POLLS = 0.01, 10
-"""How long the consumer waits for new records before it looks for topics to follow, and how often in a row."""
+"""How long one poll waits for records, and how many polls run between two changes of the assignment."""
 
 FETCH_WAIT_MS = 50
-"""How long a broker holds a fetch that finds nothing. A partition that is added has to wait for the end of the fetch
-under way, so this is how late the first event after the opening of a stream can be; each worker sends each broker one
-fetch in this time while nothing is published."""
+"""How long a broker holds a fetch that finds nothing. A partition that is added has to wait for the end of the pending
+fetch, so this is how late the first event after the start of a stream can be; each worker sends each broker one fetch
+in this time while nothing is published."""
 
 METADATA_TIMEOUT_S = 2.0
-"""How long the metadata of all topics that are added together are waited for."""
+"""Timeout for the metadata of all topics that are added together."""
 
 MESSAGES_MAX = 10_000
-"""What is taken over at once."""
+"""Maximum number of messages consumed at once."""
 
 IDLE_S = 60.0
-"""Topics not requested for so long are no longer followed."""
+"""Topics not requested for this time are no longer followed."""
 
 BUFFER_KB = 16_384
-"""What the consumer may hold that has not been taken over."""
+"""How much unread data the consumer may buffer."""
 
 _log = structlog.get_logger("rioni.kafka")
 
 
 @dataclass(slots=True)
 class Tail:
-    """What is known of a partition."""
+    """Known state of a followed partition."""
 
     id: int
-    """In the cache; never used again."""
+    """The partition's id in the cache; never reused."""
     oldest: int
-    """The first position that could be read when it was last asked for."""
+    """The first readable position when it was last requested."""
     next: int
-    """Behind the last position that is known to be written."""
+    """The position after the last one known to be written."""
     followed: int
-    """The position that the consumer comes to next."""
+    """The position that the consumer reads next."""
 
 
 class _Change(NamedTuple):
@@ -72,7 +72,7 @@ class _Topic:
 
 
 class TailFollower:
-    """The ends of topics, kept up to date and in the cache by a thread of its own (under gevent a greenlet)."""
+    """Keeps the ends of topics up to date and cached, in a separate thread (under gevent a greenlet)."""
 
     def __init__(
         self,
@@ -83,23 +83,23 @@ class TailFollower:
         offloads: StoreOffloads,
         measurements: StoreMeasurements,
     ) -> None:
-        """Follow nothing yet.
+        """Start without topics.
 
         Args:
-            connection: where the brokers are.
-            topics: knows what they hold.
-            cache: gets what is new.
-            notify: told each topic that has grown, or is gone.
-            offloads: where Kafka is waited for.
-            measurements: told how far behind it is.
+            connection: how to reach the brokers.
+            topics: provides the bounds of topics.
+            cache: receives new chunks.
+            notify: called with each topic that has grown or was deleted.
+            offloads: the pools that wait for Kafka.
+            measurements: records the lag.
         """
         self._connection, self._names, self._cache = connection, topics, cache
         self._notify, self._offloads, self._measurements = notify, offloads, measurements
         self._ids = itertools.count(1)
         self._lock = ThreadSafeSemaphore()
-        """Held for changes in memory only, never while Kafka is asked."""
+        """Held for changes in memory only, never while waiting for Kafka."""
         self._asking: dict[str, ThreadSafeSemaphore] = {}
-        """Of each topic whose bounds are being asked: held by the caller that asks, waited for by the others."""
+        """Locks of topics whose bounds are being requested: held by the requesting caller, awaited by the others."""
         self._topics: dict[str, _Topic] = {}
         self._places: dict[TopicPartitionRef, tuple[str, Tail]] = {}
         self._changes: deque[_Change] = deque()
@@ -107,11 +107,11 @@ class TailFollower:
         self._closed = False
 
     def of(self, topic: str, partitions: int = 1) -> Sequence[Tail]:
-        """The ends of a topic's partitions; blocks only where nobody has asked for a while.
+        """Return the ends of a topic's partitions; blocks only for topics not requested recently.
 
         Args:
-            topic: by the name that the broker knows it by.
-            partitions: how many there are at least; if fewer are known, Kafka is asked.
+            topic: the broker's name for it, without Kafka's prefix.
+            partitions: the expected minimum number; if fewer are known, Kafka is asked.
 
         Raises:
             NotFound: topic unknown.
@@ -124,34 +124,34 @@ class TailFollower:
         return found.tails
 
     def learn(self, topic: str, bounds: Sequence[Bounds]) -> None:
-        """Note what Kafka has said; nothing where the topic is not followed."""
+        """Update a followed topic with bounds read from Kafka; other topics are ignored."""
         found = self._topics.get(topic)
         for tail, each in zip(found.tails if found else (), bounds, strict=False):
             tail.oldest = max(tail.oldest, each.oldest)
             tail.next = max(tail.next, each.newest + 1)
 
     def add(self, place: TopicPartitionRef, records: Sequence[Record]) -> None:
-        """Note what this process has written; nothing where the topic is not followed."""
+        """Add records written by this process to a followed topic; other topics are ignored."""
         if (known := self._places.get(place)) is not None:
             first, end = records[0].offset, records[-1].offset + 1
-            # Where others have written in between, only the consumer knows what.
+            # With interleaved appends of others, only the consumer can read all records.
             if end - first == len(records):
                 self._keep(known[1], records, first, end)
             known[1].next = max(known[1].next, end)
 
     def keep(self, place: TopicPartitionRef, chunks: Sequence[Chunk]) -> None:
-        """Put what was loaded of a partition into the cache; nothing where the topic is not followed."""
+        """Cache chunks loaded from a followed partition; other topics are ignored."""
         if (known := self._places.get(place)) is not None:
             for chunk in chunks:
                 self._cache.add(known[1].id, chunk)
 
     def forget(self, topic: str) -> None:
-        """Stop following a topic, and invalidate its cache."""
+        """Stop following a topic, and drop its cached chunks."""
         with self._lock:
             self._drop(topic)
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop the consumer; waits at most for the request timeout."""
         self._closed = True
         if self._thread is not None:
             self._thread.join(self._connection.request_timeout_s)
@@ -197,7 +197,7 @@ class TailFollower:
     # --- the thread ---
 
     def _work(self) -> None:
-        # A poll that was given up would go on, and what it brings would be missing where all begins anew.
+        # A poll abandoned by a deadline would still consume records, which would then be missing after the restart.
         follow = without_deadline(self._offloads.follow)
         consumer = Consumer(
             self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB, "fetch.wait.max.ms": FETCH_WAIT_MS})
@@ -207,7 +207,7 @@ class TailFollower:
                 self._take(follow(_poll, consumer, self._changes))
                 self._drop_idle()
             except Exception:  # noqa: BLE001 - nothing may end this
-                # What was taken over halfway would look like a gap that compaction has left: all begins anew.
+                # Partially processed records would look like a gap left by compaction: restart all topics.
                 _log.exception("tail consumer failed; restarting")
                 for topic in [*self._topics]:
                     self.forget(topic)
@@ -239,7 +239,7 @@ class TailFollower:
 
     def _fail(self, place: TopicPartitionRef) -> None:
         if (known := self._places.get(place)) is not None:
-            # It is gone, no longer what it was, or not to be read by us; whoever reads asks anew, and is told.
+            # The topic was deleted, recreated, or can't be read; the next reader asks Kafka again, and gets the error.
             self._measurements.begun_anew(1)
             self._names.forget(known[0])
             self.forget(known[0])
@@ -258,7 +258,7 @@ class TailFollower:
 
 def _poll(consumer: Consumer, changes: deque[_Change]) -> list[Message]:
     for _ in range(POLLS):
-        # Here, because a consumer that is asked to follow something while it is polled in another thread stands still.
+        # Changed here, because changing the assignment while another thread polls the consumer blocks it.
         _change(consumer, changes)
         first = consumer.poll(POLL_S)
         if first is not None:
@@ -270,7 +270,7 @@ def _change(consumer: Consumer, changes: deque[_Change]) -> None:
     pending = []
     while changes:
         pending.append(changes.popleft())
-    # What the consumer has not heard of it would ask for once a second only.
+    # Unknown topics would be retried by the consumer only once a second.
     until_s = time.monotonic() + METADATA_TIMEOUT_S
     with contextlib.suppress(KafkaException):
         for name in {place.topic for change in pending if change.follow for place in change.places}:

@@ -16,19 +16,19 @@ READ_BYTES = 1_000_000
 
 @runtime_checkable
 class ChecksTopics(Protocol):
-    """A store that knows how its topics are configured; a protocol, since the driver of Kafka is an extra."""
+    """A store that can check the configuration of its topics; a protocol, since the driver of Kafka is an extra."""
 
     def is_safe(self, topic: str) -> bool:
-        """Whether no broker that lacks acknowledged events may lead the topic; blocks; raises Unavailable, NotFound."""
+        """Whether unclean leader election is disabled for the topic; blocks; raises Unavailable, NotFound."""
 
 
 def verify(store: EventStore, timeline: Timeline, *, compacted: bool) -> Iterator[str]:
-    """Yield everything that is wrong with a timeline; reads all of it, others append and read meanwhile.
+    """Yield all damage of a timeline; reads all of it, without blocking appends and other reads.
 
     Args:
-        store: that of its storage.
-        timeline: not cleaned up.
-        compacted: whether events may be missing between others.
+        store: of the timeline's storage.
+        timeline: one that is not deleted.
+        compacted: whether events may be missing in between.
 
     Raises:
         Unavailable: Kafka does not answer.
@@ -62,7 +62,7 @@ def _verify_partition(store: EventStore, topic: str, number: int, bounds: Bounds
             yield f"positions {position} to {bounds.newest}: can't be read"
             return
         for chunk in chunks:
-            # Retention goes on meanwhile.
+            # Retention continues meanwhile.
             if chunk.first > position and not compacted and chunk.first > store.bounds(topic)[number].oldest:
                 yield f"positions {position} to {chunk.first - 1}: missing"
             for place in range(max(position, chunk.first), chunk.next):

@@ -24,20 +24,20 @@ from rioni.storage.sql.engines import exclusive, reading, writing
 ENTRIES_PER_READ = 1_000
 
 RETURN_WAIT_S = 10.0
-"""How long a server that went away in the middle of a commit may stay away before the client is told."""
+"""How long a database server that failed during a commit may stay away before the client gets an error."""
 RETURN_LOOK_EVERY_S = 0.1
 
 _log = structlog.get_logger("rioni.storage")
 
 
 class SqlEventLog:
-    """Implements the port `EventLog`. A forked process must make its own, with an engine of its own.
+    """Implements the port `EventLog`. A forked process must create its own, with an engine of its own.
 
     Args:
         engine: from `rioni.storage.sql.engines.create_engine`, migrated.
-        topics: for each topic that may stand in the log its class.
-        return_wait_s: how long a server that goes away in the middle of a commit may stay away.
-        formats: of the log, those that this release knows.
+        topics: the event class of each topic that may occur in the log.
+        return_wait_s: how long a server that fails during a commit may stay away.
+        formats: the log formats that this release knows.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SqlEventLog:
         self._end: SqliteHead | PostgresqlHead = end(engine, self._newest)
 
     def head(self) -> LogHead:
-        """The end of the log.
+        """Read the head of the log.
 
         Raises:
             Unavailable: the database can't be reached.
@@ -63,26 +63,26 @@ class SqlEventLog:
         return self._end.read()
 
     def position(self) -> int:
-        """The last position, as far as anybody has been told of it; raises as `head`."""
+        """Return the last position visible to any process; raises as `head`."""
         return self._end.position()
 
     def heard(self) -> int:
-        """The last position that this process was told of; raises as `head`."""
+        """Return the last position that this process was notified of; raises as `head`."""
         return self._end.heard()
 
     def follow(self, on_news: Callable[[], object]) -> None:
-        """Let the database tell this process of new entries, so that `position` need not ask.
+        """Subscribe to the database's notifications of new entries, so that `position` need not query.
 
         Args:
-            on_news: called after each change of another process. SQLite has no way to tell: others do.
+            on_news: called after each change by another process. SQLite has no notifications.
         """
         self._end.follow(on_news)
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
-        """At most `limit` entries behind a position, in order.
+        """Return at most `limit` entries after a position, in order.
 
         Raises:
-            UnreadableEntry: names the position of an entry that can't be read.
+            UnreadableEntry: an entry can't be read; the error has its position.
             Unavailable: the database can't be reached.
         """
         with reading(self.engine) as connection:
@@ -92,11 +92,11 @@ class SqlEventLog:
     def transaction(self) -> Iterator["SqlLogTransaction"]:
         """Lock the head, commit at the end of the block, roll back if it raises.
 
-        When it has ended, no process answers anybody from what the log held before.
+        After it has ended, no process serves the state of the log before it.
 
         Raises:
-            TransactionConflict: it got in the way of another transaction.
-            CommitOutcomeUnknown: the server went away when it was told to commit; see `recorded`.
+            TransactionConflict: it conflicted with another transaction.
+            CommitOutcomeUnknown: the server failed during the commit; see `recorded`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline, or the log is in
                 a format that this release does not know.
         """
@@ -111,23 +111,23 @@ class SqlEventLog:
             self._end.spread(transaction.head.position)
 
     def recorded(self, command_id: str, after: int) -> bool:
-        """Whether a command whose commit was not answered has been recorded.
+        """Whether a command whose commit was not acknowledged has been recorded.
 
-        Whoever was committing holds the head until it is over, one way or the other: that is waited for, and for the
-        server to come back.
+        A pending commit holds the lock of the head until it ends: this waits for the lock, and for the server to
+        return.
 
         Args:
-            command_id: of the command.
-            after: the end of the log when it began.
+            command_id: id of the command.
+            after: the head of the log when the command began.
 
         Raises:
-            CommitOutcomeUnknown: the server did not come back in time, or the disk still fails.
+            CommitOutcomeUnknown: the server did not return in time, or the disk still fails.
         """
         deadline = time.monotonic() + self._return_wait_s
         query = select(func.max(LOG.c.position)).where(LOG.c.command_id == command_id, LOG.c.position > after)
         while True:
             try:
-                # NOTE: with SQLite only who can write knows what a COMMIT that failed has left.
+                # NOTE: with SQLite only a writer can determine the outcome of a failed COMMIT.
                 with exclusive(self.engine) as connection:
                     lock_head(connection)
                     position = connection.scalar(query)
@@ -157,7 +157,7 @@ class SqlLogTransaction:
         newest_format: int,
         format_of_all: Callable[[Connection], int],
     ) -> None:
-        """Lock the end of the log.
+        """Lock the head of the log.
 
         Args:
             connection: in a transaction that writes.
@@ -181,8 +181,8 @@ class SqlLogTransaction:
         """Append to a stream.
 
         Raises:
-            ConcurrentChange: the stream's version is another one.
-            NotReadByAll: a live node of an older release could not read it.
+            ConcurrentChange: the stream has another version.
+            NotReadByAll: a live node of an older release could not read the event.
         """
         self._raise_format()
         query = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == str(stream))
@@ -204,7 +204,7 @@ class SqlLogTransaction:
         return entries
 
     def _raise_format(self) -> None:
-        """Write in the newest format from now on that all live nodes read; the log says so from the same commit on."""
+        """Switch to the newest format that all live nodes read; the log records the switch in the same commit."""
         if self._format == self._newest_format:
             return
         number = min(self._newest_format, self._format_of_all(self.connection))
@@ -214,7 +214,7 @@ class SqlLogTransaction:
             self._format = number
 
     def entries(self, after: int) -> Iterator[LogEntry]:
-        """The entries behind a position, in order, as this transaction sees them; read as they are asked for."""
+        """Yield the entries after a position, in order, as this transaction sees them; read lazily."""
 
         def pages() -> Iterator[Sequence[LogEntry]]:
             position = after

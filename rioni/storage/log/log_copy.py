@@ -1,4 +1,4 @@
-"""Copies the internal log into another database: entry by entry, with the hash chain as it is."""
+"""Copies the internal log into another database: entry by entry, preserving the hash chain."""
 
 from collections.abc import Callable
 
@@ -17,18 +17,18 @@ Progress = Callable[[int, int], None]
 
 
 def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
-    """Bring a log to where another one ends; what is there already is left as it is. Blocks.
+    """Copy the entries that the target lacks; existing ones are unchanged. Blocks.
 
     Args:
-        source: nobody may be writing to it.
+        source: must not be written to meanwhile.
         target: migrated to the same schema; empty, or with a beginning of the same log.
-        progress: called with the number of entries that are there, and with how many there are.
+        progress: called with the number of copied entries and the total number.
 
     Returns:
-        The end of the source.
+        The head of the source.
 
     Raises:
-        Conflict: the target holds another log, or one that has gone on by itself.
+        Conflict: the target holds another log, or one that has diverged.
         Unavailable: a database can't be used.
     """
     with reading(source) as connection:
@@ -50,7 +50,7 @@ def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
 
 
 def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
-    """Copy the checkpoints of the log's consumers, except the one named `but`; blocks."""
+    """Copy the checkpoints of the log's consumers, except that of `but`; blocks."""
     with reading(source) as connection:
         rows = connection.execute(select(TRACKING.c.name, TRACKING.c.position).where(TRACKING.c.name != but)).all()
     with writing(target) as connection:
@@ -61,7 +61,7 @@ def copy_followers(source: Engine, target: Engine, *, but: str) -> None:
 
 
 def _check_same(source: Engine, target: Engine, end: LogHead) -> None:
-    """Compare the last entry that both have: its hash covers all entries before it."""
+    """Compare the last common entry: its hash covers all entries before it."""
     with reading(target) as connection:
         last = min(end.position, connection.scalar(select(func.max(LOG.c.position))) or 0)
         theirs = _hash_at(connection, last)

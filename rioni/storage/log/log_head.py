@@ -1,4 +1,4 @@
-"""Head position of the log and its notifications, for each database."""
+"""Reads the head position of the log, and notifies of changes, for each database."""
 
 import sqlite3
 import time
@@ -17,7 +17,7 @@ from rioni.storage.sql.engines import translated
 
 _HEAD = select(HEAD.c.position, HEAD.c.hash)
 
-# A follower that has been silent for longer than it trusts what it knows asks before it answers.
+# A listener silent for longer than it trusts its position queries the database before it answers.
 _BEHIND = text(
     f"""
     SELECT count(*) FROM pg_stat_activity
@@ -37,20 +37,20 @@ _LOOK_MAX_S = 0.02
 
 
 class SqliteHead:
-    """Reads the head past SQLAlchemy, each time.
+    """Reads the head each time, bypassing SQLAlchemy.
 
-    PERF: every request asks, on the hub; 6 µs instead of 120.
+    PERF: done for every request, on the hub; 6 µs instead of 120.
     """
 
     def __init__(self, engine: Engine, newest_format: int) -> None:
         self._path = engine.url.database or ""
         self._newest_format = newest_format
-        # As many as there are threads that ask at once: in a shared one, a thread would see the state of the database
-        # that another one has begun to read.
+        # As many connections as concurrent threads: with a shared one, a thread would see the database state that
+        # another one has begun to read.
         self._free: deque[sqlite3.Connection] = deque()
 
     def read(self) -> LogHead:
-        """Ask the database."""
+        """Query the database."""
         with translated():
             try:
                 connection = self._free.pop()
@@ -65,18 +65,18 @@ class SqliteHead:
         return LogHead(position, last)
 
     def position(self) -> int:
-        """The last position."""
+        """Return the last position."""
         return self.read().position
 
     def heard(self) -> int:
-        """The same as `position`: SQLite has no notifications, and reading a file does not wait."""
+        """Return the same as `position`: SQLite has no notifications, and reading a file is fast."""
         return self.position()
 
     def follow(self, on_news: Callable[[], object]) -> None:
         """No-op: SQLite has no notifications."""
 
     def format_of_all(self, _connection: Connection) -> int:
-        """The newest format that every live process reads: all of them are of one release, on one machine."""
+        """Return the newest format that every live process reads: all have the same release, on one machine."""
         return self._newest_format
 
     def announce(self, connection: Connection, position: int) -> None:
@@ -100,51 +100,51 @@ class PostgresqlHead:
 
     def __init__(self, engine: Engine, newest_format: int) -> None:
         self._newest_format = newest_format
-        # A statement of its own each time: no round trip to begin and none to end a transaction.
+        # Autocommit: no round trips to begin and end a transaction.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._follower: PostgresLogListener | None = None
 
     def read(self) -> LogHead:
-        """Ask the database."""
+        """Query the database."""
         with translated(), self._engine.connect() as connection:
             position, last = connection.execute(_HEAD).one()
         return LogHead(position, last)
 
     def position(self) -> int:
-        """The last position. PERF: 0.3 µs, but for some 0.3 ms where it has to ask."""
+        """Return the last position. PERF: 0.3 µs, or some 0.3 ms if it has to query."""
         if self._follower is not None and (position := self._follower.position()) is not None:
             return position
         return self.read().position
 
     def heard(self) -> int:
-        """The last notified position; queries only without a listener."""
+        """Return the last notified position; queries only without a listener."""
         if self._follower is not None and (position := self._follower.heard()) is not None:
             return position
         return self.read().position
 
     def follow(self, on_news: Callable[[], object]) -> None:
-        """Begin to follow."""
+        """Start the listener."""
         assert self._follower is None
         self._follower = PostgresLogListener(self._engine, on_news, self._newest_format)
         self._follower.start()
 
     def format_of_all(self, connection: Connection) -> int:
-        """The newest format of the log that every live process reads, as their followers say.
+        """Return the newest log format that every live process reads, as their listeners announce.
 
-        A process whose connection is just broken is not seen. It stops at the first entry that it can't read.
+        A process whose connection has just failed is not counted. It stops at the first entry that it can't read.
         """
         number: int | None = connection.scalar(_FORMAT_OF_ALL)
         return self._newest_format if number is None else number
 
     def announce(self, connection: Connection, position: int) -> None:
-        """Notify all followers of a position when the transaction commits."""
+        """Notify all listeners of a position when the transaction commits."""
         connection.execute(select(func.pg_notify(CHANNEL, str(position))))
 
     def spread(self, position: int) -> None:
-        """Wait until no process answers from what it knew before this position was committed.
+        """Wait until no process serves the state before this position was committed.
 
-        Each follower says what it knows, so this takes some milliseconds; one that is paused, or can't be reached, for
-        as long as it may rely on what it knows.
+        Each listener announces its position, so this takes some milliseconds; a paused or unreachable one delays it for
+        as long as it may trust its position.
         """
         deadline, pause_s = time.monotonic() + TRUST_S, _LOOK_MIN_S
         while self._behind(position) and (left_s := deadline - time.monotonic()) > 0:
@@ -156,10 +156,10 @@ class PostgresqlHead:
             with translated(), self._engine.connect() as connection:
                 return bool(connection.scalar(_BEHIND, {"position": position}))
         except Unavailable:
-            # The change stands, whatever has become of the database; the others may not have heard of it.
+            # The change is committed, whatever happened to the database since; other processes may not know it yet.
             return True
 
     def close(self) -> None:
-        """End the follower; all other connections are the engine's."""
+        """Stop the listener; all other connections belong to the engine."""
         if self._follower is not None:
             self._follower.close()

@@ -11,17 +11,17 @@ from sqlalchemy import Engine, exc
 
 
 CHANNEL = "rioni_log"
-"""Of `NOTIFY`; what is sent is the position."""
+"""Channel of `NOTIFY`; the payload is the position."""
 NAME = "rioni at"
-"""Followers call themselves so; their position and the newest format of the log that they read come behind it.
+"""Prefix of the listeners' application names; their position and the newest log format that they read follow it.
 
 `pg_stat_activity` shows them all.
 """
 
 TRUST_S = 2.0
-"""How long a follower relies on a connection that it has not heard from; no node serves anything older than this."""
+"""How long a listener trusts a connection without an answer; no node serves older state than this."""
 HEARTBEAT_S = 0.5
-"""After so long without news it asks."""
+"""Without notifications it queries after this time."""
 RETRY_S = 0.5
 CLOSE_WAIT_S = 5.0
 """How long closing waits for a server that hangs."""
@@ -30,19 +30,19 @@ _log = structlog.get_logger("rioni.storage")
 
 
 class PostgresLogListener:
-    """Knows the last position of the log, as long as its connection lives.
+    """Knows the last position of the log while its connection is alive.
 
-    A thread of its own listens (under gevent a greenlet: the driver waits without blocking others). What it learns it
-    puts into the name of its session, so that whoever commits can wait until all followers know.
+    A separate thread listens (under gevent a greenlet: the driver waits without blocking others). It announces its
+    position in the application name of its session, so that a committing process can wait for all listeners.
     """
 
     def __init__(self, engine: Engine, on_news: Callable[[], object], newest_format: int) -> None:
-        """Begin nothing yet.
+        """Create the listener without connecting.
 
         Args:
-            engine: makes the connection, which is not one of the pool.
+            engine: creates the connection, which is not one of the pool.
             on_news: called after each change.
-            newest_format: of the log that this process reads.
+            newest_format: of the log, readable by this process.
         """
         self._engine, self._on_news, self._newest_format = engine, on_news, newest_format
         # The driver is an extra, and can't be imported here.
@@ -54,15 +54,15 @@ class PostgresLogListener:
         self._thread = threading.Thread(target=self._run, name="rioni-follower", daemon=True)
 
     def start(self) -> None:
-        """Connect, and reconnect as long as the process lives; never raises."""
+        """Connect, and reconnect while the process lives; never raises."""
         self._thread.start()
 
     def position(self) -> int | None:
-        """The last position; None where it would have to be asked for."""
+        """Return the last position; None if it has to be queried."""
         return self._position if time.monotonic() < self._trusted_until_s else None
 
     def heard(self) -> int | None:
-        """The last position that was told, however long ago; None where nothing was yet."""
+        """Return the last notified position, however old; None before the first one."""
         return self._position
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class PostgresLogListener:
 
     def _follow(self, connection: Any) -> None:
         connection.autocommit = True
-        # Whoever commits from now on waits for us; what was committed before is seen below.
+        # Later commits wait for this listener; earlier ones are found by the query below.
         self._tell(connection, 0)
         connection.execute(f"LISTEN {CHANNEL}")
         told = 0

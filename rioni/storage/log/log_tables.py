@@ -22,9 +22,9 @@ LOG = Table(
     UniqueConstraint("stream", "version", name="uq_log_stream_version"),
     Index("ix_log_command_id", "command_id"),
 )
-"""Every domain event there ever was; rows are only ever added.
+"""All domain events ever recorded; rows are only ever added.
 
-PERF: on SQLite an INTEGER key is the row's own number, and costs no index.
+PERF: on SQLite an INTEGER key is the row id, and needs no index.
 """
 
 HEAD = Table(
@@ -35,7 +35,7 @@ HEAD = Table(
     Column("hash", LargeBinary, nullable=False),
     Column("format", Integer, nullable=False, server_default="1"),
 )
-"""One row: the end of the log. Whoever appends holds its lock, so positions have no gaps and follow the commits."""
+"""One row: the head of the log. Appends hold its lock, so positions have no gaps and follow the commit order."""
 
 TRACKING = Table(
     "tracking",
@@ -44,7 +44,7 @@ TRACKING = Table(
     Column("position", BigInteger, nullable=False),
     Column("fold", Integer, nullable=False, server_default="0"),
 )
-"""How far each follower of the log has come; `fold` is the version of the fold that wrote the read models."""
+"""The checkpoint of each log consumer; `fold` is the version of the fold that wrote the read models."""
 
 MARKS = Table(
     "marks",
@@ -52,4 +52,4 @@ MARKS = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""The id of the installation, and how far each store had got when it was last looked at."""
+"""The id of the installation, and the last recorded position of each store."""

@@ -1,4 +1,4 @@
-"""Maps log entries to stored events: which class reads which topic."""
+"""Converts log entries to stored events and back, with the event class of each topic."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -14,7 +14,7 @@ from rioni.storage.log.recorder import StoredEntry
 
 
 class UnreadableEntry(Unavailable):
-    """An entry of the log is not one that this version of the broker can read.
+    """An entry of the log can't be read by this version of the broker.
 
     Args:
         position: of the entry.
@@ -30,11 +30,11 @@ class UnreadableEntry(Unavailable):
 
 
 class NotReadByAll(Unavailable):
-    """An event can't be written while nodes of an older release are running: they could not read it.
+    """An event can't be written while nodes of an older release that could not read it are running.
 
     Args:
         topic: of the event.
-        number: of the format that the log is written in until they are upgraded.
+        number: of the log format in use until they are upgraded.
     """
 
     def __init__(self, topic: str, number: int) -> None:
@@ -46,10 +46,10 @@ class NotReadByAll(Unavailable):
 
 
 class LogMapper:
-    """Has the interface of the library's `Mapper`, without looking up classes by their path.
+    """Has the interface of the library's `Mapper`, without looking up classes by their import path.
 
     Args:
-        topics: for each topic that may stand in the log its class.
+        topics: the event class of each topic that may occur in the log.
         formats: of the log.
     """
 
@@ -57,14 +57,14 @@ class LogMapper:
         self._topics, self._formats = topics, formats
 
     def to_stored_event(self, entry: LogEntry, number: int) -> StoredEvent:
-        """What is stored of an entry; the recorder adds position, origin and hash.
+        """Convert an entry to a stored event; the recorder adds position, origin and hash.
 
         Args:
-            entry: what happened.
-            number: of the format that the log is written in.
+            entry: the entry to store.
+            number: of the current log format.
 
         Raises:
-            NotReadByAll: the format can't hold it.
+            NotReadByAll: the format can't represent it.
         """
         event = entry.event
         version = current_version(type(event))
@@ -78,7 +78,7 @@ class LogMapper:
         return StoredEvent(originator_id=entry.stream, originator_version=entry.version, topic=event.TOPIC, state=state)
 
     def to_domain_event(self, stored: StoredEntry) -> LogEntry:
-        """The entry that was stored.
+        """Convert a stored event to its entry.
 
         Raises:
             UnreadableEntry: the topic is unknown, or the data does not fit it.
@@ -90,7 +90,7 @@ class LogMapper:
         except (UnknownMembers, msgspec.ValidationError) as ex:
             raise UnreadableEntry(stored.id, f"its data does not fit the topic {stored.topic}: {ex}") from ex
         except (msgspec.MsgspecError, AttributeError, LookupError, TypeError, ValueError) as ex:
-            # The step from an older class may stumble over anything.
+            # Upgrading from an older class may fail in any of these ways.
             raise UnreadableEntry(stored.id, f"its data does not fit the topic {stored.topic}: {ex!r}") from ex
         assert isinstance(stored.originator_id, UUID)
         return LogEntry(

@@ -1,4 +1,4 @@
-"""The event-sourcing library's recorder, on SQLAlchemy Core: appends to the log, reads it, and tracks its followers."""
+"""Event recorder of the event-sourcing library, on SQLAlchemy Core: appends, reads, and tracks consumers."""
 
 import contextlib
 import time
@@ -35,16 +35,16 @@ _COLUMNS = tuple(LOG.columns.keys())
 
 @dataclass(frozen=True)
 class StoredEntry(Notification):
-    """A notification of ours: it also says who caused it."""
+    """A notification with the origin of its entry."""
 
     origin: Origin
 
 
 class SqlRecorder(ProcessRecorder):
-    """Records events in one log for all streams, in one chain.
+    """Records the events of all streams in one log with one hash chain.
 
-    The row `head` is locked by the appending transaction, so writers wait for each other: positions have no gaps and
-    become visible in their order, on both databases.
+    The appending transaction locks the row `head`, so writers wait for each other: positions have no gaps and become
+    visible in order, on both databases.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -60,10 +60,10 @@ class SqlRecorder(ProcessRecorder):
         origin: Origin = NOBODY,
         **_: Any,
     ) -> Sequence[int]:
-        """Append in a transaction of its own, and track a follower in the same one.
+        """Append in a separate transaction, and save a consumer's checkpoint in the same one.
 
         Raises:
-            IntegrityError: a version of a stream is taken, or the follower had come further.
+            IntegrityError: a version of a stream exists already, or the checkpoint was already further.
             OperationalError: the database can't be used now.
         """
         with _library_errors(), writing(self.engine) as connection:
@@ -74,7 +74,7 @@ class SqlRecorder(ProcessRecorder):
         return list(range(before.position + 1, after.position + 1))
 
     def insert_tracking(self, tracking: Tracking) -> None:
-        """Track a follower; raises IntegrityError if it had come further."""
+        """Save a consumer's checkpoint; raises IntegrityError if it was already further."""
         with _library_errors(), writing(self.engine) as connection:
             _track(connection, tracking)
 
@@ -89,7 +89,7 @@ class SqlRecorder(ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """The events of one stream."""
+        """Return the events of one stream."""
         version = LOG.c.version
         query = select(LOG).where(LOG.c.stream == str(originator_id)).limit(limit)
         query = query.order_by(version.desc() if desc else version)
@@ -108,7 +108,7 @@ class SqlRecorder(ProcessRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """The entries of the log from a position on, in order."""
+        """Return the entries of the log from a position on, in order."""
         query = select(LOG).order_by(LOG.c.position).limit(limit)
         if start is not None:
             query = query.where(LOG.c.position >= start if inclusive_of_start else LOG.c.position > start)
@@ -119,17 +119,17 @@ class SqlRecorder(ProcessRecorder):
         return [stored_entry(row) for row in self._rows(query)]
 
     def max_notification_id(self) -> int | None:
-        """The last position, None where nothing was ever recorded."""
+        """Return the last position, None for an empty log."""
         with _library_errors(), reading(self.engine) as connection:
             return connection.scalar(select(HEAD.c.position)) or None
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        """How far a follower has come."""
+        """Return a consumer's checkpoint."""
         with _library_errors(), reading(self.engine) as connection:
             return connection.scalar(select(TRACKING.c.position).where(TRACKING.c.name == application_name))
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[SqlRecorder]":
-        """An endless iterator over the log, which waits at its end."""
+        """Return an endless iterator over the log, which blocks at its end."""
         return _PollingSubscription(self, gt, topics)
 
     def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
@@ -159,18 +159,18 @@ class _PollingSubscription(Subscription[SqlRecorder]):
 
 
 def lock_head(connection: Connection) -> LogHead:
-    """The end of the log, locked until the transaction ends."""
+    """Lock the head of the log until the transaction ends, and return it."""
     return lock_log(connection)[0]
 
 
 def lock_log(connection: Connection) -> tuple[LogHead, int]:
-    """The end of the log and the number of its format, locked until the transaction ends."""
+    """Lock the head of the log until the transaction ends; return it and the number of the log format."""
     row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format).with_for_update()).one()
     return LogHead(row.position, bytes(row.hash)), row.format
 
 
 def append(connection: Connection, head: LogHead, events: Sequence[StoredEvent], origin: Origin) -> LogHead:
-    """Append in the caller's transaction, which has locked the head; return the new one."""
+    """Append in the caller's transaction, which has locked the head; return the new head."""
     position, last = head
     rows = []
     for position, event in enumerate(events, head.position + 1):
@@ -212,7 +212,7 @@ def _stored_event(row: Row[Any]) -> StoredEvent:
 
 
 def stored_entry(row: Row[Any]) -> StoredEntry:
-    """A row of the table `log`, in the words of the library."""
+    """Convert a row of the table `log` to the library's notification."""
     return StoredEntry(
         id=row.position,
         originator_id=UUID(row.stream),

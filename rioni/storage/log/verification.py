@@ -17,13 +17,13 @@ from rioni.storage.sql.engines import reading
 
 
 ROWS_PER_READ = 200
-"""A schema may have 256 kB; and short reads don't hold up others."""
+"""A schema may have 256 kB; and short reads don't block others for long."""
 
 RESTORE = "stop the broker and restore a backup, or compare with an audit export to see what was there"
 UPGRADE = "use the version of Rioni that wrote it, or a newer one"
 
 _TYPES = (int, str, int, str, str, str, str, str, str, bytes, bytes)
-# Without types, so that whatever stands there is read as it is.
+# Untyped columns, so that damaged values are read as they are.
 _ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
 _HEAD = table("head", column("position"), column("hash"))
 _PREDECESSORS = _ROWS.alias("predecessors")
@@ -35,29 +35,29 @@ _PREDECESSOR = and_(
 
 
 class Finding(NamedTuple):
-    """Something in the log that should not be so."""
+    """A defect found in the log."""
 
     position: int
-    """Where it shows."""
+    """The affected position."""
     text: str
-    """What it is."""
+    """Description of the defect."""
     remedy: str
-    """What to do."""
+    """Recommended action."""
 
     def __str__(self) -> str:
         return f"position {self.position}: {self.text}; {self.remedy}"
 
 
 def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]], *, from_position: int = 0) -> Iterator[Finding]:
-    """Yield everything that is wrong with the log as it is now, in constant memory; others read and append meanwhile.
+    """Yield all defects of the present log, in constant memory; does not block readers and appends.
 
-    One change shows at one position, or at two: where an entry's hash was changed, the next one does not follow it.
-    That the end was cut off together with the head, only an exported head can tell.
+    One change may be reported at two positions: if an entry's hash was changed, the next entry does not match it. If
+    the end was cut off together with the head, only a previously exported head can reveal it.
 
     Args:
         engine: of the database.
-        topics: all events that may stand in the log.
-        from_position: the last position that is known to be right; what lies behind it is checked.
+        topics: all event classes that may occur in the log.
+        from_position: the last position known to be correct; checking starts after it.
 
     Raises:
         Unavailable: the database can't be read.
@@ -79,7 +79,7 @@ def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]], *, from_posi
 
 
 def _bounds(engine: Engine, from_position: int) -> tuple[Sequence[LogHead], int, bytes | None]:
-    """The head, the last position, and the hash to begin with, all as they are at one moment."""
+    """Return the head, the last position, and the initial hash, from one snapshot."""
     last = select(func.coalesce(func.max(_ROWS.c.position), 0)).scalar_subquery()
     with reading(engine) as connection:
         rows = connection.execute(select(_HEAD.c.position, _HEAD.c.hash, last)).all()
@@ -110,7 +110,7 @@ def _page(engine: Engine, after: int, end: int) -> Sequence[Row[Any]]:
 
 @contextlib.contextmanager
 def _any_text(connection: Connection) -> Iterator[None]:
-    """Read text from a damaged SQLite file that is no UTF-8 any more; elsewhere there can't be any."""
+    """Read text that is not valid UTF-8 from a damaged SQLite file; other databases can't contain any."""
     driver = connection.connection.driver_connection
     if not isinstance(driver, sqlite3.Connection):
         yield

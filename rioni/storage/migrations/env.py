@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `rioni.storage.sql.migration` hands in."""
+"""Runs the migrations on the connection that `rioni.storage.sql.migration` provides."""
 
 from alembic import context
 

@@ -39,7 +39,7 @@ SIGHTINGS = Table(
     Column("amount", BigInteger, nullable=False),
     Index("ix_sightings_last_ms", "last_ms"),
 )
-"""Who was seen to do what. Names are their bytes: any text is one, and their order is the same everywhere."""
+"""Client activity. Names are stored as bytes: any text is allowed, and their order is the same everywhere."""
 
 _NEW = insert(SIGHTINGS)
 _ADD = _NEW.on_conflict_do_update(
@@ -53,16 +53,16 @@ _ADD = _NEW.on_conflict_do_update(
 _OLD = (
     select(*SIGHTINGS.primary_key.columns)
     .where(SIGHTINGS.c.last_ms < bindparam("before_ms"))
-    # Whom somebody is just seeing again is not forgotten, and not waited for.
+    # Rows being updated by another process are neither deleted nor waited for.
     .with_for_update(skip_locked=True)
 )
 _FORGET = delete(SIGHTINGS).where(tuple_(*SIGHTINGS.primary_key.columns).in_(_OLD))
-# The machine's death may cost the last seconds, and nobody waits for the disk.
+# A crash of the machine may lose the last seconds; no commit waits for the disk.
 _NO_SYNC = text("SET LOCAL synchronous_commit = off")
 
 
 def opened_activity(engine: Engine, path: Path) -> Activity:
-    """The activity beside a log: in the database that nodes may share, or else in a file of its own."""
+    """Open the activity store: in the log's database on PostgreSQL, in a separate file on SQLite."""
     return EmbeddedActivity(path) if engine.dialect.name == "sqlite" else SqlActivity(engine)
 
 
@@ -70,15 +70,15 @@ class SqlActivity:
     """The port `Activity` on PostgreSQL.
 
     Args:
-        engine: of a database of PostgreSQL, migrated; whoever made it closes it.
+        engine: of a migrated PostgreSQL database; closed by its owner.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
-        """Add to what is known; see the port."""
-        # In the order that all processes keep: so they wait for each other's rows, and never in a circle.
+        """Add to the stored activity; see the port."""
+        # Sorted in the same order by all processes, so they wait for each other's rows without deadlocks.
         rows = [
             {
                 "deed": sighting.deed,
@@ -95,7 +95,7 @@ class SqlActivity:
             connection.execute(_ADD, rows)
 
     def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
-        """What clients did with a resource; see the port."""
+        """Return the clients that acted on a resource, with their activity; see the port."""
         columns = SIGHTINGS.c
         query = (
             select(columns.client, columns.first_ms, columns.last_ms, columns.amount)
@@ -106,10 +106,10 @@ class SqlActivity:
             return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
 
     def forget(self, before_ms: int) -> None:
-        """Forget who was not seen since; see the port."""
+        """Delete clients not seen since this time; see the port."""
         with writing(self._engine) as connection:
             connection.execute(_NO_SYNC)
             connection.execute(_FORGET, {"before_ms": before_ms})
 
     def close(self) -> None:
-        """Nothing is held: the connections are the engine's."""
+        """Do nothing: the connections belong to the engine."""

@@ -1,8 +1,8 @@
 """Advisory lock on PostgreSQL: one broker, or the nodes of one cluster, per database.
 
-Each process holds an advisory lock of its session, on the number of its party. Nobody takes one while somebody holds
-another number, so members of a party share the database and exclude all others. The server lets go of the lock when the
-connection ends: with the process, or when its host has been silent for as long as `sql.SILENCE` says.
+Each process holds a session-level advisory lock on the number of its cluster identity. No process takes one while
+another number is locked, so members of a cluster share the database and exclude all others. The server releases the
+lock when the connection ends: with the process, or when its host has been silent for as long as `sql.SILENCE` says.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from rioni.storage.sql.engines import translated
 
 
 CHECK_S = 1.0
-"""How often it is looked whether the connection still lives; so soon a lock that was lost is taken again."""
+"""Interval of checking the connection; a lost lock is reacquired within this time."""
 PAUSE_S = 0.2
-"""How often it is looked whether others are gone."""
+"""Interval of checking whether other brokers have released the database."""
 CLOSE_WAIT_S = 5.0
 """How long to wait for a server that hangs."""
 
 _CLASS = 0x52696F6E
-"""The first half of our numbers; it means nothing."""
+"""First half of our lock numbers; an arbitrary constant."""
 _ARRIVING = 0
-"""The second half, for looking around and taking a lock without others doing so at the same time."""
+"""Second half of the number of the lock held while checking for others and acquiring."""
 
 _OTHERS = text("""
     SELECT application_name, host(client_addr) AS host
@@ -42,34 +42,34 @@ _log = structlog.get_logger("rioni.storage")
 
 
 class ClusterIdentity(NamedTuple):
-    """Those who may use a database together."""
+    """Identity of brokers that may use a database together."""
 
     key: str
-    """The same for all of them, and for no others."""
+    """The same for all members, and different for all others."""
     name: str
-    """What others are told of the one who holds the lock."""
+    """How other brokers' errors describe the holder of the lock."""
 
     @property
     def number(self) -> int:
-        """Stands for the key in locks; never that of arriving."""
+        """Number of the key in locks; never that of arriving."""
         digest = hashlib.sha256(self.key.encode()).digest()
         return int.from_bytes(digest[:4]) >> 1 or 1
 
 
 class DatabaseLease:
-    """The lock of one process; a forked process must take its own. On SQLite it does nothing: files have locks already.
+    """Database lock of one process; a forked process must take its own. No-op on SQLite, whose files have locks.
 
-    When its connection breaks it is taken again by itself, by a thread (under gevent a greenlet: the driver waits
-    without blocking others). Should others have been quicker, that is logged, and `refusal` says so until they have
-    gone.
+    When its connection fails, the lock is reacquired by a thread (under gevent a greenlet: the driver waits without
+    blocking others). If others acquire the database first, that is logged, and `refusal` reports it until they have
+    released it.
     """
 
     def __init__(self, engine: Engine, party: ClusterIdentity) -> None:
-        """Take nothing yet.
+        """Create the lease without taking it.
 
         Args:
-            engine: makes the connection, which is not one of the pool.
-            party: who this process belongs to.
+            engine: creates the connection, which is not one of the pool.
+            party: the cluster identity of this process.
         """
         self._engine, self._party = engine, party
         self._connection: Connection | None = None
@@ -80,17 +80,17 @@ class DatabaseLease:
 
     @property
     def refusal(self) -> str:
-        """Why the database is not this party's, and what to do; empty as long as nobody else is known to use it."""
+        """Why this process must not use the database, and what to do; empty unless others are known to use it."""
         return self._refusal
 
     def take(self, wait_s: float) -> Self:
-        """Take the lock, and keep it until `close`; blocks while others have theirs.
+        """Take the lock, and keep it until `close`; blocks while others hold theirs.
 
         Args:
-            wait_s: how long; who was here before may be just ending.
+            wait_s: timeout; a previous holder may be about to stop.
 
         Raises:
-            Unavailable: others have the database, or it can't be reached.
+            Unavailable: others hold the database, or it can't be reached.
         """
         if self._engine.dialect.name != "postgresql":
             return self
@@ -123,7 +123,7 @@ class DatabaseLease:
         self._drop()
 
     def _try(self) -> bool:
-        """Take the lock unless others have theirs; return whether it was taken."""
+        """Take the lock unless others hold theirs; return whether it was taken."""
         with translated():
             connection = self._connection = self._connection or self._opened()
             with connection.begin():
@@ -139,7 +139,7 @@ class DatabaseLease:
 
     def _opened(self) -> Connection:
         connection = self._engine.connect()
-        # A pool would keep the session, and with it the lock, when the connection is closed.
+        # A pool would keep the session, and with it the lock, open after the connection is closed.
         connection.detach()
         with connection.begin():
             connection.execute(select(func.set_config("application_name", self._party.name, False)))
@@ -159,7 +159,7 @@ class DatabaseLease:
                 self._drop()
 
     def _ask(self) -> None:
-        """Find out whether the session still lives."""
+        """Check that the session is alive."""
         assert self._connection is not None, "it holds the lock"
         with translated(), self._connection.begin():
             self._connection.execute(select(1))
@@ -172,7 +172,7 @@ class DatabaseLease:
 
 
 def _refusal(other: Row[tuple[str | None, str | None]]) -> str:
-    # Sessions of other roles don't show their names.
+    # The names of other roles' sessions are hidden.
     who = other.application_name or "another broker"
     where = f" (from {other.host})" if other.host else ""
     return (

@@ -1,8 +1,8 @@
-"""Engines for the two databases, their transactions, and the translation of drivers' errors.
+"""Creates the database engines, runs transactions, and translates drivers' errors.
 
-NOTE: on SQLite every write transaction, with the checkpoint that may follow its commit, happens under a lock of our own
-beside the file. It keeps clear of the defect of SQLite before 3.51.3 by which a checkpoint may damage the file when
-another connection commits at the same instant.
+NOTE: on SQLite every write transaction, with the checkpoint that may follow its commit, happens under a separate lock
+file. It avoids the defect of SQLite before 3.51.3 by which a checkpoint may corrupt the file when another connection
+commits at the same instant.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ from rioni.storage.sql.write_ahead_log import discard_failed_commit
 
 
 LOCK_WAIT_S = 30.0
-"""How long a writer waits for the one before it, and who needs a connection for one that is free."""
+"""Timeout for the write lock, and for a free connection."""
 CONNECTIONS_MAX = 10
-"""Of one engine to PostgreSQL: about as many as there are threads that block."""
+"""Connections of one engine to PostgreSQL: about as many as blocking threads."""
 
 CONNECT_WAIT_S = 10
 IDLE_TRANSACTION_S = 60
-"""PostgreSQL ends a transaction whose client is silent for so long: a worker that hangs must not stop the others."""
+"""PostgreSQL ends a transaction idle for this long: a worker that hangs must not block the others."""
 STATEMENT_S = 60
-"""PostgreSQL ends a statement that takes so long; those of migrations may take longer."""
+"""PostgreSQL ends a statement after this time; those of migrations may take longer."""
 
 WRITES = "rioni_writes"
 _WAIT = "rioni_lock_wait_s"
@@ -41,18 +41,18 @@ _TURN = "rioni_turn"
 _FAILED = "rioni_failed"
 
 SILENCE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-"""After how many seconds of silence the other side is asked for a sign of life, how often, and when it counts as gone.
+"""TCP keepalive settings, in seconds: idle time before the first probe, interval, and number of unanswered probes.
 
-The server does the same: what a host that has died had locked is free after 25 s.
+The server uses the same: locks of a dead host are released after 25 s.
 """
 _UNACKNOWLEDGED_MS = 20_000
 
 _WAL_BYTES_MAX = 64 * 2**20
-"""What a long reader, or a rebuild, has let the write-ahead log grow beyond is given back to the disk."""
+"""Size that the write-ahead log is truncated to after a long reader or a rebuild has let it grow."""
 
 _UNDEFINED_TABLE = "42P01"
 _NOTHING_WRITTEN = {"40001", "40P01"}
-"""PostgreSQL has undone a transaction that got in the way of another: a serialization failure, a deadlock."""
+"""SQLSTATEs of rolled-back transactions that conflicted with others: serialization failure, deadlock."""
 _LOOK = "The database's file can't be used: {}. Check disk space and permissions."
 _RESTORE = "The database's file is damaged: {}. Stop the broker and restore a backup."
 _BUSY = "Timed out waiting for the database write lock. Try again later; if it persists, look for a process that hangs."
@@ -76,16 +76,16 @@ class DriverMissing(RioniError):
 
 
 def create_engine(url: str, *, lock_wait_s: float = LOCK_WAIT_S, connections_max: int = CONNECTIONS_MAX) -> Engine:
-    """Make an engine; nothing is opened yet. A forked process must make its own.
+    """Create an engine without connecting. A forked process must create its own.
 
     Args:
         url: `sqlite:///path` or `postgresql://...`.
-        lock_wait_s: how long a writer waits for the one before it, and who needs a connection for a free one.
-        connections_max: how many connections to PostgreSQL may be open at once.
+        lock_wait_s: timeout for the write lock, and for a free connection.
+        connections_max: maximum number of open connections to PostgreSQL.
 
     Raises:
         DriverMissing: PostgreSQL's driver is an extra.
-        Unavailable: the URL names no database of these kinds.
+        Unavailable: the URL is not one of a supported database.
     """
     try:
         parsed = make_url(url)
@@ -127,7 +127,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
             poolclass=GeventConnectionPool,
             pool_size=connections_max,
             pool_timeout=lock_wait_s,
-            # After a restart of the server every connection turns out to be dead when it is next taken.
+            # After a restart of the server every pooled connection turns out to be broken at its next use.
             pool_pre_ping=True,
             connect_args={
                 "connect_timeout": CONNECT_WAIT_S,
@@ -148,9 +148,9 @@ def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any],
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    # The driver would begin transactions by itself, and too late; see `_begin_sqlite`.
+    # The driver would begin transactions implicitly, and too late; see `_begin_sqlite`.
     connection.isolation_level = None
-    # Writers wait for each other elsewhere (`turn`): only a crash's recovery, or a stranger, makes SQLite itself busy.
+    # Writers wait for each other in `turn`: SQLite itself is busy only during crash recovery, or due to other programs.
     connection.execute(f"PRAGMA busy_timeout={int(LOCK_WAIT_S * 1000)}")
     _use_wal(connection)
     for setting in (f"journal_size_limit={_WAL_BYTES_MAX}", "synchronous=FULL", "foreign_keys=ON"):
@@ -172,18 +172,18 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that reads first and then writes would fail if another one had written between.
+    # A transaction that first reads and then writes would fail if another one had written in between.
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @contextlib.contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes, committed at the end of the block; on SQLite nobody else writes meanwhile.
+    """Open a write transaction, committed at the end of the block; on SQLite the only one.
 
     Raises:
-        TransactionConflict: it got in the way of another transaction.
-        CommitOutcomeUnknown: the server went away when it was told to commit, or the disk failed and still does.
+        TransactionConflict: it conflicted with another transaction.
+        CommitOutcomeUnknown: the server failed during the commit, or the disk failed and still does.
         Unavailable: the database can't be reached, is full, or stays locked; nothing was written.
     """
     with exclusive(engine) as connection, connection.begin() as transaction:
@@ -194,7 +194,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
             if ex.connection_invalidated:
                 raise CommitOutcomeUnknown from ex
             if engine.dialect.name == "sqlite":
-                # It must not be closed before another one is open: see `write_ahead_log`.
+                # It must not be closed before another connection is open: see `write_ahead_log`.
                 with contextlib.suppress(sqlite3.Error):
                     connection.connection.rollback()
                 try:
@@ -206,7 +206,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def exclusive(engine: Engine) -> Iterator[Connection]:
-    """A connection for a transaction beside which, on SQLite, nobody writes; rolled back at the end of the block.
+    """Open a connection that on SQLite excludes all other writers; rolled back at the end of the block.
 
     Raises:
         CommitOutcomeUnknown: SQLite's disk failed in an earlier COMMIT, and still does.
@@ -223,28 +223,28 @@ def exclusive(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def _settled(engine: Engine) -> Iterator[None]:
-    """Make sure first that a COMMIT that failed has left nothing in SQLite's log; see `write_ahead_log`."""
+    """First make sure that a failed COMMIT has left nothing in SQLite's log; see `write_ahead_log`."""
     if engine.get_execution_options().get(_FAILED):
         _discard_failed(engine)
     yield
 
 
 def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> None:
-    """Open the file anew and discard what failed; none of the connections that were open then is used again.
+    """Reopen the file and discard the failed transaction; connections open before are not used again.
 
     Args:
         engine: of an SQLite file, whose lock is held.
-        failure: of the COMMIT; None where it failed before, and its outcome has been unknown since.
+        failure: of the COMMIT; None if an earlier one failed, and its outcome is still unknown.
 
     Raises:
         CommitOutcomeUnknown: the disk still fails, after this failure.
-        sqlite3.Error: the disk still fails; what comes next has not been tried.
+        sqlite3.Error: the disk still fails; the next transaction was not attempted.
     """
     failed: list[exc.DBAPIError] = engine.get_execution_options()[_FAILED]
     if failure is not None:
         failed.append(failure)
-    # NOTE: the old connections are closed last. When the only one that is open goes, and the disk still fails, the next
-    # one to open the file recovers the log, and takes the failed transaction for committed.
+    # NOTE: the old connections are closed last. If the only open one is closed while the disk still fails, the next
+    # one to open the file recovers the log, and treats the failed transaction as committed.
     old = engine.pool
     engine.dispose(close=False)
     try:
@@ -263,12 +263,12 @@ def _discard_failed(engine: Engine, failure: exc.DBAPIError | None = None) -> No
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads one state of the database, whatever others commit meanwhile.
+    """Open a read transaction on one snapshot of the database, whatever others commit meanwhile.
 
     Raises:
         Unavailable: the database can't be reached.
     """
-    # SQLite has no other way; PostgreSQL would show to every statement what was committed before it.
+    # Always so on SQLite; PostgreSQL's default would show each statement what was committed before it.
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with translated(), engine.connect().execution_options(**options) as connection:
         yield connection
@@ -276,10 +276,10 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def turn(engine: Engine) -> Iterator[None]:
-    """Wait until no other thread writes and, to an SQLite file, no other process either.
+    """Hold the write lock: excludes other threads and, on an SQLite file, other processes.
 
-    PostgreSQL's writers wait for each other there. But those of one process would wait with all of its connections, and
-    whoever has the lock may need a second one.
+    PostgreSQL's writers wait for each other in the server. But those of one process would occupy all of its
+    connections, and the holder of the lock may need a second one.
     """
     options = engine.get_execution_options()
     if engine.dialect.name != "sqlite":
@@ -294,7 +294,7 @@ def turn(engine: Engine) -> Iterator[None]:
     deadline = time.monotonic() + options[_WAIT]
     path = f"{engine.url.database}-lock"
     try:
-        # A file description of its own each time, so that the lock excludes threads of this process too.
+        # A new file description each time, so that the lock excludes threads of this process too.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as ex:
         raise Unavailable(f"{path} can't be written: {ex.strerror}. Check disk space and permissions.") from ex
@@ -302,7 +302,7 @@ def turn(engine: Engine) -> Iterator[None]:
         _lock(fd, deadline)
         yield
     finally:
-        # A process forked meanwhile has a copy of the descriptor: closing alone would leave the lock with it.
+        # A process forked meanwhile has a copy of the descriptor: closing alone would keep the lock held there.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
@@ -323,11 +323,11 @@ def _lock(fd: int, deadline: float) -> None:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Let no error of a driver out but those that are our own mistakes.
+    """Translate drivers' errors, except those caused by bugs.
 
     Raises:
-        TransactionConflict: the transaction got in the way of another.
-        Unavailable: the database can't do its work now.
+        TransactionConflict: the transaction conflicted with another.
+        Unavailable: the database is currently unusable.
     """
     try:
         yield
@@ -340,13 +340,13 @@ def translated() -> Iterator[None]:
             raise
         unavailable = Unavailable(advice)
         if advice is _AWAY:
-            # It names hosts and roles, which are the operator's business.
+            # The error contains hosts and roles, which only the operator may see.
             unavailable.add_note(str(ex.orig if isinstance(ex, exc.DBAPIError) else ex).strip())
         raise unavailable from ex
 
 
 def _advice(ex: exc.DBAPIError | sqlite3.Error) -> str | None:
-    """What to do about an error; None where it is a mistake of ours."""
+    """Return the advice for an error; None if it is a bug."""
     cause = ex.orig if isinstance(ex, exc.DBAPIError) else ex
     if getattr(cause, "sqlstate", "") == _UNDEFINED_TABLE or "no such table" in str(cause):
         return "The database has not been prepared for Rioni yet: run `rioni serve` once."

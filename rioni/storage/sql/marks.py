@@ -1,4 +1,4 @@
-"""The marks of the stores in the database of the registry; see `rioni.domain.system.installation`."""
+"""Reads and writes the marks of the stores in the registry's database; see `rioni.domain.system.installation`."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -13,40 +13,40 @@ from rioni.storage.sql.engines import reading, writing
 
 
 LOOKED_UP_MAX = 1_000
-"""So many marks are looked up with one statement."""
+"""Maximum number of marks looked up with one statement."""
 
 
 def topic_mark(topic: str) -> str:
-    """The name of a topic's mark: the position of the next event of every partition."""
+    """Return the key of a topic's mark: the next position of every partition."""
     return f"topic:{topic}"
 
 
 def accepted_mark(topic: str) -> str:
-    """The name of the mark that says where a topic of Kafka ended when an operator accepted that it lost events."""
+    """Return the key of the mark with the end of a Kafka topic whose loss an operator accepted."""
     return f"accepted:{topic}"
 
 
 def cluster_mark(storage_id: str) -> str:
-    """The name of the mark that holds the id of a storage's Kafka cluster."""
+    """Return the key of the mark with the id of a storage's Kafka cluster."""
     return f"kafka:{storage_id}"
 
 
 ZOOKEEPER = "zookeeper"
-"""The name of the mark of the path in ZooKeeper: its sequence number, a list of one."""
+"""Key of the mark of the ZooKeeper path: its sequence number, a list of one."""
 
 
 def ends_text(ends: Iterable[int]) -> str:
-    """The value of a mark that consists of numbers, as JSON."""
+    """Encode the value of a numeric mark as JSON."""
     return json.dumps(list(ends))
 
 
 def ends_of(mark: str) -> list[int]:
-    """What the value of such a mark says."""
+    """Decode the value of a numeric mark."""
     return [int(each) for each in json.loads(mark)]
 
 
 def installation_id(engine: Engine) -> str:
-    """The id of the installation, made and recorded when it is first asked for; blocks.
+    """Return the installation id, created and recorded at the first call; blocks.
 
     Raises:
         Unavailable: the database can't be used.
@@ -56,7 +56,7 @@ def installation_id(engine: Engine) -> str:
     if found is not None:
         return found
     with writing(engine) as connection:
-        # Another process may have come before.
+        # Another process may have been faster.
         connection.execute(select(HEAD.c.position).with_for_update())
         found = read_marks(connection).get(INSTALLATION)
         if found is None:
@@ -66,12 +66,12 @@ def installation_id(engine: Engine) -> str:
 
 
 def read_marks(connection: Connection) -> dict[str, str]:
-    """All marks by name."""
+    """Return all marks by key."""
     return {row.name: row.value for row in connection.execute(select(MARKS.c.name, MARKS.c.value))}
 
 
 def zookeeper_mark(engine: Engine) -> int | None:
-    """The sequence number that the path in ZooKeeper has at least; None where none was recorded. Blocks.
+    """Return the minimum sequence number of the ZooKeeper path; None if none was recorded. Blocks.
 
     Raises:
         Unavailable: the database can't be used.
@@ -82,7 +82,7 @@ def zookeeper_mark(engine: Engine) -> int | None:
 
 
 def write_marks(engine: Engine, marks: Marks, removed: Collection[str] = ()) -> None:
-    """Store marks, and remove others; blocks.
+    """Store marks and delete others; blocks.
 
     Raises:
         Unavailable: the database can't be used.
@@ -96,21 +96,21 @@ def write_marks(engine: Engine, marks: Marks, removed: Collection[str] = ()) -> 
 
 
 def raise_marks(engine: Engine, numbers: Mapping[str, Mapping[int, int]], ids: Marks) -> list[str]:
-    """Raise marks, which never fall by it, and store ids that have not been recorded yet; blocks.
+    """Raise numeric marks, never lowering them, and store ids that have not been recorded yet; blocks.
 
     Args:
         engine: of a database that has an installation id.
-        numbers: for each mark that consists of numbers those that it has at least, by their index.
-        ids: other marks by name.
+        numbers: for each numeric mark its minimum numbers, by index.
+        ids: other marks by key.
 
     Returns:
-        The names of the ids that are recorded with another value, and stay so.
+        The keys of ids recorded with another value, which are unchanged.
 
     Raises:
         Unavailable: the database can't be used; nothing was changed.
     """
     with writing(engine) as connection:
-        # All processes raise the same marks, one after the other.
+        # All processes raise the same marks, so they take turns.
         connection.execute(select(MARKS.c.value).where(MARKS.c.name == INSTALLATION).with_for_update())
         known: dict[str, str] = {}
         names = [*numbers, *ids]
@@ -137,11 +137,11 @@ def _raised(mark: str, numbers: Mapping[int, int]) -> str:
 
 
 def entry_hash(connection: Connection, position: int) -> bytes | None:
-    """The hash of an entry of the log; None where there is no such entry."""
+    """Return the hash of a log entry; None if the entry does not exist."""
     return connection.scalar(select(LOG.c.hash).where(LOG.c.position == position))
 
 
 def read_head(connection: Connection) -> LogHead:
-    """The end of the log."""
+    """Return the head of the log."""
     position, last = connection.execute(select(HEAD.c.position, HEAD.c.hash)).one()
     return LogHead(position, last)

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this version of the broker."""
+"""Upgrades a database to the schema of this version of the broker."""
 
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,17 @@ from rioni.storage.sql.engines import reading, writing
 
 
 LATEST = "0006"
-"""The revision that this version of the broker works with; a test compares it with the scripts."""
+"""The schema revision of this version of the broker; a test compares it with the scripts."""
 
 WAIT_S = 600
-"""How long a node waits for the one that migrates, and that one for the others to let go of the tables."""
+"""How long a node waits for the migrating one, and the migrating one for the others' table locks."""
 
 _LOCK = 0x52696F6E69
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 
 def upgrade(engine: Engine, revision: str = LATEST) -> None:
-    """Run the migrations that the database has not seen, all in one transaction; other nodes may do so as well.
+    """Run the missing migrations in one transaction; other nodes may do so concurrently.
 
     Raises:
         Unavailable: the database is newer than this version of the broker, or can't be reached.
@@ -29,7 +29,7 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
     _refuse_newer(found)
     if found == revision:
         return
-    # PERF: importing alembic takes as long as the rest of starting, and most starts have nothing to migrate.
+    # PERF: importing alembic takes as long as the rest of the start, and most starts have nothing to migrate.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
@@ -37,23 +37,23 @@ def upgrade(engine: Engine, revision: str = LATEST) -> None:
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
-            # SQLite's transaction excludes others by itself. The number is ours, and means nothing.
+            # SQLite's transaction excludes others by itself. The lock number is an arbitrary constant.
             connection.execute(text(f"SET LOCAL lock_timeout = '{WAIT_S}s'"))
             connection.execute(text("SET LOCAL statement_timeout = 0"))
             driver: Any = connection.connection.driver_connection
             driver.deadline_s = None
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        # Another node may have come before, of a newer version even.
+        # Another node may have migrated, even to a newer version.
         _refuse_newer(_revision(connection))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 
 
 def check_current(engine: Engine) -> None:
-    """Make sure that a database has the schema of this version of the broker, and change nothing.
+    """Check that a database has the schema of this version of the broker, without changing it.
 
     Raises:
-        Unavailable: it has another one, or can't be read.
+        Unavailable: it has another schema, or can't be read.
     """
     found = current(engine)
     _refuse_newer(found)
@@ -65,7 +65,7 @@ def check_current(engine: Engine) -> None:
 
 
 def current(engine: Engine) -> str | None:
-    """The revision of a database, None for an empty one."""
+    """Return the revision of a database, None for an empty one."""
     with reading(engine) as connection:
         return _revision(connection)
 

@@ -1,7 +1,7 @@
 """PostgreSQL connections with deadlines against unresponsive servers.
 
-The server ends statements that take too long, but only while it runs. Of a server that is paused, or whose disk hangs,
-the kernel goes on acknowledging what it is sent, so that neither keepalives nor time-outs of TCP notice anything.
+The server ends statements that take too long, but only while it runs. When the server is paused, or its disk hangs, its
+kernel keeps acknowledging what it receives, so neither keepalives nor TCP timeouts detect it.
 """
 
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from typing import Any
 
 
 GRACE_S = 10
-"""By so much the client's deadline is behind the server's, whose error says more."""
+"""How much longer the client's deadline is than the server's, whose error is more specific."""
 
 FIRST_S = 20
-"""For the first question of a connection."""
+"""Deadline of the first query of a connection."""
 
 _STATEMENT_MS = "SELECT setting::integer FROM pg_settings WHERE name = 'statement_timeout'"
 
 LOOK_EVERY_S = 0.1
-"""How often the driver looks for interruptions while it waits; its own default."""
+"""How often a waiting driver checks for interruptions; its own default."""
 
 
 def connect(arguments: Sequence[Any], parameters: dict[str, Any]) -> Any:
-    """Open a connection of the driver whose every wait for an answer ends `GRACE_S` after the time of a statement.
+    """Open a driver connection whose every wait for an answer ends `GRACE_S` after the statement timeout.
 
-    Past that the connection is closed, and OperationalError raised.
+    After that the connection is closed, and OperationalError raised.
 
     Args:
         arguments: of `psycopg.connect`.
         parameters: of `psycopg.connect`.
     """
     connection = _connection_class().connect(*arguments, **parameters)
-    # What the URL says, or the settings of role and database, counts as well.
+    # The timeout may come from the URL, or from the settings of the role or the database.
     connection.deadline_s = FIRST_S
     connection.autocommit = True
     ((statement_ms,),) = connection.execute(_STATEMENT_MS).fetchall()
@@ -53,7 +53,7 @@ def _connection_class() -> Any:
             try:
                 return super().wait(gen, interval, self.deadline_s)
             except psycopg.errors._WaitTimeout as ex:  # noqa: SLF001 - what `wait` is documented to raise
-                # The answer may come yet, and must not be taken for that of another question.
+                # The answer may still arrive, and must not be mistaken for that of another query.
                 self.pgconn.finish()
                 raise psycopg.OperationalError(f"no answer within {self.deadline_s:g} s") from ex
 

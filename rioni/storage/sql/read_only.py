@@ -1,4 +1,4 @@
-"""Opens databases for reading only: nothing is created, changed or migrated, not even beside an SQLite file."""
+"""Opens databases read-only: nothing is created, changed or migrated, not even beside an SQLite file."""
 
 import contextlib
 import shutil
@@ -16,14 +16,14 @@ from rioni.storage.sql.pool import GeventConnectionPool
 
 @contextlib.contextmanager
 def read_only_engine(url: str) -> Iterator[Engine]:
-    """An engine whose transactions can't write; it works beside a running broker, and on a read-only file system.
+    """Provide an engine without write access; works beside a running broker, and on a read-only file system.
 
     Args:
         url: as for `rioni.storage.sql.engines.create_engine`.
 
     Raises:
         DriverMissing: PostgreSQL's driver is an extra.
-        Unavailable: the URL names no database of these kinds.
+        Unavailable: the URL is not one of a supported database.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
@@ -44,11 +44,11 @@ def read_only_engine(url: str) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def read_only_uri(path: Path) -> Iterator[str]:
-    """The URI under which an SQLite file can be read without a change to it or its directory.
+    """Provide a URI for reading an SQLite file without changing it or its directory.
 
-    While a broker runs, or after it was killed, the write-ahead log and its index lie beside the file, and readers
+    While a broker runs, or after it was killed, the write-ahead log and its index exist beside the file, and readers
     share them. Without an index, as in a copy, SQLite would have to create it: a non-empty log is then read from a
-    temporary copy, and a file without one is taken as it is.
+    temporary copy, and a file without one is read as immutable.
 
     Args:
         path: of an existing file in WAL mode.
@@ -58,7 +58,7 @@ def read_only_uri(path: Path) -> Iterator[str]:
         if index.exists():
             mode = "mode=ro"
         elif log.exists() and log.stat().st_size:
-            # NOTE: nobody has the file open, or there would be an index; so no lock of this process is lost.
+            # NOTE: no process has the file open, or there would be an index; so no lock of this process is lost.
             folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
             shutil.copyfile(path, folder / path.name)
             shutil.copyfile(log, folder / log.name)
@@ -77,7 +77,7 @@ class _Disposed:
 
 
 def _prepare(connection: object, _record: object) -> None:
-    # The driver would begin transactions by itself.
+    # The driver would begin transactions implicitly.
     connection.isolation_level = None  # type: ignore[attr-defined]  # of sqlite3
     connection.execute("PRAGMA query_only=ON")  # type: ignore[attr-defined]  # as above
 

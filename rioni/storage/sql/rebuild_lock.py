@@ -12,28 +12,28 @@ from rioni.storage.sql.engines import translated
 
 
 _NUMBER = 0x52696F6E6A
-"""Of the advisory lock; it means nothing. Only the one of migrations must differ, which is also a single number."""
+"""Number of the advisory lock; arbitrary, but different from that of migrations, also a single number."""
 _TAKEN = "Another rebuild of this database is running: {}. Wait until it has ended."
 
 
 @contextlib.contextmanager
 def rebuild_lock(engine: Engine) -> Iterator[Callable[[], None]]:
-    """Hold the lock of rebuilds until the end of the block; the end of the process frees it as well.
+    """Hold the rebuild lock until the end of the block; it is also released when the process ends.
 
     Yields:
-        A function that raises Unavailable where the lock was lost meanwhile; it may block on the database.
+        A function that raises Unavailable if the lock was lost meanwhile; it may block on the database.
 
     Raises:
-        Conflict: another rebuild has it.
+        Conflict: another rebuild holds it.
         Unavailable: the database can't be reached.
     """
     if engine.dialect.name == "sqlite":
         with _file_lock(Path(f"{engine.url.database}-rebuild")):
             yield lambda: None
         return
-    # Statements of their own: a session that is idle in a transaction would be ended by the server.
+    # Autocommit: the server would end a session that is idle in a transaction.
     with translated(), engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-        # A pool would keep the session, and with it the lock.
+        # A pool would keep the session open, and with it the lock.
         connection.detach()
         if not connection.scalar(select(func.pg_try_advisory_lock(_NUMBER))):
             raise Conflict(_TAKEN.format("it holds an advisory lock"))
@@ -41,7 +41,7 @@ def rebuild_lock(engine: Engine) -> Iterator[Callable[[], None]]:
 
 
 def _check(connection: Connection) -> None:
-    """Ask the session that has the lock for a sign of life."""
+    """Check that the session holding the lock is alive."""
     try:
         with translated():
             connection.execute(select(1))

@@ -1,9 +1,9 @@
-"""What a COMMIT that failed has left in SQLite's write-ahead log, and how it is made sure that it never comes back.
+"""Discards the remains of a failed COMMIT from SQLite's write-ahead log, so that they never reappear.
 
-The log may hold the whole transaction though its fsync failed: while the processes that have the file open live, no
-other connection sees it, but the first one that opens the file after them would take it for committed. And after a
-failed fsync the kernel may call the lost pages clean, so that a second fsync of the same file handle would succeed
-without them. So the outcome is unknown until another connection has emptied the log, or written over what lies behind
+The log may contain the whole transaction although its fsync failed: while the processes that have the file open live,
+no other connection sees it, but the first one to open the file after them would treat it as committed. And after a
+failed fsync the kernel may mark the lost pages as clean, so that a second fsync of the same file handle would succeed
+without them. So the outcome is unknown until another connection has emptied the log, or overwritten the part after
 its end.
 """
 
@@ -15,11 +15,11 @@ READERS_TIMEOUT_MS = 200
 
 
 def empty_log(connection: sqlite3.Connection, busy_timeout_ms: int) -> bool:
-    """Copy the write-ahead log into the file and empty it; say whether that was possible, as readers can prevent it.
+    """Checkpoint the write-ahead log and empty it; return whether that succeeded, as readers can prevent it.
 
     Args:
         connection: not in a transaction.
-        busy_timeout_ms: set again afterwards.
+        busy_timeout_ms: restored afterwards.
 
     Raises:
         sqlite3.Error: the disk fails.
@@ -31,17 +31,17 @@ def empty_log(connection: sqlite3.Connection, busy_timeout_ms: int) -> bool:
 
 
 def discard_failed_commit(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
-    """Make sure that a transaction whose COMMIT failed is gone for good; needs the right to write.
+    """Make sure that a transaction whose COMMIT failed is discarded; the caller must hold the write lock.
 
     Args:
-        connection: another one than that which failed, opened after it.
-        busy_timeout_ms: that of the connection.
+        connection: opened after the failed one.
+        busy_timeout_ms: of the connection.
 
     Raises:
         sqlite3.Error: the disk still fails; the outcome stays unknown.
     """
     if not empty_log(connection, busy_timeout_ms):
-        # What is committed next is written over the failed transaction: here, that nothing changes.
+        # The next commit overwrites the failed transaction: here, one that changes nothing.
         ((version,),) = connection.execute("PRAGMA user_version").fetchall()
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA user_version = {version}")

@@ -11,17 +11,17 @@ from rioni.domain.ports.clock import Clock
 
 
 ACCEPTED_S = 30.0
-"""How long an accepted token is remembered. With streams that ask every 30 s, none outlives its token by a minute."""
+"""How long an accepted token is cached. With streams rechecking every 30 s, none outlives its token by a minute."""
 REFUSED_S = 10.0
-"""A client that goes on with a bad token does not trouble the source with every request."""
+"""How long a rejected token is cached: repeated requests with it do not query the source."""
 ACCEPTED_MAX = 10_000
 REFUSED_MAX = 1_000
-"""Apart from the accepted ones, which a flood of bad tokens must not drive out."""
+"""Separate from the accepted ones, which a flood of bad tokens must not evict."""
 QUESTIONS_MAX = 16
 WAITING_MAX = 1_000
-"""Requests that wait for their turn to ask; further ones are refused at once."""
+"""Maximum number of requests waiting for a lookup; further ones are rejected at once."""
 WAIT_S = 5.0
-"""How long a request waits for its turn to ask."""
+"""How long a request waits to start a lookup."""
 
 
 class _Answer(NamedTuple):
@@ -30,7 +30,7 @@ class _Answer(NamedTuple):
 
 
 class CachedTokens:
-    """Keeps the last answers of a source, by the hashes of the tokens."""
+    """Caches the answers of a source, by the hashes of the tokens."""
 
     def __init__(self, source: Tokens, clock: Clock) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Circuit breaker for unresponsive token servers."""
+"""Stops calls to unresponsive token servers for a while (circuit breaker)."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ PAUSE_S = 5.0
 
 
 class CircuitBreaker:
-    """Lets calls through until several in a row have failed; after a pause one goes ahead, for all others to follow."""
+    """Passes calls through until several in a row have failed; after a pause one call probes before all others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class CircuitBreaker:
         """Call the function.
 
         Raises:
-            TokensUnavailable: the function has raised it, or it has done so too often to be called now.
+            TokensUnavailable: the function raised it, or the circuit is open.
         """
         with self._lock:
             now_s = self._clock.monotonic()

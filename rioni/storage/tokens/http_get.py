@@ -1,7 +1,7 @@
 """Single HTTP GET to a server chosen by the operator, with a deadline and a size limit.
 
-The standard library's client is enough: answers are remembered, so that no connection is worth keeping. Under gevent,
-whose sockets and threads it uses, a question makes nobody else wait.
+The standard library's client suffices: answers are cached, so keeping connections open is not worthwhile. Under gevent,
+whose sockets and threads it uses, a request blocks only its caller.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ ANSWER_BYTES_MAX = 262_144
 
 
 class Answer(NamedTuple):
-    """What a server has answered."""
+    """The response of a server."""
 
     status: int
     body: bytes
@@ -35,12 +35,12 @@ Get = Callable[[str, Mapping[str, str]], Answer]
 
 
 def get(url: str, headers: Mapping[str, str]) -> Answer:
-    """GET a URL that `why_unusable` has nothing against; redirects are not followed.
+    """GET a URL accepted by `why_unusable`; redirects are not followed.
 
-    Blocks for 2 s until there is a connection, and for 2 s more until the whole answer has come.
+    Blocks up to 2 s for connecting, and 2 s more for the complete answer.
 
     Raises:
-        TokensUnavailable: no whole answer came in time, or it is too large.
+        TokensUnavailable: the complete answer did not arrive in time, or it is too large.
     """
     parts = urlsplit(url)
     assert parts.hostname is not None
@@ -54,7 +54,7 @@ def get(url: str, headers: Mapping[str, str]) -> Answer:
                     body = response.read(ANSWER_BYTES_MAX + 1)
                     whole = not (late.is_set() or response.length)
     except (OSError, http.client.HTTPException, ValueError) as ex:
-        # The error might quote the request; its kind is all that is worth knowing.
+        # The error might quote the request; only its type is reported.
         raise TokensUnavailable(f"{parts.hostname} can't be asked about tokens: {type(ex).__name__}") from None
     if len(body) > ANSWER_BYTES_MAX:
         raise TokensUnavailable(f"{parts.hostname} answers with more than {ANSWER_BYTES_MAX} bytes")
@@ -64,7 +64,7 @@ def get(url: str, headers: Mapping[str, str]) -> Answer:
 
 
 def why_unusable(url: str) -> str | None:
-    """Why tokens must not be sent to a URL; None if they may."""
+    """Return why tokens must not be sent to a URL; None if they may."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -93,13 +93,13 @@ def _tls() -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _deadline(connected: socket.socket) -> Iterator[threading.Event]:
-    """End a connection under whoever reads from it for too long; the client's own deadline starts anew with every byte.
+    """Shut down a connection after a deadline; the client's own timeout restarts with every byte.
 
     Yields:
-        Set once that has happened: the reader only sees that there is nothing more to come.
+        Set once that has happened: the reader only sees the end of the stream.
     """
     late = threading.Event()
-    # By a second descriptor, past all that TLS would do, and there even if the client lets go of the first.
+    # Uses a second descriptor, bypassing TLS, which stays valid even if the client closes the first.
     with socket.socket(fileno=os.dup(connected.fileno())) as twin:
 
         def cut() -> None:

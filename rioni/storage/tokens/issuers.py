@@ -1,4 +1,4 @@
-"""The file that names the issuers of JSON Web Tokens, and what is expected of their tokens."""
+"""Reads the file of the issuers of JSON Web Tokens, with the requirements for their tokens."""
 
 import itertools
 import tomllib
@@ -15,36 +15,36 @@ from rioni.storage.tokens.http_get import why_unusable
 
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures by a private key alone: whoever can check a token must not be able to make one."""
+"""Asymmetric signatures only: verifying a token must not give the ability to create one."""
 Name = Annotated[str, Meta(min_length=1)]
 
 
 class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whose tokens are accepted, and how they are read."""
+    """An issuer whose tokens are accepted, and how its tokens are interpreted."""
 
     issuer: Name
-    """The claim `iss`, letter by letter."""
+    """The claim `iss`, exactly."""
     audience: Name
-    """The claim `aud`, or one of its values: who the tokens are for."""
+    """The claim `aud`, or one of its values."""
     jwks: str | None = None
-    """URL of the keys; without it, it is looked up in `<issuer>/.well-known/openid-configuration`."""
+    """URL of the keys; if unset, it is read from `<issuer>/.well-known/openid-configuration`."""
     algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] = ("RS256",)
     leeway_s: Annotated[int, Meta(ge=0, le=60)] = 30
-    """By how much the clocks of issuer and broker may differ."""
+    """Maximum clock difference between issuer and broker."""
     nbf_required: bool = True
-    """Whether a token without `nbf` is refused; where there is one, it is checked."""
+    """Whether a token without `nbf` is rejected; if present, it is always checked."""
     subject_claim: Name = "sub"
     scope_claim: Name = "scope"
-    """With a list, or a text of words."""
+    """A list, or a string of space-separated words."""
     realm_claim: Name = "realm"
     realm: str = ""
-    """The realm of tokens that do not name one."""
+    """The realm of tokens without a realm claim."""
     realms: tuple[str, ...] = ()
-    """The realms that its tokens may be of; empty for all."""
+    """The accepted realms of its tokens; empty for all."""
     attributes: tuple[Annotated[str, Meta(pattern=r"^(service|user):[^*]*\*?$")], ...] = ()
-    """Principals that its tokens may have, as `data_type:value`, where a final `*` matches anything; empty for all."""
+    """Accepted principals of its tokens, as `data_type:value`, where a final `*` matches anything; empty for all."""
     uid_prefix: str = ""
-    """What is put before each of its uids."""
+    """Prefix added to each of its uids."""
 
     def may_stand_for(self, attribute: Attribute, realm: str) -> bool:
         """Whether a token of this issuer is accepted for an attribute and a realm."""
@@ -55,7 +55,7 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """Patterns of all attributes that its tokens can stand for; those of an issuer that is not bound are two."""
+        """Patterns of all principals that its tokens can have; an unrestricted issuer has two."""
         prefixed = tuple(f"{data_type}:{self.uid_prefix}*" for data_type in ("service", "user"))
         return self.attributes or prefixed
 
@@ -68,12 +68,12 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
     """Read a file of `[[issuer]]` tables.
 
     Raises:
-        TokensUnavailable: it can't be used; the text says why.
+        TokensUnavailable: the file can't be used; the text says why.
     """
     try:
         issuers = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).issuer
         _check(issuers)
-    except (OSError, ValueError) as ex:  # among them what is wrong with TOML, UTF-8 and members
+    except (OSError, ValueError) as ex:  # also errors of TOML, UTF-8 and validation
         reason = ex.strerror if isinstance(ex, OSError) else str(ex)
         raise TokensUnavailable(f"The file of issuers {path} can't be used: {reason}") from ex
     return issuers
@@ -96,5 +96,5 @@ def _check(issuers: tuple[Issuer, ...]) -> None:
 
 
 def _covers(pattern: str, text: str) -> bool:
-    """Whether a pattern, which may end with `*`, covers a text, or all that another pattern does."""
+    """Whether a pattern, which may end with `*`, covers a text, or everything that another pattern covers."""
     return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of OpenID Connect issuers, checked here with the issuers' public keys (RFC 7519, RFC 8725)."""
+"""Verifies JSON Web Tokens of OpenID Connect issuers with the issuers' public keys (RFC 7519, RFC 8725)."""
 
 import base64
 import binascii
@@ -23,33 +23,33 @@ KID_CHARACTERS_MAX = 256
 SEGMENTS = 3
 TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
 FOREIGN_KEYS = frozenset(("jku", "x5u", "jwk", "x5c", "crit", "b64"))
-"""Members of a header that would have the token choose its own key, or change what is signed."""
+"""Header members by which a token would choose its own key, or change what is signed."""
 SECONDS_MAX = 2**40
 
 
 class WebTokens:
-    """Accepts the tokens of some issuers."""
+    """Accepts the tokens of the configured issuers."""
 
     def __init__(
         self, issuers: Sequence[Issuer], get: Get, clock: Clock, attribute_of: Callable[[TokenInfo], Attribute]
     ) -> None:
-        """Fetch nothing yet.
+        """Create the verifier without fetching keys.
 
         Args:
-            issuers: whose tokens are accepted, and for whom.
-            get: asks the issuers for their keys.
+            issuers: the accepted issuers with their restrictions.
+            get: fetches the keys.
             clock: of this process.
-            attribute_of: whom a token stands for.
+            attribute_of: returns the principal of a token.
         """
         self._issuers = {each.issuer: (each, KeySet(each.issuer, each.jwks, get, clock)) for each in issuers}
         self._clock = clock
         self._attribute_of = attribute_of
 
     def inspect(self, token: str) -> TokenInfo | None:
-        """See the port. Costs a check of a signature, and now and then a question to the issuer."""
+        """See the port. Costs a signature check, and occasionally a request to the issuer."""
         if len(token) > CHARACTERS_MAX or (parts := _parts(token)) is None:
             return None
-        # Unchecked as yet: it only tells which keys and rules the token has to pass.
+        # Not verified yet: it only selects the keys and rules for the verification.
         claimed = parts.claims.get("iss")
         if not isinstance(claimed, str) or claimed not in self._issuers:
             return None
@@ -79,7 +79,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(token: str) -> _Parts | None:
-    """Header and claims, neither of them checked; None for what is no JSON Web Token."""
+    """Parse header and claims without verification; None if it is not a JSON Web Token."""
     segments = token.split(".")
     if len(segments) != SEGMENTS:
         return None
@@ -98,7 +98,7 @@ def _decoded(segment: str) -> bytes:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose members have different names: others might be read differently by whoever signs."""
+    """Build an object with unique member names: duplicates might be interpreted differently by the signer."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("duplicate member")
@@ -124,8 +124,8 @@ def _is_time(value: object) -> bool:
 
 
 def _is_signed(token: str, key: jwt.PyJWK, issuer: Issuer) -> bool:
-    """Whether the issuer has signed the token, for us."""
-    # Times are checked by our own clock.
+    """Whether the issuer has signed the token, for our audience."""
+    # Times are checked with our own clock.
     options: Any = {
         "require": ["iss", "aud", "exp"],
         "verify_exp": False,

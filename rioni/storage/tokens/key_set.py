@@ -1,4 +1,4 @@
-"""The public keys of an issuer, fetched when they are needed, and seldom."""
+"""Caches the public keys of an issuer, and fetches them rarely."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,17 @@ from rioni.storage.tokens.http_get import Get, why_unusable
 
 
 FETCH_AGAIN_S = 30.0
-"""However many tokens name keys that nobody knows: the issuer is not asked more often than this."""
+"""Minimum time between fetches, regardless of the number of tokens with unknown keys."""
 FRESH_S = 600.0
-"""A key that the issuer has taken back is refused from then on."""
+"""Age at which keys are refetched: revoked keys are rejected from then on."""
 FETCH_WAIT_S = 10.0
-"""How long one waits for another one to fetch the first keys, which has deadlines of its own."""
+"""How long a request waits for another one to fetch the first keys, which has shorter deadlines of its own."""
 STALE_S = 86_400.0
-"""How long keys are used while the issuer can't be asked for newer ones."""
+"""How long keys are used while the issuer is unreachable."""
 KEYS_MAX = 100
 OK = 200
 KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""By how the names of the algorithms begin; never a shared secret."""
+"""Key types by prefix of the algorithm; never a shared secret."""
 
 _log = structlog.get_logger("rioni.tokens")
 
@@ -34,13 +34,13 @@ class KeySet:
     """The keys that an issuer publishes as a JSON Web Key Set."""
 
     def __init__(self, issuer: str, jwks: str | None, get: Get, clock: Clock) -> None:
-        """Begin without keys.
+        """Start without keys.
 
         Args:
-            issuer: asked for the URL of its keys if there is no `jwks`.
+            issuer: queried for the URL of its keys if `jwks` is None.
             jwks: that URL.
-            get: asks the issuer.
-            clock: tells how old the keys are.
+            get: fetches from the issuer.
+            clock: determines the age of the keys.
         """
         self._issuer = issuer
         self._jwks = jwks
@@ -51,10 +51,10 @@ class KeySet:
         self._fetched_at_s = self._tried_at_s = float("-inf")
 
     def find(self, kid: str, algorithm: str) -> PyJWK | None:
-        """The key of this id, if it may check signatures of this algorithm; may ask the issuer.
+        """Return the key with this id, if it is valid for this algorithm; may fetch keys.
 
         Raises:
-            TokensUnavailable: the issuer could not be asked for too long.
+            TokensUnavailable: the issuer has been unreachable for too long.
         """
         now_s = self._clock.monotonic()
         if kid not in self._keys or now_s - self._fetched_at_s >= FRESH_S:
@@ -67,7 +67,7 @@ class KeySet:
         return None
 
     def _renew(self, now_s: float) -> None:
-        # Whoever has keys does not wait for those who fetch new ones.
+        # With cached keys, a request does not wait for another one that fetches new keys.
         if not self._lock.acquire(timeout=0 if self._keys else FETCH_WAIT_S):
             return
         try:

@@ -18,14 +18,14 @@ from rioni.storage.tokens.tokens_file import TokensFile
 def sources_of_tokens(
     config: Config, clock: Clock, demands: TokenPolicy, offload: ThreadPool, *, only_remote: Callable[[], bool]
 ) -> Tokens:
-    """All sources of tokens, those first that cost least; reads their files, but asks no server yet.
+    """Create the chain of all token sources, cheapest first; reads their files, but contacts no server yet.
 
     Args:
-        config: names them.
+        config: the settings of the sources.
         clock: of this process.
-        demands: say whom a token stands for.
-        offload: where files are read.
-        only_remote: the feature `remote_tokeninfo`.
+        demands: determines the principal of a token.
+        offload: the pool for reading files.
+        only_remote: whether the feature `remote_tokeninfo` is on.
 
     Raises:
         TokensUnavailable: a file or a URL can't be used; the text says why.

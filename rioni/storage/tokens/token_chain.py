@@ -1,4 +1,4 @@
-"""Chain of token sources, queried in order."""
+"""Queries a chain of token sources in order."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from rioni.domain.errors import TokensUnavailable
 
 
 class CombinedTokens:
-    """Accepts what any of its sources accepts; the first one that knows a token determines its principal."""
+    """Accepts a token that any of its sources accepts; the first source that knows it determines its principal."""
 
     def __init__(self, sources: Sequence[Tokens]) -> None:
         self._sources = sources
 
     def inspect(self, token: str) -> TokenInfo | None:
-        """See the port; unavailable where a source that might know the token can't be asked."""
+        """See the port; raises TokensUnavailable if a source that might know the token is unreachable."""
         unavailable: TokensUnavailable | None = None
         for source in self._sources:
             try:

@@ -14,19 +14,19 @@ from rioni.storage.tokens.http_get import Get
 
 OK = 200
 REFUSED = frozenset((400, 401, 403))
-"""How services say that a token is not good."""
+"""Status codes for an invalid token."""
 
 
 class TokenInfoService:
-    """One service at one URL."""
+    """A token info service at one URL."""
 
     def __init__(self, url: str, get: Get, clock: Clock) -> None:
-        """Put together.
+        """Create the client without connecting.
 
         Args:
-            url: where a token, sent as a bearer token, is answered with `uid`, `scope`, `realm` and `expires_in`.
-            get: asks the service.
-            clock: tells when the token ends.
+            url: receives a bearer token, and returns `uid`, `scope`, `realm` and `expires_in`.
+            get: sends requests to the service.
+            clock: determines when the token expires.
         """
         self._url = url
         self._get = get
@@ -51,10 +51,10 @@ class TokenInfoService:
 
 
 class LocalAndRemote:
-    """A service nearby and one further away: the second is asked where the first can't be, or always."""
+    """A local and a remote service: the remote one is used if the local one is unavailable, or always."""
 
     def __init__(self, local: TokenInfoService, remote: TokenInfoService, only_remote: Callable[[], bool]) -> None:
-        """Put together; `only_remote` is the feature `remote_tokeninfo`."""
+        """Combine the services; `only_remote` is the feature `remote_tokeninfo`."""
         self._local = local
         self._remote = remote
         self._only_remote = only_remote
@@ -70,7 +70,7 @@ class LocalAndRemote:
 
 
 def _info(content: Mapping[str, Any], now_ms: int) -> TokenInfo | None:
-    """What an answer says; None if it names no principal, or an expired token."""
+    """Parse an answer; None if it has no principal, or an expired token."""
     uid, realm, lasts_s = content.get("uid"), content.get("realm"), content.get("expires_in")
     if not is_uid(uid) or not isinstance(realm, str | None):
         return None

@@ -1,4 +1,4 @@
-"""Tokens that are listed in a file, by their SHA-256: for small installations and for tests."""
+"""Reads tokens listed in a file, by their SHA-256: for small installations and for tests."""
 
 import hashlib
 import threading
@@ -19,7 +19,7 @@ from rioni.domain.ports.thread_pool import ThreadPool, direct
 
 
 LOOK_EVERY_S = 1.0
-"""How often the file is looked at: a token that is taken out of it is refused from then on."""
+"""Interval of checking the file: a removed token is rejected from then on."""
 
 _log = structlog.get_logger("rioni.tokens")
 
@@ -41,7 +41,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 _Content = tuple[tuple[int, ...], Mapping[bytes, TokenInfo]]
-"""What tells a content of the file from others, and its tokens."""
+"""Identifies a version of the file, with its tokens."""
 
 
 class TokensFile:
@@ -52,11 +52,11 @@ class TokensFile:
 
         Args:
             path: of the file.
-            clock: says when to look at it again.
-            offload: where the disk is waited for.
+            clock: determines when to check the file again.
+            offload: the pool that waits for the disk.
 
         Raises:
-            TokensUnavailable: it can't be read; the text names the file and what is wrong with it.
+            TokensUnavailable: the file can't be read; the text gives its path and the error.
         """
         self._path = path
         self._clock, self._offload = clock, offload
@@ -70,7 +70,7 @@ class TokensFile:
             raise self._problem
 
     def inspect(self, token: str) -> TokenInfo | None:
-        """See the port. Reads a small local file now and then."""
+        """See the port. Occasionally reads a small local file."""
         if self._clock.monotonic() >= self._look_at_s:
             self._look()
         if self._problem is not None:
@@ -81,7 +81,7 @@ class TokensFile:
         return info
 
     def _look(self) -> None:
-        # Where the disk takes long, others go on with what is known until it has answered or the offload gives up.
+        # While the disk is slow, others use the known tokens until the read or its deadline ends.
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -90,7 +90,7 @@ class TokensFile:
             if found is not None:
                 self._seen, self._tokens = found
             self._problem = None
-        except (OSError, ValueError, Unavailable) as ex:  # among them what is wrong with TOML, UTF-8 and members
+        except (OSError, ValueError, Unavailable) as ex:  # also errors of TOML, UTF-8 and validation
             reason = ex.strerror if isinstance(ex, OSError) else str(ex)
             if self._problem is None:
                 _log.error("tokens can't be read", file=str(self._path), reason=reason)
@@ -100,7 +100,7 @@ class TokensFile:
 
 
 def _read_if_changed(path: Path, seen: tuple[int, ...] | None) -> _Content | None:
-    """What identifies the file's content, and its tokens; None where the content is the one that was seen before."""
+    """Return the identity of the file's content and its tokens; None if the content is unchanged."""
     status = path.stat()
     now = (status.st_mtime_ns, status.st_size, status.st_ino)
     return None if now == seen else (now, _read(path))

@@ -1,4 +1,4 @@
-"""Assignment of a subscription's partitions to sessions, as its node stores it, and its changes. Pure."""
+"""Assigns a subscription's partitions to sessions, as stored in its node, and applies changes. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -12,31 +12,31 @@ from rioni.domain.streaming.rebalance import rebalance
 
 
 class PartitionAssignment(msgspec.Struct, frozen=True, array_like=True):
-    """A partition, and who reads it."""
+    """A partition and its sessions."""
 
     partition: EventTypePartition
     session: str = ""
     next_session: str = ""
     term: int = 0
-    """The epoch in which the session got the partition: it tells this time from every other."""
+    """The epoch in which the session got the partition, unique for each assignment of it."""
 
 
 class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the node of a subscription holds; the version of the node is its epoch."""
+    """The content of a subscription's node; the version of the node is its epoch."""
 
     shares: tuple[PartitionAssignment, ...]
-    """In an order that never changes; what is new comes last."""
+    """In a constant order; new partitions are appended."""
     sessions: Mapping[str, tuple[EventTypePartition, ...]] = msgspec.field(default_factory=dict)
-    """What each stream insists on. Those without a node of their own have died."""
+    """The partitions requested by each stream. Streams without an ephemeral node are dead."""
     reset: str = ""
-    """The name of the node that marks a reset in progress."""
+    """The name of the ephemeral node of a reset in progress."""
 
     def encoded(self) -> bytes:
-        """As it is stored."""
+        """Return the stored form."""
         return msgspec.json.encode(self)
 
     def topology(self, epoch: int) -> Topology:
-        """As the port shows it."""
+        """Return the topology as defined by the port."""
         return Topology(
             epoch,
             {share.partition: Assignment(share.session, share.next_session) for share in self.shares},
@@ -45,11 +45,11 @@ class SubscriptionAssignment(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def needs(self) -> set[str]:
-        """The names of the nodes of everything that has to live."""
+        """Return the names of the ephemeral nodes that must exist."""
         return {*self.sessions, *({self.reset} - {""})}
 
     def concerned(self, before: "SubscriptionAssignment") -> set[str] | None:
-        """The streams for which this plan differs from an earlier one, None where it may be all of them."""
+        """Return the streams affected by the change from an earlier assignment; None if possibly all."""
         if (
             self.reset != before.reset
             or len(self.shares) != len(before.shares)
@@ -65,25 +65,25 @@ decode: Callable[[bytes], SubscriptionAssignment] = msgspec.json.Decoder(Subscri
 
 
 class AssignmentUpdate:
-    """Changes of a plan that are written together, and what is to be written with it."""
+    """Changes of an assignment that are written together, and the ephemeral nodes to create and delete with it."""
 
     def __init__(
         self, subscription_id: str, plan: SubscriptionAssignment | None, version: int, living: Collection[str]
     ) -> None:
-        """Begin with what is stored; whatever has died is left out.
+        """Start with the stored assignment, without dead sessions and resets.
 
         Args:
-            subscription_id: whose plan it is.
-            plan: as it is stored; None where there is none.
+            subscription_id: id of the subscription.
+            plan: the stored assignment; None if there is none.
             version: of the node.
-            living: the names of the nodes of what lives, read after the plan.
+            living: the names of the existing ephemeral nodes, read after the assignment.
         """
         self._id, self._before, self.version = subscription_id, plan, version
         self._plan = plan
         self._rebalance = False
         self._seats: StreamSlots | None = None
         self.created: dict[str, bool] = {}
-        """The nodes of what begins (true) and ends (false)."""
+        """The ephemeral nodes to be created (true) and deleted (false)."""
         if plan is not None and plan.needs() - {*living}:
             sessions = {name: wanted for name, wanted in plan.sessions.items() if name in living}
             reset = plan.reset if plan.reset in living else ""
@@ -91,7 +91,7 @@ class AssignmentUpdate:
             self._rebalance = True
 
     def finished(self) -> SubscriptionAssignment | None:
-        """What is to be stored; None where nothing has changed."""
+        """Return the assignment to be stored; None if unchanged."""
         if self._plan is None:
             return None
         plan = self._balanced()
@@ -99,14 +99,14 @@ class AssignmentUpdate:
 
     @property
     def epoch(self) -> int:
-        """The epoch of what will be stored: that of a new node is 1."""
+        """The epoch of the assignment after it is stored: that of a new node is 1."""
         return self.version + 2
 
     def join(self, session: Session) -> None:
-        """Let a session begin; see the port."""
+        """Start a session; see the port."""
         plan = self._stored()
         if session.id in plan.sessions:
-            return  # begun already, though the answer was lost
+            return  # already started, but the response was lost
         if self._seats is None:
             self._seats = StreamSlots(self._id, plan.topology(self.epoch))
         self._seats.take(session)
@@ -139,7 +139,7 @@ class AssignmentUpdate:
         )
 
     def extend(self, partitions: Iterable[EventTypePartition]) -> list[EventTypePartition]:
-        """Add the partitions that are not there yet, and return them."""
+        """Add missing partitions, and return them."""
         plan = self._stored()
         known = {share.partition for share in plan.shares}
         added = [partition for partition in partitions if partition not in known]
@@ -150,10 +150,10 @@ class AssignmentUpdate:
         return added
 
     def begin_reset(self, node: str) -> None:
-        """Begin a reset; see the port."""
+        """Start a reset; see the port."""
         plan = self._stored()
         if plan.reset == node:
-            return  # begun already, though the answer was lost
+            return  # already started, but the response was lost
         if plan.reset:
             raise Conflict("Cursors reset is already in progress for provided subscription")
         self._change(reset=node)
@@ -161,7 +161,7 @@ class AssignmentUpdate:
         self.created[node] = True
 
     def end_reset(self, node: str) -> bool:
-        """End a reset; say whether it was still this one."""
+        """End a reset; return whether it was still this one."""
         if self._plan is None or self._plan.reset != node:
             return False
         self._change(reset="")

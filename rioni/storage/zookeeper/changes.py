@@ -15,11 +15,11 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 CHANGE_TIMEOUT_S = 30.0
-"""A change that ZooKeeper has not taken by then is answered 503."""
+"""A change not accepted by ZooKeeper by then is answered with 503."""
 
 
 class _Change(Job):
-    """A change of a plan that waits to be written."""
+    """An assignment change waiting to be written."""
 
     def __init__(self, subscription_id: str, apply: Callable[[AssignmentUpdate], object]) -> None:
         super().__init__(size=0)
@@ -27,32 +27,32 @@ class _Change(Job):
 
 
 class Changes:
-    """Writes plans, each time as one who has seen the last version."""
+    """Writes assignments with optimistic concurrency control."""
 
     def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
         self._keeper, self._clock = keeper, clock
         self._group: GroupCommit[_Change] = GroupCommit(self._write, direct)
 
     def make(self, subscription_id: str, apply: Callable[[AssignmentUpdate], object]) -> None:
-        """Change a plan, and leave out what has died.
+        """Change an assignment, and remove dead sessions.
 
         Args:
-            subscription_id: whose plan it is.
-            apply: changes a draft, more than once if others were quicker; a list that it returns is what is to be
-                written with it.
+            subscription_id: id of the subscription.
+            apply: changes an update, repeatedly after conflicts; a returned list contains operations of the same
+                transaction.
 
         Raises:
             RioniError: what `apply` raises.
-            Unavailable: ZooKeeper does not take it.
+            Unavailable: ZooKeeper does not accept the change.
         """
         self._group.submit(_Change(subscription_id, apply), CHANGE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write pending changes."""
         self._group.close()
 
     def _write(self, changes: Sequence[_Change]) -> Callable[[], None]:
-        """Write changes; those of one subscription together, as one."""
+        """Write changes; those of one subscription in one transaction."""
         by_subscription: dict[str, list[_Change]] = {}
         for change in changes:
             by_subscription.setdefault(change.subscription_id, []).append(change)
@@ -76,7 +76,7 @@ class Changes:
         requests = []
         for subscription_id in subscription_ids:
             path, living = plan_path(subscription_id), living_path(subscription_id)
-            # In this order, and on one connection: what the plan names was there before the plan was.
+            # In this order, and on one connection: the nodes used by the assignment were created before it.
             requests.append(lambda client, path=path: client.get_async(path))
             requests.append(lambda client, living=living: client.get_children_async(living))
         answers = iter(self._keeper.ask_patiently(*requests))
@@ -109,4 +109,4 @@ class Changes:
 
 
 def _done() -> None:
-    """Nothing is left to do after changes are written."""
+    """Do nothing after changes are written."""

@@ -19,24 +19,24 @@ from rioni.storage.zookeeper.subscriptions import UNKNOWN, ObservedSubscription,
 
 
 COMMIT_TIMEOUT_S = 30.0
-"""A commit that ZooKeeper has not taken by then is answered 503."""
+"""A commit not accepted by ZooKeeper by then is answered with 503."""
 
 Stand = Mapping[EventTypePartition, Progress]
 Terms = Mapping[EventTypePartition, int]
 
 
 class _Write(Job, ABC):
-    """Something that the owner of partitions has to say."""
+    """A pending write by the owner of partitions."""
 
     def __init__(self, subscription_id: str, stream_id: str, keys: Collection[EventTypePartition]) -> None:
         super().__init__(size=len(keys))
         self.subscription_id, self.stream_id, self.keys = subscription_id, stream_id, keys
         self.unanswered = False
-        """Whether it was sent before with unknown outcome."""
+        """Whether an earlier attempt had an unknown outcome."""
 
     @abstractmethod
     def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
-        """The new value; raises Invalid if the commit is not allowed, Unavailable if its outcome is unknown."""
+        """Return the new values; raises Invalid if the commit is not allowed, Unavailable if its outcome is unknown."""
 
 
 class _Commit(_Write):
@@ -60,12 +60,12 @@ class _Commit(_Write):
             ):
                 raise
             if all(stand[key].offset == offset for key, offset in self._cursors):
-                # It was done before the session ended, together with which the answer was lost.
+                # It was committed before the session ended; only the response was lost.
                 return {}
             raise Unavailable("Commit outcome unknown: the cursor has since been advanced.") from None
         stored = {key: stand[key].offset for key in self.keys}
         result = compare(stored, self._cursors)
-        # What is stored by now may have been stored by this very commit, if the answer to a first attempt was lost.
+        # The stored offset may come from this very commit, if the response to a first attempt was lost.
         self.advanced = [
             now or (before and stored[key] >= offset)
             for now, before, (key, offset) in zip(result.advanced, self.advanced, self._cursors, strict=True)
@@ -96,7 +96,7 @@ class _Attempt(_Write):
 
 
 class Commits:
-    """Writes what owners say, if they are the owners when it is written."""
+    """Writes commits and delivery attempts of owners, checking ownership in the same transaction."""
 
     def __init__(self, keeper: ZooKeeperSession, known: SubscriptionCache, clock: Clock) -> None:
         self._keeper, self._known, self._clock = keeper, known, clock
@@ -113,11 +113,11 @@ class Commits:
     def attempt(
         self, subscription_id: str, stream_id: str, partition: EventTypePartition, offset: str, until: str | None
     ) -> None:
-        """Note what is about to be sent; see the port `Coordinator`."""
+        """Record what is about to be sent; see the port `Coordinator`."""
         self._group.submit(_Attempt(subscription_id, stream_id, partition, offset, until), COMMIT_TIMEOUT_S)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write pending commits."""
         self._group.close()
 
     def _write(self, writes: Sequence[_Write]) -> Callable[[], None]:
@@ -139,7 +139,7 @@ class Commits:
         return _nothing
 
     def _try(self, groups: Mapping[str, Sequence[_Write]], *, sure: bool) -> dict[str, Sequence[_Write]]:
-        """Write for all subscriptions at once; return those that have to be tried again."""
+        """Write for all subscriptions at once; return those that have to be retried."""
         if sure:
             self._keeper.barrier(patient=True)
         prepared = {name: _Group(self._known, name, group, sure=sure) for name, group in groups.items()}
@@ -154,16 +154,16 @@ class Commits:
 
 
 class _Group:
-    """What is to be written for one subscription in one transaction."""
+    """The writes for one subscription in one transaction."""
 
     def __init__(self, known: SubscriptionCache, subscription_id: str, writes: Sequence[_Write], *, sure: bool) -> None:
-        """Prepare it.
+        """Prepare the transaction.
 
         Args:
-            known: what this process knows.
-            subscription_id: whose partitions they are.
-            writes: what owners say.
-            sure: whether what is known holds everything that was done before. Otherwise a refusal is doubtful.
+            known: the subscription cache of this process.
+            subscription_id: id of the subscription.
+            writes: the owners' writes.
+            sure: whether the cache is up to date. Otherwise rejections are doubtful.
         """
         self.subscription_id, self._known, self._writes = subscription_id, known, writes
         self.operations: list[Operation] = []
@@ -190,13 +190,13 @@ class _Group:
                 stand |= changes
                 self._changed |= changes
             elif not sure:
-                # What says that nothing is to be done, or may be, could be out of date.
+                # A rejection, or a write without changes, could be due to outdated data.
                 self.doubtful = True
         if self._changed and seen and not self.doubtful:
             self._build(seen, streams)
 
     def note(self, *, written: bool | None) -> None:
-        """Record its outcome; None if unknown."""
+        """Record the outcome; None if unknown."""
         if not written:
             for write in self._writes:
                 write.unanswered |= written is None
@@ -223,4 +223,4 @@ def _without_dead(topology: Topology, living: Collection[str]) -> Topology:
 
 
 def _nothing() -> None:
-    """Nothing is left to do after cursors are written."""
+    """Do nothing after cursors are written."""

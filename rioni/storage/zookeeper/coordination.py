@@ -1,9 +1,9 @@
-"""The coordinator of many nodes: sessions, assignments and committed cursors in ZooKeeper.
+"""Coordinator of a cluster: keeps sessions, assignments and committed cursors in ZooKeeper.
 
-Who reads what stands in one node for each subscription, which is written only by those who have seen its last
-version; how far a partition is processed stands in a node for each partition. Every stream has an ephemeral node, which
-ends with the ZooKeeper session of its process. A commit is written only if the plan is the one that it was checked
-against, and the node of its stream is there: whoever has lost a partition can not commit it, however late it notices.
+The assignment of each subscription is stored in one node, written only with the version last seen; the progress of each
+partition is stored in a node of its own. Every stream has an ephemeral node, which ends with the ZooKeeper session of
+its process. A commit is written only if the assignment is the one that it was checked against, and the node of its
+stream exists: a stream that has lost a partition can not commit it, however late it notices.
 """
 
 import threading
@@ -47,13 +47,13 @@ class ZooKeeperCoordinator:
         clock: Clock,
         watch: Callable[[Sequence[str]], Waiter],
     ) -> None:
-        """Begin without sessions.
+        """Start without sessions.
 
         Args:
-            keeper: the session that everything depends on; it ends when this is closed.
-            known: what this process knows of subscriptions.
-            clock: for deadlines.
-            watch: waits for signals, those of `known` included.
+            keeper: the ZooKeeper session, closed with the coordinator.
+            known: the subscription cache of this process.
+            clock: used for deadlines.
+            watch: waits for notifications, including those of `known`.
         """
         self.home: HubThread = keeper.home
         self._keeper, self._known, self._clock, self._watch = keeper, known, clock, watch
@@ -61,7 +61,7 @@ class ZooKeeperCoordinator:
         self._commits = Commits(keeper, known, clock)
         self._own: dict[str, str] = {}
         self._leaving: set[str] = set()
-        """Streams that have ended, which ZooKeeper has not been told yet."""
+        """Ended streams whose end is not written to ZooKeeper yet."""
         self._unfinished: list[Callable[[], object]] = []
         self._closed = threading.Event()
 
@@ -69,7 +69,7 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def initialise(self, subscription_id: str, cursors: Cursors) -> None:
-        """Lay down the partitions and where reading begins; see the port."""
+        """Create the partitions with their initial offsets; see the port."""
         if self.cursors(subscription_id):
             return
         plan = plans.SubscriptionAssignment(tuple(plans.PartitionAssignment(key) for key in cursors))
@@ -90,22 +90,22 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
-        """Begin a session and rebalance; see the port."""
+        """Start a session and rebalance; see the port."""
         session = Session(stream_id, frozenset(requested))
-        # Should the session end meanwhile, the stream is thought to have begun in it: that is the safe side.
+        # Should the ZooKeeper session end meanwhile, the stream counts as started in the old one: the safe assumption.
         self._own[stream_id] = self.worker
         try:
             self._changes.make(subscription_id, lambda draft: draft.join(session))
         except BaseException as ex:
             del self._own[stream_id]
             if isinstance(ex, Unavailable):
-                # It may have been written all the same: who never began must not stay as an owner.
+                # The change may still have been written: a stream that never started must not remain an owner.
                 self._unfinished.append(partial(self.leave, subscription_id, stream_id))
             raise
 
     @run_on_hub
     def leave(self, subscription_id: str, stream_id: str) -> None:
-        """End a session at once and rebalance; see the port."""
+        """End a session and rebalance; see the port."""
         self._leaving.add(stream_id)
         self._finish(partial(self._leave, subscription_id, stream_id))
         self._own.pop(stream_id, None)
@@ -116,15 +116,15 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
-        """Hand partitions over, all in one transaction; see the port."""
+        """Hand partitions over in one transaction; see the port."""
         self._changes.make(subscription_id, lambda draft: draft.release(stream_id, partitions))
 
     @run_on_hub
     def topology(self, subscription_id: str) -> Topology:
-        """Who reads what; see the port.
+        """Return sessions and assignments; see the port.
 
-        Without ZooKeeper, as it was when it was last seen, for as long as nobody can have taken over what the streams
-        of this process own; after that, without them.
+        Without ZooKeeper, returns the last known state while no other process can have taken over the partitions of
+        this process's streams; after that, without these streams.
         """
         try:
             return self._present(subscription_id)
@@ -144,11 +144,11 @@ class ZooKeeperCoordinator:
         return topology
 
     def _streams(self, topology: Topology) -> bool:
-        """Whether streams of this process are concerned, which can't wait."""
+        """Whether streams of this process are affected, which can't wait."""
         return not self._own.keys().isdisjoint(topology.sessions)
 
     def _without_lost(self, topology: Topology) -> Topology:
-        """Without the streams of this process that others may have taken for dead."""
+        """Remove the streams of this process that others may consider dead."""
         worker = self.worker if self._keeper.holds() else ""
         lost = {name for name in topology.sessions if self._own.get(name, worker) != worker}
         if not lost:
@@ -160,9 +160,9 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def cursors(self, subscription_id: str) -> Cursors:
-        """The committed offsets; see the port. Without ZooKeeper, as they were when they were last seen.
+        """Return the committed offsets; see the port. Without ZooKeeper, the last known ones.
 
-        But not where somebody has got a partition since: what its last owner has committed would come again.
+        But not after a partition was reassigned: events committed by its previous owner would be sent again.
         """
         try:
             return self._present_cursors(subscription_id)
@@ -175,7 +175,7 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def committed(self, subscription_id: str) -> Cursors:
-        """The committed offsets, never older ones; see the port."""
+        """Return the committed offsets, never outdated ones; see the port."""
         return self._patiently(self._known.cursors, subscription_id)
 
     def _present_cursors(self, subscription_id: str) -> Cursors:
@@ -195,14 +195,14 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
-        """How often what was committed was committed again; see the port. As last seen, with the cursors."""
+        """Return how many commits repeated the committed offset, as last read with the cursors; see the port."""
         return self._known.heartbeats(subscription_id)
 
     @run_on_hub
     def commit(
         self, subscription_id: str, stream_id: str, cursors: Sequence[tuple[EventTypePartition, str]]
     ) -> Sequence[bool]:
-        """Commit offsets durably; see the port. What comes while ZooKeeper is busy shares the next transaction."""
+        """Commit offsets durably; see the port. Commits made while ZooKeeper is busy share the next transaction."""
         if stream_id in self._leaving:
             raise session_not_found(stream_id)
         return self._commits.commit(subscription_id, stream_id, cursors)
@@ -216,19 +216,19 @@ class ZooKeeperCoordinator:
         offset: str,
         search_until: str | None = None,
     ) -> None:
-        """Note what is about to be sent; see the port."""
+        """Record what is about to be sent; see the port."""
         self._commits.attempt(subscription_id, stream_id, partition, offset, search_until)
 
     @run_on_hub
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
-        """The partitions that have failed, or are being searched; see the port."""
-        self.topology(subscription_id)  # so that nobody counts as an owner who has died
+        """Return the partitions with failed deliveries or a running search; see the port."""
+        self.topology(subscription_id)  # so that no dead session counts as an owner
         self.cursors(subscription_id)
         return self._known.troubles(subscription_id)
 
     @run_on_hub
     def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
-        """Let all streams end, then set offsets; see the port."""
+        """End all streams, then set offsets; see the port."""
         if not cursors:
             return {}
         node = f"reset-{uuid4()}"
@@ -236,11 +236,11 @@ class ZooKeeperCoordinator:
         previous: dict[EventTypePartition, str] = {}
         try:
             self._changes.make(subscription_id, lambda draft: draft.begin_reset(node))
-            # Not as it was when it was last seen: whoever is lost to this process may still commit through others.
+            # Not the last known topology: streams unreachable for this process may still commit through other nodes.
             topology = partial(self._patiently, self._present, subscription_id)
             ended = wait_for_streams_to_end(topology, watch, self._clock, timeout_s)
             if ended:
-                # Without streams nobody can commit: these are the last ones.
+                # Without streams there are no further commits: these offsets are final.
                 stored = self._patiently(self._present_cursors, subscription_id)
                 previous = {key: stored[key] for key in cursors if key in stored}
                 written = {key: cursors[key] for key in previous}
@@ -254,13 +254,13 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def initialised(self) -> Collection[str]:
-        """The ids of all subscriptions that are; see the port."""
+        """Return the ids of all initialised subscriptions; see the port."""
         self._keeper.barrier(patient=True)
         return list(self._keeper.ask_patiently(lambda client: client.get_children_async(SUBSCRIPTIONS))[0])
 
     @run_on_hub
     def forget(self, subscription_id: str) -> None:
-        """Remove sessions, assignments and cursors; see the port."""
+        """Delete sessions, assignments and cursors; see the port."""
         self._finish(partial(self._forget, subscription_id))
 
     def _forget(self, subscription_id: str) -> None:
@@ -285,33 +285,33 @@ class ZooKeeperCoordinator:
     # --- processes ---
 
     def holds(self, stream_id: str) -> bool:
-        """Whether no other stream can have taken over the partitions of this process; see the port."""
+        """Whether no other stream can have taken over the partitions of this one; see the port."""
         return self._own.get(stream_id) == self.worker and self._keeper.holds() and not self._closed.is_set()
 
     @property
     def worker(self) -> str:
-        """The name of this process, or rather of its session with ZooKeeper; see the port."""
+        """The id of this process's ZooKeeper session; see the port."""
         return self._keeper.worker
 
     @run_on_hub
     def lives(self, worker: str) -> bool:
-        """Whether a process lives; see the port."""
+        """Whether a process is alive; see the port."""
         path = f"{WORKERS}/{worker}"
         found = self._keeper.ask(lambda client: client.sync_async(path), lambda client: client.exists_async(path))[1]
         return found is not None
 
     @run_on_hub
     def reap(self) -> None:
-        """Finish what could not be finished without ZooKeeper.
+        """Finish changes that were postponed while ZooKeeper was unreachable.
 
-        Those who died need nobody: ZooKeeper ends their sessions and tells of it, and whoever reads next rebalances.
+        Dead sessions need no action: ZooKeeper ends them and notifies, and the next reader rebalances.
         """
         unfinished, self._unfinished = self._unfinished, []
         for finish in unfinished:
             self._finish(finish)
 
     def _finish(self, finish: Callable[[], object]) -> None:
-        """Do what has to be done sometime: at once, or else as soon as there is a connection."""
+        """Apply a mandatory change: now, or else as soon as there is a connection."""
         try:
             if not self._keeper.connected:
                 raise Interrupted(UNREACHABLE)
@@ -320,7 +320,7 @@ class ZooKeeperCoordinator:
             self._unfinished.append(finish)
 
     def health(self) -> Health:
-        """Whether ZooKeeper answers; see the port `Examined`."""
+        """Check whether ZooKeeper responds; see the port `Examined`."""
         if self._keeper.connected and self._keeper.holds():
             return Health()
         streams = f"end in {left_s:.1f} s" if (left_s := self._keeper.left_s()) > 0 else "have ended"
@@ -328,7 +328,7 @@ class ZooKeeperCoordinator:
 
     @run_on_hub
     def close(self) -> None:
-        """End all sessions of this process, and its session with ZooKeeper; see the port."""
+        """End all sessions of this process, and its ZooKeeper session; see the port."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -350,4 +350,4 @@ def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: Assignm
 
 
 def _nothing(_draft: AssignmentUpdate) -> None:
-    """Change nothing, but leave out what has died."""
+    """Change nothing, except removing dead sessions."""

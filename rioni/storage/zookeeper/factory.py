@@ -1,4 +1,4 @@
-"""Creates the ZooKeeper-backed adapters of a cluster, where the driver is installed."""
+"""Creates the ZooKeeper-backed adapters of a cluster, if the driver is installed."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,34 +17,34 @@ NO_OPTIONS = Options()
 
 
 class Shared(NamedTuple):
-    """What a worker process shares with those of all nodes. To be closed in the order in which it needs each other."""
+    """Adapters that share state with other processes. Close them in their order of dependency."""
 
     coordinator: Coordinator
-    """Closed last but for the signals: the session with ZooKeeper ends with it."""
+    """Closed last, except for the signals: the ZooKeeper session ends with it."""
     slots: ConnectionQuota
     leadership: Leadership
     signals: Notifier
     report: Callable[[int], None] = lambda _position: None
-    """Tells operators how far this process has followed the log; to be called now and then, cheap."""
+    """Publishes this process's position in the log for operators; call it regularly, cheap."""
     claim: Callable[[str, int | None], int] = lambda _installation, _mark: 0
-    """Makes what is shared that of an installation; see `PathMark.claim`. Blocks."""
+    """Claims the shared state for an installation; see `PathMark.claim`. Blocks."""
     advance: Callable[[str], int | None] = lambda _installation: None
-    """Raises the sequence number of what is shared; see `PathMark.advance`."""
+    """Raises the sequence number of the shared state; see `PathMark.advance`."""
 
 
 def open_shared(
     hosts: str, local: EmbeddedSignals, *, session_timeout_s: int = 10, options: Options = NO_OPTIONS
 ) -> Shared:
-    """Begin a session with ZooKeeper; blocks until a server answers. A forked process must begin its own.
+    """Start a ZooKeeper session; blocks until a server answers. A forked process must start its own.
 
     Args:
-        hosts: `host:port`, separated by commas, and behind them the path under which everything lies.
-        local: wakes the processes of this machine.
-        session_timeout_s: after this time without a sign of life others take over what this process has.
+        hosts: `host:port`, separated by commas, followed by the path that contains all nodes.
+        local: notifies the processes of this machine.
+        session_timeout_s: after this time without heartbeats, other processes take over this process's partitions.
         options: credentials and certificates.
 
     Raises:
-        Unavailable: the driver is not installed, no server answers, or none lets this process in.
+        Unavailable: the driver is not installed, no server answers, or authentication failed.
     """
     try:
         from kazoo.security import make_acl  # noqa: PLC0415 - an extra

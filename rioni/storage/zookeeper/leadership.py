@@ -11,7 +11,7 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 class ZooKeeperLeadership:
-    """Implements the port `Leadership`; with its session a worker loses it, and is the first to know."""
+    """Implements the port `Leadership`; a worker loses it with its session, and notices before all others."""
 
     def __init__(self, keeper: ZooKeeperSession) -> None:
         self.home = keeper.home
@@ -20,7 +20,7 @@ class ZooKeeperLeadership:
         self._asking = self._closed = False
 
     def held(self) -> bool:
-        """Whether this worker is the one, as far as is known; if not, it tries to be. Never blocks."""
+        """Whether this worker is the leader, as far as known; if not, it tries to become it. Never blocks."""
         if self._session == self._keeper.worker:
             return self._keeper.holds()
         self._apply()
@@ -28,7 +28,7 @@ class ZooKeeperLeadership:
 
     @run_on_hub
     def close(self) -> None:
-        """Let another worker be the one."""
+        """Release the leadership, so that another worker can take it."""
         self._closed = True
         if self._session == self._keeper.worker and self._keeper.connected:
             self._keeper.ask(lambda client: client.delete_async(LEADER))
@@ -37,7 +37,7 @@ class ZooKeeperLeadership:
     def _apply(self) -> None:
         if not self._asking and not self._closed and self._keeper.holds() and self._keeper.connected:
             self._asking = True
-            # Looking first: each attempt to make a node is written to the logs of all servers.
+            # Read first: each attempt to create a node is logged by all servers.
             self._keeper.watched(lambda client: client.get_async(LEADER), self._found)
 
     def _found(self, answer: Any) -> None:
@@ -47,12 +47,12 @@ class ZooKeeperLeadership:
             self._keeper.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)
             return
         self._asking = False
-        # It may be this worker's own node, whose making was never answered.
+        # It may be this worker's own node, whose creation was not acknowledged.
         if answer.exception is None and answer.get(block=False)[0] == worker.encode() and not self._closed:
             self._session = worker
 
     def _made(self, worker: str, answer: Any) -> None:
         self._asking = False
-        # Of another session in between nothing is known: then this one's node is as good as gone.
+        # If the session has changed in between, the node of the old one is as good as gone.
         if answer.exception is None and worker == self._keeper.worker:
             self._session = worker

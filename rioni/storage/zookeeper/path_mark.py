@@ -12,25 +12,25 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 class PathMark:
-    """The node that holds the id of the installation. Its version is the sequence number of the path."""
+    """The node with the id of the installation. Its version is the sequence number of the path."""
 
     def __init__(self, keeper: ZooKeeperSession) -> None:
         self._keeper = keeper
         self._advanced_at = 0
-        """The last change of ZooKeeper that the sequence number covers."""
+        """The last ZooKeeper change that the sequence number covers."""
 
     def claim(self, installation: str, mark: int | None = None) -> int:
         """Claim the path for an installation, if it is unclaimed; blocks.
 
         Args:
-            installation: the id that the registry keeps.
-            mark: the sequence number that the path has at least; None if it may be new.
+            installation: id recorded in the registry.
+            mark: the minimum sequence number of the path; None if it may be new.
 
         Returns:
             The sequence number.
 
         Raises:
-            DataMismatch: the path is empty although it has a mark, or is older than that.
+            DataMismatch: the path is empty although it has a mark, or is older than the mark.
             Unavailable: another installation uses the path, or as `ZooKeeperSession.ask`.
         """
         own, path = installation.encode(), self._keeper.path
@@ -67,10 +67,10 @@ class PathMark:
         """Raise the sequence number if ZooKeeper has changed since the last call; may block.
 
         Args:
-            installation: the id that the registry keeps.
+            installation: id recorded in the registry.
 
         Returns:
-            The sequence number, None where nothing has changed.
+            The sequence number, None if nothing has changed.
 
         Raises:
             Unavailable: ZooKeeper does not answer, or has lost its data.
@@ -88,7 +88,7 @@ class PathMark:
         return int(found.version)
 
     def _read(self) -> Any:
-        # A server may not have heard of the last changes.
+        # A server may not know the latest changes.
         return self._keeper.ask(
             lambda client: client.sync_async(INSTALLATION), lambda client: client.get_async(INSTALLATION)
         )[1]

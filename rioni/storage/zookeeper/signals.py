@@ -1,7 +1,7 @@
-"""Wakes up waiters on any node of the cluster when something has changed.
+"""Notifies waiters on any node of the cluster of changes.
 
-Changes of subscriptions are heard of from ZooKeeper, those of topics by whoever follows Kafka, those of the log by
-whoever listens to the database; among the processes of a machine the signals of this machine go on as they are.
+Changes of subscriptions come from ZooKeeper, those of topics from the Kafka tail follower, those of the log from the
+database listener; the processes of one machine use the local signals as well.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,27 +17,27 @@ SUBSCRIPTION = "subscription:"
 
 
 class ZooKeeperSignals:
-    """The port `Notifier`: those of the machine, and for subscriptions those of all machines."""
+    """The port `Notifier`: local signals, and for subscriptions those of the whole cluster."""
 
     def __init__(self, keeper: ZooKeeperSession, local: EmbeddedSignals) -> None:
-        """Begin without watches.
+        """Start without watches.
 
         Args:
             keeper: the session of this process.
-            local: wakes the processes of this machine.
+            local: notifies the processes of this machine.
         """
         self.home = keeper.home
         self.known = SubscriptionCache(keeper, self._tell)
-        """What this process knows of subscriptions."""
+        """The subscription cache of this process."""
         self._local = local
 
     def notify(self, *keys: str) -> None:
-        """Wake who watches one of the keys; of subscriptions ZooKeeper tells by itself. Never blocks, never raises."""
+        """Wake all watchers of the keys, except those of subscriptions, done by ZooKeeper. Never blocks or raises."""
         self._local.notify(*(key for key in keys if not key.startswith(SUBSCRIPTION)))
 
     @run_on_hub
     def watch(self, keys: Iterable[str]) -> Waiter:
-        """Begin to watch; what is notified from now on is not missed.
+        """Start watching; notifications from now on are not missed.
 
         Raises:
             Unavailable: the socket can't be opened.
@@ -54,7 +54,7 @@ class ZooKeeperSignals:
         return watch
 
     def generation(self, key: str) -> int:
-        """A number that changes with each notification of a watched key, before anyone is woken."""
+        """Return a number that changes with each notification of a watched key, before watchers are woken."""
         return self._local.generation(key)
 
     def close(self) -> None:
@@ -76,12 +76,12 @@ class _Watch:
         self._followed: list[str] = []
 
     def follow(self, subscription_id: str) -> None:
-        """Hear of the changes of a subscription too."""
+        """Watch the changes of a subscription too."""
         self._followed.append(subscription_id)
         self._known.follow(subscription_id)
 
     def wait(self, timeout_s: float) -> bool:
-        """Block until something was heard since the last call, or the time is over; say which."""
+        """Block until a notification has arrived since the last call, or until the timeout; return whether it has."""
         return self._local.wait(timeout_s)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Cluster-wide quotas: each worker's count for each kind of slot is kept in one node."""
+"""Limits slots across the cluster: each worker's count for each kind of slot is stored in one node."""
 
 import contextlib
 import threading
@@ -21,10 +21,10 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 TAKE_TIMEOUT_S = 10.0
-"""What ZooKeeper has not taken by then is answered 503."""
+"""A request not accepted by ZooKeeper by then is answered with 503."""
 
 CATCH_UP_SLOTS = 500
-"""So many kinds are written together at most that nobody waits for: ZooKeeper takes no more than 1 MB at once."""
+"""Maximum number of kinds written together in the background: ZooKeeper accepts at most 1 MB per request."""
 
 MISSING = -1
 """The version of a node that does not exist."""
@@ -38,11 +38,11 @@ class _Take(Job):
         self.slots = slots
         self.full: Sequence[str] = ()
         self.given_up = False
-        """Whether all waiters have given up."""
+        """Whether the caller has timed out."""
 
 
 class _Found:
-    """A kind of slots: what others have taken, and the version of the node that says so."""
+    """A kind of slot: the counts of other workers, and the version of its node."""
 
     def __init__(self, slot: str, taken: dict[str, int], version: int, mine: int) -> None:
         self.path, self._taken, self._version = _path(slot), taken, version
@@ -54,7 +54,7 @@ class _Found:
         return self._others + self.mine
 
     def operation(self, worker: str) -> Operation:
-        """Write what this worker has now."""
+        """Return the operation that writes this worker's count."""
         taken = self._taken | ({worker: self.mine} if self.mine else {})
         if not taken and self._version != MISSING:
             return delete(self.path)
@@ -63,15 +63,15 @@ class _Found:
 
     @property
     def needed(self) -> bool:
-        """Whether there is anything to be written."""
+        """Whether anything has to be written."""
         return self._version != MISSING or self.mine > 0
 
 
 class ZooKeeperSlots:
-    """The port `Slots` on ZooKeeper. What a worker has written counts as long as its session lives."""
+    """The port `Slots` on ZooKeeper. A worker's counts are valid while its session is alive."""
 
     def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
-        """Begin without slots."""
+        """Start without slots."""
         self.home = keeper.home
         self._keeper, self._clock = keeper, clock
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class ZooKeeperSlots:
         self._mine: Counter[str] = Counter()
         self._session = keeper.worker
         self._unwritten: set[str] = set()
-        """The kinds of slots of which it is not certain that what others find is right."""
+        """The kinds of slots whose stored count may be wrong."""
         self._group: GroupCommit[_Take] = GroupCommit(self._write, direct)
         keeper.listen(self._resume)
 
@@ -94,25 +94,25 @@ class ZooKeeperSlots:
 
     @run_on_hub
     def give_back(self, holder: str) -> None:
-        """Free what a holder has taken; see the port. Without ZooKeeper, others learn of it when it is back."""
+        """Release the slots of a holder; see the port. Without ZooKeeper, others see it after reconnecting."""
         slots = self._holders.pop(holder, ())
         with self._lock:
             self._mine.subtract(slots)
         if slots:
             with contextlib.suppress(Unavailable):
-                # Taking none of them writes how many there are.
+                # Taking none of them writes the present counts.
                 self._submit(_Take(dict.fromkeys(slots, 0)))
 
     @run_on_hub
     def close(self) -> None:
-        """Nothing is left to do: what this process holds is free when its session ends; see the port."""
+        """Stop writing: the slots of this process are released when its session ends; see the port."""
         self._group.close()
 
     def _submit(self, take: _Take) -> None:
         try:
             self._group.submit(take, 2 * TAKE_TIMEOUT_S)
         except Unavailable:
-            # It may have been written all the same, or will be.
+            # The slots may have been written all the same, or will be.
             with self._lock:
                 take.given_up = True
                 self._unwritten.update(take.slots)
@@ -123,7 +123,7 @@ class ZooKeeperSlots:
             self._keeper.handler.spawn(self._catch_up)
 
     def _catch_up(self) -> None:
-        """Write what others do not know, as long as that is possible."""
+        """Write the counts that others do not know yet, while possible."""
         with contextlib.suppress(Unavailable):
             self._submit(_Take({}))
             while self._unwritten:
@@ -136,7 +136,7 @@ class ZooKeeperSlots:
             worker = self._keeper.worker
             with self._lock:
                 if worker != self._session:
-                    # What stood there went with the session.
+                    # The counts of the old session are gone.
                     self._session = worker
                     self._unwritten |= self._mine.keys()
                 names.update(islice(self._unwritten, CATCH_UP_SLOTS))
@@ -159,7 +159,7 @@ class ZooKeeperSlots:
                 del self._mine[slot]
 
     def _find(self, mine: Mapping[str, int]) -> dict[str, _Found]:
-        # The workers last: whoever has written what is found lived before.
+        # Workers are read last: those whose counts were found existed before.
         *stored, living = self._keeper.ask_patiently(
             *[lambda client, path=path: client.get_async(path) for path in map(_path, mine)],
             lambda client: client.get_children_async(WORKERS),
@@ -173,7 +173,7 @@ class ZooKeeperSlots:
 
 
 def _grant(take: _Take, found: Mapping[str, _Found]) -> bool:
-    """Whether there is one of each; then they are taken."""
+    """Take one slot of each kind if all are free; return whether they were."""
     take.full = [slot for slot, most in take.slots.items() if found[slot].count >= most]
     if take.full:
         return False
@@ -187,4 +187,4 @@ def _path(slot: str) -> str:
 
 
 def _nothing() -> None:
-    """Nothing is left to do."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Local cache of subscription state: assignment, progress and subscribers to changes."""
+"""Caches subscription state: assignment and progress, and notifies subscribers of changes."""
 
 import contextlib
 from collections import Counter
@@ -17,14 +17,14 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 
 
 SUBSCRIPTIONS_MAX = 10_000
-"""What is remembered in the form that the port has."""
+"""Maximum number of subscriptions cached in the port's form."""
 
 UNKNOWN = Topology(0, {}, {})
 Cursors = Mapping[EventTypePartition, str]
 
 
 class ObservedSubscription(NamedTuple):
-    """The plan of a subscription, as it was at some version."""
+    """The assignment of a subscription at one version."""
 
     version: int
     data: bytes
@@ -34,14 +34,14 @@ class ObservedSubscription(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far a partition is processed, as it was at some version."""
+    """The progress of a partition at one version."""
 
     version: int
     progress: Progress
 
 
 class _ReadCursors(NamedTuple):
-    """The committed offsets, the nodes in which they stand, and the epoch of the topology that was read before."""
+    """The committed offsets, their nodes, and the epoch of the topology that was read before."""
 
     nodes: Sequence[Node | None]
     cursors: Cursors
@@ -49,14 +49,14 @@ class _ReadCursors(NamedTuple):
 
 
 class SubscriptionCache:
-    """Subscriptions by their ids; what is read after `barrier` holds all that was done before."""
+    """Caches subscriptions by id; reads after `barrier` return all changes made before."""
 
     def __init__(self, keeper: ZooKeeperSession, tell: Callable[[str, Collection[str] | None], None]) -> None:
-        """Know nothing yet.
+        """Start empty.
 
         Args:
-            keeper: asks and watches.
-            tell: told which of the followed subscriptions have changed, and for which streams: None for all; must not
+            keeper: sends requests and sets watches.
+            tell: receives each followed subscription that has changed, and the affected streams, None for all; must not
                 block.
         """
         self._tell = tell
@@ -86,12 +86,12 @@ class SubscriptionCache:
     # --- who reads what ---
 
     def topology(self, subscription_id: str) -> Topology:
-        """Who reads what; the same object where nothing has changed."""
+        """Return sessions and assignments; the same object if nothing has changed."""
         seen = self.seen(subscription_id)
         return seen.topology if seen else UNKNOWN
 
     def dead(self, subscription_id: str) -> bool:
-        """Whether the plan seems to name something that does not live."""
+        """Whether the assignment seems to contain a dead session or reset."""
         seen = self.seen(subscription_id)
         if seen is None:
             return False
@@ -107,27 +107,27 @@ class SubscriptionCache:
         return dead
 
     def living(self, subscription_id: str) -> frozenset[str]:
-        """The names of the nodes of streams and resets."""
+        """Return the names of the ephemeral nodes of streams and resets."""
         return _children(self._mirror.node(living_path(subscription_id) + "/"))
 
     def last_topology(self, subscription_id: str) -> Topology | None:
-        """The last known assignment."""
+        """Return the last known topology."""
         seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
         return seen.topology if seen else None
 
     def seen(self, subscription_id: str) -> ObservedSubscription | None:
-        """The plan as it is."""
+        """Return the current assignment."""
         return self._understood(subscription_id, self._mirror.node(plan_path(subscription_id)))
 
     def supposed(self, subscription_id: str) -> ObservedSubscription | None:
-        """The plan as it probably is."""
+        """Return the cached, possibly outdated assignment."""
         return self._understood(subscription_id, self._mirror.supposed([plan_path(subscription_id)])[0])
 
     def _understood(self, subscription_id: str, node: Node | None) -> ObservedSubscription | None:
         if node is None:
             return None
         seen = self._seen.get(subscription_id)
-        # The version alone does not do: nodes that are made anew, such as after a loss of all data, begin at 0 again.
+        # The version alone does not suffice: recreated nodes, such as after a loss of all data, start at 0 again.
         if seen is None or (seen.version, seen.data) != (node.version, node.data):
             plan = plans.decode(node.data)
             terms = {share.partition: share.term for share in plan.shares}
@@ -140,7 +140,7 @@ class SubscriptionCache:
     # --- how far ---
 
     def cursors(self, subscription_id: str) -> Cursors:
-        """The committed offsets; the same object where nothing has changed."""
+        """Return the committed offsets; the same object if nothing has changed."""
         seen = self.seen(subscription_id)
         if seen is None:
             return {}
@@ -150,7 +150,7 @@ class SubscriptionCache:
         if known and len(known.nodes) == len(nodes) and all(a is b for a, b in zip(known.nodes, nodes, strict=True)):
             cursors = known.cursors
         else:
-            # A node may be missing that is being deleted with all of its subscription.
+            # A node may be missing because its subscription is being deleted.
             cursors = {key: progresses.decode(node.data).offset for key, node in zip(keys, nodes, strict=True) if node}
             if len(self._cursors) >= SUBSCRIPTIONS_MAX:
                 self._cursors.clear()
@@ -158,17 +158,17 @@ class SubscriptionCache:
         return cursors
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
-        """How often what was committed already was committed again, when the cursors were last asked for."""
+        """Return how many commits repeated the committed offset, when the cursors were last read."""
         _, standings = self._last(subscription_id)
         return {key: standing.progress.heartbeats for key, standing in standings.items()}
 
     def last_cursors(self, subscription_id: str, epoch: int) -> Cursors | None:
-        """The offsets that were committed when this process last asked; None if that was before an epoch."""
+        """Return the offsets when this process last read them; None if that was in another epoch."""
         known = self._cursors.get(subscription_id)
         return known.cursors if known and known.epoch == epoch else None
 
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
-        """The partitions that have failed, or are being searched, when the cursors were last asked for."""
+        """Return the partitions with failed deliveries or a running search, when the cursors were last read."""
         terms, standings = self._last(subscription_id)
         troubles = {key: each.progress.trouble(terms[key]) for key, each in standings.items()}
         return {key: trouble for key, trouble in troubles.items() if trouble}
@@ -176,7 +176,7 @@ class SubscriptionCache:
     def _last(
         self, subscription_id: str
     ) -> tuple[Mapping[EventTypePartition, int], dict[EventTypePartition, Standing]]:
-        """The last known terms and progress of partitions."""
+        """Return the last known terms and progress of partitions."""
         seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
         if seen is None:
             return {}, {}
@@ -186,25 +186,25 @@ class SubscriptionCache:
     def standings(
         self, subscription_id: str, keys: Collection[EventTypePartition]
     ) -> dict[EventTypePartition, Standing]:
-        """How far partitions are; those that don't exist are missing."""
+        """Return the progress of partitions; those that don't exist are missing."""
         return _standings(keys, self._mirror.nodes([cursor_path(subscription_id, key) for key in keys]))
 
     def supposed_standings(
         self, subscription_id: str, keys: Collection[EventTypePartition]
     ) -> dict[EventTypePartition, Standing]:
-        """How far partitions probably are."""
+        """Return the cached, possibly outdated progress of partitions."""
         return _standings(keys, self._mirror.supposed([cursor_path(subscription_id, key) for key in keys]))
 
     def wrote(self, subscription_id: str, key: EventTypePartition, standing: Standing) -> None:
-        """Note what this process has written."""
+        """Cache what this process has written."""
         node = Node(standing.progress.encoded(), standing.version)
         self._mirror.wrote(cursor_path(subscription_id, key), node)
 
     def suppose_nothing(self, subscription_id: str, keys: Collection[EventTypePartition]) -> None:
-        """What was supposed of partitions was wrong."""
+        """Drop the cached writes of partitions, after a conflict."""
         self._mirror.forget([cursor_path(subscription_id, key) for key in keys])
 
-    # --- hearing ---
+    # --- notifications ---
 
     def _is_followed(self, path: str) -> bool:
         return subscription_of(path) in self._followers
@@ -217,19 +217,19 @@ class SubscriptionCache:
                 self._tell(subscription_id, concerned)
 
     def _concerned(self, subscription_id: str, path: str) -> Collection[str] | None:
-        """The streams that a change makes a difference to, None for all."""
+        """Return the streams affected by a change, None for all."""
         seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
         if seen is None:
             return None
         if path == plan_path(subscription_id):
             before = self._told.get(subscription_id)
             self._told[subscription_id] = seen
-            # There may be more partitions than before.
+            # There may be new partitions.
             self._mirror.want(_parts(subscription_id, seen.plan))
             return seen.plan.concerned(before.plan) if before else None
         if path.endswith("/"):
             living = self._mirror.last_known(path)
-            # Who begins and ends by itself stands in the plan too.
+            # Regular starts and ends of streams also change the assignment.
             return None if living is None or not seen.plan.needs() <= living.children else ()
         owner = seen.topology.partitions.get(partition_of(path))
         return {owner.session} - {""} if owner else None
@@ -240,7 +240,7 @@ def _children(node: Node | None) -> frozenset[str]:
 
 
 def _parts(subscription_id: str, plan: SubscriptionAssignment) -> list[str]:
-    """The paths of everything but the plan."""
+    """Return the paths of all nodes of a subscription except its assignment."""
     cursors = [cursor_path(subscription_id, share.partition) for share in plan.shares]
     return [living_path(subscription_id) + "/", *cursors]
 

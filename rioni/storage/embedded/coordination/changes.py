@@ -1,4 +1,4 @@
-"""What one transaction of the coordinator changes: however many ask, all is read, written and shared out once."""
+"""Batches coordinator changes: all concurrent requests are read, written and rebalanced in one transaction."""
 
 import sqlite3
 from collections import Counter
@@ -11,32 +11,32 @@ from rioni.storage.embedded.coordination import database as tables
 
 
 class Advance(NamedTuple):
-    """How far the cursors of a subscription have got with a transaction."""
+    """The cursors of a subscription advanced by a transaction."""
 
     revision: int
-    """Of the subscription, after it."""
+    """Of the subscription, after the transaction."""
     offsets: Mapping[EventTypePartition, str]
-    """Those that have advanced."""
+    """The new offsets of the cursors that advanced."""
     beats: Mapping[EventTypePartition, int]
-    """How often what was committed was committed again."""
+    """How many commits repeated the committed offset, by partition."""
 
 
 class Changes:
-    """The changes of one transaction. Each one is done as if alone, or refused before it has changed anything.
+    """The changes of one transaction. Each is applied as if alone, or rejected before it has changed anything.
 
     The caller calls `finish` before the end of the transaction.
     """
 
     def __init__(self, connection: sqlite3.Connection, worker: str) -> None:
-        """Begin.
+        """Start without changes.
 
         Args:
-            connection: in a transaction.
-            worker: the process that sessions live and die with.
+            connection: with an open transaction.
+            worker: the process that owns the sessions; they end with it.
         """
         self._connection, self._worker = connection, worker
         self.keys: set[str] = set()
-        """The signals of what has changed."""
+        """The notification keys of what has changed."""
         self.advances: dict[str, Advance] = {}
         """By subscription; complete after `finish`."""
         self._cursors: dict[str, _Cursors] = {}
@@ -45,7 +45,7 @@ class Changes:
         self._unbalanced: set[str] = set()
 
     def join(self, subscription_id: str, session: Session) -> None:
-        """Begin a session; raises as the port says."""
+        """Start a session; raises as the port does."""
         seats = self._seats.get(subscription_id)
         if seats is None:
             topology = tables.load_topology(self._connection, subscription_id)
@@ -55,7 +55,7 @@ class Changes:
         self._unbalanced.add(subscription_id)
 
     def leave(self, subscription_id: str, stream_id: str) -> None:
-        """End a session; unknown ones: nothing."""
+        """End a session; unknown ones are ignored."""
         self._settle(subscription_id)
         if tables.remove_session(self._connection, subscription_id, stream_id):
             self._ended.append((subscription_id, stream_id))
@@ -64,7 +64,7 @@ class Changes:
             self.keys |= {f"subscription:{subscription_id}", f"stream:{stream_id}"}
 
     def release(self, subscription_id: str, stream_id: str, partitions: Sequence[EventTypePartition]) -> None:
-        """Hand partitions over to the streams that wait for them."""
+        """Hand partitions over to the streams that are waiting for them."""
         self._settle(subscription_id)
         if heirs := tables.hand_over(self._connection, subscription_id, stream_id, partitions):
             self.keys |= {f"stream:{name}" for name in (*heirs, stream_id)}
@@ -77,12 +77,12 @@ class Changes:
         offset: str,
         search_until: str | None,
     ) -> None:
-        """Note what is about to be sent."""
+        """Record what is about to be sent."""
         self._settle(subscription_id)
         tables.note_attempt(self._connection, subscription_id, stream_id, partition, offset, search_until)
 
     def commit(self, subscription_id: str, stream_id: str, cursors: Cursors) -> Sequence[bool]:
-        """Check everything, then remember what is ahead (reference subscriptions#commit-checks)."""
+        """Check all cursors, then keep those that are ahead (reference subscriptions#commit-checks)."""
         known = self._cursors.get(subscription_id)
         if known is None:
             known = self._cursors[subscription_id] = _Cursors(self._connection, subscription_id)
@@ -92,7 +92,7 @@ class Changes:
         return advanced
 
     def finish(self) -> None:
-        """Write what is left to be written, and rebalance."""
+        """Write the remaining changes and rebalance."""
         for subscription_id in list(self._cursors):
             self._settle(subscription_id)
         for subscription_id in self._unbalanced:
@@ -101,7 +101,7 @@ class Changes:
             tables.count_failures(self._connection, subscription_id, stream_id)
 
     def _settle(self, subscription_id: str) -> None:
-        """Write the cursors that were committed: what follows is about more than cursors."""
+        """Write the pending committed cursors, before changes that depend on them."""
         known = self._cursors.pop(subscription_id, None)
         advance = known.write() if known else None
         if advance is not None:
@@ -113,7 +113,7 @@ class Changes:
 
 
 class _Cursors:
-    """The cursors of a subscription, and what is committed of them. PERF: each row is read and written once."""
+    """The cursors of a subscription and their pending commits. PERF: each row is read and written once."""
 
     def __init__(self, connection: sqlite3.Connection, subscription_id: str) -> None:
         self._connection, self._subscription_id = connection, subscription_id
@@ -123,7 +123,7 @@ class _Cursors:
         self._beats: Counter[EventTypePartition] = Counter()
 
     def commit(self, stream_id: str, cursors: Cursors) -> tuple[Sequence[bool], bool]:
-        """Result of each cursor, and whether to notify the stream."""
+        """Return the result of each cursor, and whether to notify the stream."""
         check_commit(stream_id, cursors, lives=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
         stored = {key: self._offsets.get(key, self._owner(key)[1]) for key, _ in cursors}
         advanced, ahead, again = compare(stored, cursors)
@@ -132,7 +132,7 @@ class _Cursors:
         return advanced, bool(ahead or again)
 
     def write(self) -> Advance | None:
-        """Write what was committed; None for nothing."""
+        """Write the commits; return None if there are none."""
         if not self._offsets and not self._beats:
             return None
         connection, subscription_id = self._connection, self._subscription_id

@@ -1,4 +1,4 @@
-"""The coordinator of one machine: sessions, assignments, committed cursors in SQLite, for any number of processes."""
+"""Coordinator of one machine: keeps sessions, assignments and committed cursors in SQLite, for many processes."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,10 +22,10 @@ from rioni.storage.stream_shutdown import wait_for_streams_to_end
 
 
 CHANGE_TIMEOUT_S = 30.0
-"""A change that the disk has not taken by then is answered 503."""
+"""A change not written to disk by then is answered with 503."""
 
 REAP_EVERY_S = 0.5
-"""How often at most a process looks for dead ones, apart from when a stream begins."""
+"""Minimum time between two checks for dead processes, apart from those at the start of a stream."""
 
 CACHE_ENTRIES_MAX = 10_000
 
@@ -35,7 +35,7 @@ Cursors = Mapping[EventTypePartition, str]
 
 
 class _Change(Job, Generic[T]):
-    """A change that waits for the next transaction, and its result."""
+    """A change waiting for the next transaction, and its result."""
 
     result: T
 
@@ -44,7 +44,7 @@ class _Change(Job, Generic[T]):
         self._apply = apply
 
     def run(self, changes: Changes) -> None:
-        """Be part of a transaction, or be refused."""
+        """Apply the change within a transaction, or record its rejection."""
         try:
             self.result = self._apply(changes)
         except RioniError as ex:
@@ -52,14 +52,14 @@ class _Change(Job, Generic[T]):
 
 
 class _Standing(NamedTuple):
-    """The cursors of a subscription, in one of their states."""
+    """The cursors of a subscription at one revision."""
 
     revision: int
     cursors: Cursors
     heartbeats: Mapping[EventTypePartition, int]
 
     def after(self, advance: Advance) -> "_Standing":
-        """As they are with the next one."""
+        """Return the cursors after an advance."""
         beats = {key: self.heartbeats[key] + count for key, count in advance.beats.items()}
         return _Standing(advance.revision, {**self.cursors, **advance.offsets}, {**self.heartbeats, **beats})
 
@@ -71,13 +71,13 @@ class EmbeddedCoordinator:
     """The port `Coordinator` on SQLite. A forked process must open its own."""
 
     def __init__(self, path: Path, *, clock: Clock, signals: Notifier, offload: ThreadPool = direct) -> None:
-        """Open the file, creating it where it doesn't exist, and end the sessions of dead processes; blocks.
+        """Open the file, creating it if it doesn't exist, and end the sessions of dead processes; blocks.
 
         Args:
-            path: of the database; further files lie beside it.
-            clock: for deadlines only.
-            signals: told `subscription:<id>` after every change.
-            offload: where the disk is waited for.
+            path: of the database; further files are created beside it.
+            clock: used for deadlines only.
+            signals: notified with `subscription:<id>` after every change.
+            offload: the pool that waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
@@ -90,15 +90,15 @@ class EmbeddedCoordinator:
         self._standings: dict[str, _Standing] = {}
         self._reaped_at_s = clock.monotonic()
         with self._database.writing() as connection:
-            # NOTE: in a transaction, so that nobody takes the new file, which is not locked at first, for a dead one's.
+            # NOTE: in a transaction, so that no process mistakes the new file, not locked at first, for a dead one's.
             self._workers = WorkerRegistry(Path(f"{path}-workers"))
             self._bury(connection, self._workers.known() | tables.workers_named(connection))
 
     # --- sessions ---
 
     def initialise(self, subscription_id: str, cursors: Cursors) -> None:
-        """Lay down the partitions and where reading begins; see the port."""
-        # PERF: every stream asks for it, nearly always in vain.
+        """Create the partitions with their initial offsets; see the port."""
+        # PERF: every stream calls this, and nearly always nothing is left to do.
         if not self.cursors(subscription_id) and self._transact(tables.add_subscription, subscription_id, cursors):
             self._changed(subscription_id)
 
@@ -110,21 +110,21 @@ class EmbeddedCoordinator:
             self._changed(subscription_id)
 
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
-        """Begin a session and rebalance; see the port."""
+        """Start a session and rebalance; see the port."""
         self._reap()
         session = Session(stream_id, frozenset(requested))
         self._change(lambda changes: changes.join(subscription_id, session))
 
     def leave(self, subscription_id: str, stream_id: str) -> None:
-        """End a session at once and rebalance; see the port."""
+        """End a session and rebalance; see the port."""
         self._change(lambda changes: changes.leave(subscription_id, stream_id))
 
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
-        """Hand partitions over, all in one transaction; see the port."""
+        """Hand partitions over in one transaction; see the port."""
         self._change(lambda changes: changes.release(subscription_id, stream_id, partitions))
 
     def topology(self, subscription_id: str) -> Topology:
-        """Who reads what; see the port. PERF: about 10 us where nothing has changed."""
+        """Return sessions and assignments; see the port. PERF: about 10 us if nothing has changed."""
         self.reap()
         rows = self._database.fetch("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,))
         known = self._topologies.get(subscription_id)
@@ -139,15 +139,15 @@ class EmbeddedCoordinator:
     # --- cursors ---
 
     def cursors(self, subscription_id: str) -> Cursors:
-        """The committed offsets; see the port. PERF: about 5 us where nothing has changed."""
+        """Return the committed offsets; see the port. PERF: about 5 us if nothing has changed."""
         return self._standing(subscription_id).cursors
 
     def committed(self, subscription_id: str) -> Cursors:
-        """The committed offsets; see the port."""
+        """Return the committed offsets; see the port."""
         return self.cursors(subscription_id)
 
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
-        """How often what was committed was committed again; see the port."""
+        """Return how many commits repeated the committed offset; see the port."""
         return self._standing(subscription_id).heartbeats
 
     def _standing(self, subscription_id: str) -> _Standing:
@@ -176,15 +176,15 @@ class EmbeddedCoordinator:
         offset: str,
         search_until: str | None = None,
     ) -> None:
-        """Note what is about to be sent; see the port."""
+        """Record what is about to be sent; see the port."""
         self._change(lambda changes: changes.attempt(subscription_id, stream_id, partition, offset, search_until))
 
     def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
-        """The partitions that have failed, or are being searched; see the port."""
+        """Return the partitions with failed deliveries or a running search; see the port."""
         return self._read(tables.load_troubles, subscription_id)
 
     def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
-        """Let all streams end, then set offsets; see the port."""
+        """End all streams, then set offsets; see the port."""
         if not cursors:
             return {}
         self._reap()
@@ -205,11 +205,11 @@ class EmbeddedCoordinator:
         return previous
 
     def initialised(self) -> Collection[str]:
-        """The ids of all subscriptions that are; see the port."""
+        """Return the ids of all initialised subscriptions; see the port."""
         return [subscription_id for (subscription_id,) in self._database.fetch("SELECT id FROM subscriptions", ())]
 
     def forget(self, subscription_id: str) -> None:
-        """Remove sessions, assignments and cursors; see the port."""
+        """Delete sessions, assignments and cursors; see the port."""
         self._transact(tables.remove_subscription, subscription_id)
         self._topologies.pop(subscription_id, None)
         self._standings.pop(subscription_id, None)
@@ -225,16 +225,16 @@ class EmbeddedCoordinator:
     # --- processes ---
 
     def holds(self, stream_id: str) -> bool:  # noqa: ARG002 - this holds for all
-        """Whether no other process can have taken over; see the port. They do so only when this one has died."""
+        """Whether no other process can have taken over; see the port. Others only do so when this process has died."""
         return not self._workers.left
 
     @property
     def worker(self) -> str:
-        """The name of this process; see the port."""
+        """The id of this process; see the port."""
         return self._workers.own
 
     def lives(self, worker: str) -> bool:
-        """Whether a process lives; see the port."""
+        """Whether a process is alive; see the port."""
         return not (self._workers.left and worker == self.worker) and self._workers.alive(worker)
 
     def reap(self) -> None:
@@ -247,7 +247,7 @@ class EmbeddedCoordinator:
         return self._offload(self._anchors.note, anchor)
 
     def close(self) -> None:
-        """End all sessions of this process and let go of all files; see the port."""
+        """End all sessions of this process and close all files; see the port."""
         if self._workers.left:
             return
         self._changes.close()
@@ -267,7 +267,7 @@ class EmbeddedCoordinator:
     def _bury(self, connection: sqlite3.Connection, workers: Collection[str]) -> set[str]:
         dead = [worker for worker in workers if not self._workers.alive(worker)]
         concerned = tables.remove_workers(connection, dead)
-        # Before the end of the transaction: where there is no file, its process counts as dead as well.
+        # Before the transaction ends: a process without a file counts as dead as well.
         for worker in dead:
             self._workers.forget(worker)
         return concerned
@@ -278,7 +278,7 @@ class EmbeddedCoordinator:
         self._signals.notify(f"subscription:{subscription_id}")
 
     def _change(self, apply: Callable[[Changes], T]) -> T:
-        """Have something changed; what comes while the disk is busy shares the next transaction."""
+        """Apply a change; changes submitted while the disk is busy share the next transaction."""
         change = _Change(apply)
         self._changes.submit(change, CHANGE_TIMEOUT_S)
         return change.result
@@ -292,7 +292,7 @@ class EmbeddedCoordinator:
 
         def tell() -> None:
             for subscription_id, advance in changes.advances.items():
-                # PERF: what was just written need not be read.
+                # PERF: what was just written need not be read again.
                 known = self._standings.get(subscription_id)
                 if known is not None and known.revision + 1 == advance.revision:
                     self._standings[subscription_id] = known.after(advance)

@@ -1,4 +1,4 @@
-"""The SQLite file of sessions, assignments and committed cursors, and what can be asked of it and changed in it."""
+"""The SQLite file of sessions, assignments and committed cursors, with its queries and changes."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 class CoordinationDatabase(EventsDatabase):
-    """One process's connections to the file; who writes when is decided as for the published events."""
+    """One process's connections to the file; locking is the same as for the published events."""
 
     schema_version = 4
     upgrades: Mapping[int, str] = {
@@ -66,7 +66,7 @@ class CoordinationDatabase(EventsDatabase):
 
 
 def load_topology(connection: sqlite3.Connection, subscription_id: str) -> Topology:
-    """Who reads what, as the connection's transaction sees it."""
+    """Return sessions and assignments, as the connection's transaction sees them."""
     epoch = connection.execute("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,)).fetchone()
     resetting = connection.execute("SELECT 1 FROM resets WHERE subscription = ?", (subscription_id,)).fetchone()
     return Topology(
@@ -78,7 +78,7 @@ def load_topology(connection: sqlite3.Connection, subscription_id: str) -> Topol
 
 
 def load_cursors(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, str]:
-    """The committed offsets."""
+    """Return the committed offsets."""
     rows = connection.execute(
         "SELECT event_type, partition, offset FROM partitions WHERE subscription = ? ORDER BY place",
         (subscription_id,),
@@ -87,7 +87,7 @@ def load_cursors(connection: sqlite3.Connection, subscription_id: str) -> Mappin
 
 
 def load_heartbeats(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, int]:
-    """How often what was committed already was committed again, where it was."""
+    """Return how many commits repeated the committed offset, by partition."""
     rows = connection.execute(
         "SELECT event_type, partition, heartbeats FROM partitions WHERE subscription = ? ORDER BY place",
         (subscription_id,),
@@ -96,7 +96,7 @@ def load_heartbeats(connection: sqlite3.Connection, subscription_id: str) -> Map
 
 
 def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
-    """The partitions that have failed, or are being searched."""
+    """Return the partitions with failed deliveries or a running search."""
     rows = connection.execute(
         "SELECT event_type, partition, failures, sent, search_until FROM partitions "
         "WHERE subscription = ? AND (failures > 0 OR search_until > offset)",
@@ -108,7 +108,7 @@ def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mappi
 
 
 def workers_named(connection: sqlite3.Connection) -> set[str]:
-    """All processes that something depends on."""
+    """Return all processes that own sessions or resets."""
     return {worker for (worker,) in connection.execute("SELECT worker FROM sessions UNION SELECT worker FROM resets")}
 
 
@@ -132,19 +132,19 @@ def _sessions(connection: sqlite3.Connection, subscription_id: str) -> Iterator[
 
 
 def load_revision(connection: sqlite3.Connection, subscription_id: str) -> int:
-    """Which of its states the cursors of a subscription are in; 0 where it is not initialised."""
+    """Return the revision of a subscription's cursors; 0 if it is not initialised."""
     row = connection.execute("SELECT revision FROM subscriptions WHERE id = ?", (subscription_id,)).fetchone()
     return int(row[0]) if row else 0
 
 
 def has_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
-    """Whether a session lives."""
+    """Whether a session exists."""
     found = connection.execute("SELECT 1 FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id))
     return found.fetchone() is not None
 
 
 def load_owner(connection: sqlite3.Connection, subscription_id: str, key: EventTypePartition) -> tuple[str, str]:
-    """Who owns a partition, and how far it is committed; empty texts where it does not exist."""
+    """Return the owner and the committed offset of a partition; empty strings if it does not exist."""
     row: tuple[str, str] | None = connection.execute(
         "SELECT session, offset FROM partitions WHERE subscription = ? AND event_type = ? AND partition = ?",
         (subscription_id, *key),
@@ -158,7 +158,7 @@ def load_owner(connection: sqlite3.Connection, subscription_id: str, key: EventT
 def add_subscription(
     connection: sqlite3.Connection, subscription_id: str, cursors: Mapping[EventTypePartition, str]
 ) -> bool:
-    """Lay down the partitions; say whether that was not done before."""
+    """Create the partitions; return False if they existed already."""
     added = connection.execute("INSERT OR IGNORE INTO subscriptions VALUES (?, 1, 1)", (subscription_id,)).rowcount
     if added:
         _insert_partitions(connection, subscription_id, cursors)
@@ -168,7 +168,7 @@ def add_subscription(
 def add_partitions(
     connection: sqlite3.Connection, subscription_id: str, cursors: Mapping[EventTypePartition, str]
 ) -> bool:
-    """Add the partitions that are not there yet, and rebalance; say whether there were any."""
+    """Add missing partitions and rebalance; return whether any were added."""
     known = load_cursors(connection, subscription_id)
     if not known:
         raise SubscriptionNotFound(subscription_id)
@@ -194,7 +194,7 @@ def _insert_partitions(
 
 
 def add_session(connection: sqlite3.Connection, subscription_id: str, worker: str, session: Session) -> None:
-    """Begin a session; `share_out` is to follow."""
+    """Start a session; call `share_out` afterwards."""
     connection.execute(
         "INSERT INTO sessions VALUES (?, ?, ?, ?)",
         (session.id, subscription_id, worker, json.dumps(sorted(session.requested))),
@@ -202,7 +202,7 @@ def add_session(connection: sqlite3.Connection, subscription_id: str, worker: st
 
 
 def remove_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
-    """End a session; say whether there was one. `share_out` and then `count_failures` are to follow."""
+    """End a session; return whether it existed. Call `share_out` and then `count_failures` afterwards."""
     removed = connection.execute(
         "DELETE FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id)
     ).rowcount
@@ -210,7 +210,7 @@ def remove_session(connection: sqlite3.Connection, subscription_id: str, stream_
 
 
 def remove_workers(connection: sqlite3.Connection, workers: Iterable[str]) -> set[str]:
-    """End all that depends on processes, rebalance, and return the subscriptions that this concerns."""
+    """End the sessions and resets of processes, rebalance, and return the affected subscriptions."""
     concerned: set[str] = set()
     ended: list[tuple[str, str]] = []
     for worker in workers:
@@ -230,7 +230,7 @@ def remove_workers(connection: sqlite3.Connection, workers: Iterable[str]) -> se
 def hand_over(
     connection: sqlite3.Connection, subscription_id: str, stream_id: str, partitions: Iterable[EventTypePartition]
 ) -> set[str]:
-    """Give partitions to the sessions that wait for them, where the owner is this stream; return these sessions."""
+    """Give this stream's partitions to the sessions waiting for them; return these sessions."""
     heirs: set[str] = set()
     for partition in partitions:
         given = connection.execute(
@@ -254,7 +254,7 @@ def note_attempt(
     offset: str,
     search_until: str | None,
 ) -> None:
-    """Note that a stream is about to send events up to an offset, if it owns the partition."""
+    """Record that a stream is about to send events up to an offset, if it owns the partition."""
     connection.execute(
         "UPDATE partitions SET sent = ?1, sent_by = ?2, search_until = coalesce(?3, search_until), "
         "failures = CASE WHEN ?3 IS NULL THEN failures ELSE 0 END "
@@ -273,21 +273,21 @@ def count_failures(connection: sqlite3.Connection, subscription_id: str, stream_
 
 
 def bump(connection: sqlite3.Connection, subscription_id: str) -> None:
-    """Note that sessions or assignments have changed."""
+    """Increment the epoch: sessions or assignments have changed."""
     connection.execute("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", (subscription_id,))
 
 
 def advance_cursors(
     connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
 ) -> None:
-    """Store offsets that are ahead of those that are stored; `revise` is to follow."""
+    """Store offsets that are ahead of the stored ones; call `revise` afterwards."""
     _set_cursors(connection, subscription_id, cursors, "failures = 0")
 
 
 def count_heartbeats(
     connection: sqlite3.Connection, subscription_id: str, counts: Iterable[tuple[EventTypePartition, int]]
 ) -> None:
-    """Note how often what is committed already was committed again; `revise` is to follow."""
+    """Count commits that repeated the committed offset; call `revise` afterwards."""
     connection.executemany(
         "UPDATE partitions SET heartbeats = heartbeats + ? WHERE subscription = ? AND event_type = ? AND partition = ?",
         ((count, subscription_id, *key) for key, count in counts),
@@ -297,7 +297,7 @@ def count_heartbeats(
 def reset_cursors(
     connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
 ) -> None:
-    """Store offsets, whatever is stored there now, and forget the failures of their partitions."""
+    """Set offsets unconditionally and clear the failures of their partitions."""
     _set_cursors(connection, subscription_id, cursors, "failures = 0, sent = '', sent_by = '', search_until = ''")
     revise(connection, subscription_id)
 
@@ -316,20 +316,20 @@ def _set_cursors(
 
 
 def revise(connection: sqlite3.Connection, subscription_id: str) -> int:
-    """Note that something was committed; return the number of the state that the cursors are in now."""
+    """Increment the revision: something was committed; return the new revision."""
     connection.execute("UPDATE subscriptions SET revision = revision + 1 WHERE id = ?", (subscription_id,))
     return load_revision(connection, subscription_id)
 
 
 def remove_subscription(connection: sqlite3.Connection, subscription_id: str) -> None:
-    """Remove everything."""
+    """Delete everything of a subscription."""
     connection.execute("DELETE FROM subscriptions WHERE id = ?", (subscription_id,))
     for table in ("partitions", "sessions", "resets"):
         connection.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription_id,))  # noqa: S608 - constants
 
 
 def share_out(connection: sqlite3.Connection, subscription_id: str) -> set[str]:
-    """Rebalance; return the streams for which something has changed, those that are gone included."""
+    """Rebalance; return the streams whose partitions have changed, ended ones included."""
     before = dict(_assignments(connection, subscription_id))
     after = rebalance(before, _sessions(connection, subscription_id))
     moved = [key for key in before if before[key] != after[key]]

@@ -1,4 +1,4 @@
-"""Counts what clients hold, over all worker processes of one machine, in SQLite."""
+"""Counts the slots that clients hold, across all worker processes of one machine, in SQLite."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 class SlotsDatabase(EventsDatabase):
-    """One process's connections to the file. When the machine dies all are free, so it may forget."""
+    """One process's connections to the file. All slots are free after a reboot, so durability is not needed."""
 
     schema_version = 1
     upgrades: Mapping[int, str] = {}
@@ -26,7 +26,7 @@ class SlotsDatabase(EventsDatabase):
 
     def _open(self) -> sqlite3.Connection:
         connection = super()._open()
-        # PERF: nothing is waited for; the write-ahead log keeps the file from being damaged all the same.
+        # PERF: no commit waits for the disk; the write-ahead log still protects the file from corruption.
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
@@ -35,13 +35,13 @@ class EmbeddedSlots:
     """The port `Slots` on SQLite. A forked process must open its own."""
 
     def __init__(self, path: Path, *, worker: str, lives: Callable[[str], bool], offload: ThreadPool = direct) -> None:
-        """Open the file, creating it where it doesn't exist; blocks.
+        """Open the file, creating it if it doesn't exist; blocks.
 
         Args:
-            path: of the database; further files lie beside it.
-            worker: the name of this process.
-            lives: whether the process of a name lives.
-            offload: where the disk is waited for.
+            path: of the database; further files are created beside it.
+            worker: the id of this process.
+            lives: whether the process with an id is alive.
+            offload: the pool that waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
@@ -68,7 +68,7 @@ class EmbeddedSlots:
         return self._offload(run)
 
     def give_back(self, holder: str) -> None:
-        """Free what a holder has taken; see the port."""
+        """Release all slots of a holder; see the port."""
 
         def run() -> None:
             with self._database.writing() as connection:
@@ -81,7 +81,7 @@ class EmbeddedSlots:
         self._offload(self._database.close)
 
     def _bury(self, connection: sqlite3.Connection) -> bool:
-        """Free what dead processes hold; say whether there are any."""
+        """Release the slots of dead processes; return whether there were any."""
         workers = [worker for (worker,) in connection.execute("SELECT DISTINCT worker FROM taken").fetchall()]
         dead = [(worker,) for worker in workers if not self._lives(worker)]
         connection.executemany("DELETE FROM taken WHERE worker = ?", dead)

@@ -1,4 +1,4 @@
-"""Tells which worker processes live: each holds the lock of a file of its own; the kernel releases it when it dies."""
+"""Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies."""
 
 import fcntl
 import os
@@ -6,32 +6,32 @@ from pathlib import Path
 
 
 class WorkerRegistry:
-    """The worker processes that share a data directory, and this one among them."""
+    """The worker processes that share a data directory, including this one."""
 
     def __init__(self, directory: Path) -> None:
-        """Join them; the caller excludes that others look meanwhile.
+        """Register this process; the caller prevents concurrent checks.
 
         Args:
-            directory: of the lock files; created where it doesn't exist.
+            directory: of the lock files; created if it doesn't exist.
         """
         directory.mkdir(mode=0o700, exist_ok=True)
         self._directory = directory
         self.own = f"{os.getpid()}-{os.urandom(6).hex()}"
-        """The name of this process, never used by another one."""
+        """The id of this process, never used by another one."""
         self._fd = os.open(directory / self.own, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @property
     def left(self) -> bool:
-        """Whether this process has left."""
+        """Whether this process has unregistered."""
         return self._fd < 0
 
     def known(self) -> set[str]:
-        """All that have not been forgotten."""
+        """Return the ids of all processes whose files exist."""
         return {entry.name for entry in self._directory.iterdir()}
 
     def alive(self, worker: str) -> bool:
-        """Whether a process lives. PERF: about 5 us."""
+        """Whether a process is alive. PERF: about 5 us."""
         if worker == self.own:
             return True
         try:
@@ -52,7 +52,7 @@ class WorkerRegistry:
         (self._directory / worker).unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Be dead to the others."""
+        """Unregister this process."""
         if not self.left:
             self.forget(self.own)
             os.close(self._fd)

@@ -1,4 +1,4 @@
-"""Appending to the event store: what waits is written in one transaction, with as few calls of SQLite as possible."""
+"""Appends to the event store: all pending batches are written in one transaction, with few calls of SQLite."""
 
 import contextlib
 import json
@@ -29,13 +29,13 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.group_commit import GroupCommit, Job
 
 
-# PERF: every call of sqlite3 hands over the interpreter's lock, so rows go in by the dozen, in statements that stay
-# prepared.
+# PERF: every call of sqlite3 releases and reacquires the GIL, so rows are inserted in groups, with statements that
+# stay prepared.
 _ROWS_PER_INSERT = (32, 8, 1)
 _INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
 
 OUTCOME_UNKNOWN = "outcome unknown"
-"""Why an event may not have been stored: the disk failed while the transaction was committed."""
+"""Reason for a possibly unstored event: the disk failed while the transaction was committed."""
 
 # One row, and so one call, for all partitions of a group.
 _SELECT_TARGETS = """
@@ -54,7 +54,7 @@ _UPDATE_TARGETS = """
 
 
 class _Target:
-    """A partition that a group of batches is appended to."""
+    """A partition to which a group of batches is appended."""
 
     def __init__(self, before: Partition) -> None:
         self.before, self.next = before, before.next
@@ -62,7 +62,7 @@ class _Target:
 
 
 class _Batch(Job):
-    """The call of `append` that waits, and its answer."""
+    """A waiting call of `append`, and its result."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class _Batch(Job):
 
 
 Publish = Callable[[Iterable[tuple[int, Chunk]], Iterable[str]], None]
-"""Told of the chunks that are durable now, by their partition's id, and of the topics that have grown."""
+"""Receives the chunks that are now durable, by partition id, and the topics that have grown."""
 
 
 class Appender:
-    """Appends batches in groups: one transaction, and one wait for the disk, for all that wait."""
+    """Appends batches in groups: one transaction, and one wait for the disk, for all pending batches."""
 
     def __init__(
         self, database: EventsDatabase, clock: Clock, offload: ThreadPool, publish: Publish, timeout_s: float
@@ -102,7 +102,7 @@ class Appender:
         ids: AllIds | None,
         claim: IdempotencyClaim | None,
     ) -> Appended:
-        """Append events durably and return their places; see the port `EventStore`."""
+        """Append events durably and return their positions; see the port `EventStore`."""
         assert all(batches.values()), "a batch without events has no first position"
         batch = _Batch(topic, batches, headers, ids, claim)
         try:
@@ -121,7 +121,7 @@ class Appender:
         try:
             return self._write_together(group)
         except DamagedEvents:
-            # A damaged partition must not stop the others: each batch for itself.
+            # A damaged partition must not block the others: write each batch on its own.
             if len(group) == 1:
                 raise
         done: list[Callable[[], None]] = []
@@ -164,7 +164,7 @@ class Appender:
 
     @contextlib.contextmanager
     def _noting(self, targets: Mapping[tuple[str, int], _Target]) -> Iterator[None]:
-        """Note what tells at the next start whether a write was stored whose outcome is unknown."""
+        """After a commit with unknown outcome, store what lets the next start determine it."""
         try:
             yield
         except CommitOutcomeUnknown:
@@ -178,7 +178,7 @@ class Appender:
 
 
 def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], now_ms: int) -> Iterator[_Batch]:
-    """Yield the batches that are to be stored, and note the names of those that then have no error."""
+    """Yield the batches to be stored, and record the idempotency keys of those that succeed."""
     claimed = [batch.claim for batch in group if batch.claim is not None]
     if not claimed:
         yield from group
@@ -198,8 +198,8 @@ def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], n
 
 
 def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Ids) -> None:
-    """Give a batch its positions, or its error."""
-    # It may come here again, alone, where the transaction of its group has failed.
+    """Assign positions to a batch, or set its error."""
+    # A batch may be allocated again on its own, after the transaction of its group has failed.
     batch.appended, batch.error = Appended(), None
     for number, pieces in batch.pieces.items():
         target = targets.get((batch.topic, number))

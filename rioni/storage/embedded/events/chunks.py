@@ -1,4 +1,4 @@
-"""The stored form of a chunk: how events become a row, and the checksum that no damaged row gets past."""
+"""Converts chunks of events to database rows with checksums, and back."""
 
 import struct
 import sys
@@ -16,14 +16,14 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers, headers_bytes
 
 
 CHUNK_BYTES = 65_536
-"""The length that chunks aim at: longer batches are cut, shorter ones of one transaction are joined. An event is never
-cut."""
+"""Target length of chunks: longer batches are split, shorter ones of one transaction are joined. An event is never
+split."""
 
 POSITION_BITS = 43
 POSITION_MAX = 2**POSITION_BITS - 1
 PARTITION_ID_MAX = 2 ** (63 - POSITION_BITS) - 2
 """Keys have 63 bits: 20 for the partition's id, 43 for the position, which at 100,000 events a second lasts for 2.8
-years. A partition that is full goes on in a new timeline."""
+years. A full partition is continued in a new timeline."""
 
 _CHECKED = struct.Struct("<qqI")
 
@@ -35,7 +35,7 @@ CHUNK_COLUMNS = "key, recorded_at_ms, count, checksum, ends, data, headers"
 
 
 class Damage(NamedTuple):
-    """What is wrong with the stored events, and where; the topic is empty where it is the file itself."""
+    """Damage found in the stored events, and its location; the topic is empty if the file itself is damaged."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class Damage(NamedTuple):
 
 
 class DamagedEvents(Unavailable):
-    """Stored events are not what was written; they are never served."""
+    """Stored events differ from what was written; they are never served."""
 
     def __init__(self, damage: Damage) -> None:
         self.damage = damage
@@ -58,32 +58,32 @@ class DamagedEvents(Unavailable):
 
 
 class Piece(NamedTuple):
-    """A run of events of one batch and one partition, of about `CHUNK_BYTES` at most."""
+    """A run of events of one batch and one partition, of at most about `CHUNK_BYTES`."""
 
     data: bytes
     """The events' JSON, joined by commas."""
     lengths: list[int]
-    """Of each event, in bytes, and its comma."""
+    """The length of each event in bytes, including its comma."""
     headers: Sequence[Headers] | None = None
-    """For each event what is stored beside it; None where none has anything."""
+    """The headers stored with each event; None if no event has any."""
 
     @property
     def size(self) -> int:
-        """About what it takes, in bytes."""
+        """Approximate size in bytes."""
         return len(self.data) + headers_bytes(self.headers)
 
 
 def chunk_key(partition_id: int, position: int) -> int:
-    """The key of a row: a partition is a contiguous range of keys, in the order of positions."""
+    """Return the key of a row: a partition is a contiguous range of keys, in the order of positions."""
     return partition_id << POSITION_BITS | position
 
 
 def split(events: Sequence[bytes], headers: Sequence[Headers] | None = None) -> list[Piece]:
-    """Cut a batch into pieces.
+    """Split a batch into pieces.
 
     Args:
         events: the batch.
-        headers: for each event what is stored beside it.
+        headers: stored with each event.
     """
     lengths = [len(event) + 1 for event in events]
     if sum(lengths) <= CHUNK_BYTES:
@@ -110,12 +110,12 @@ def _piece(
 
 
 def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[Chunk]:
-    """Make chunks of consecutive pieces.
+    """Join consecutive pieces to chunks.
 
     Args:
         pieces: in their order.
         first: the position of the first event.
-        recorded_at_ms: the time of all of them.
+        recorded_at_ms: when all of them were recorded.
     """
     joined: list[Piece] = []
     size = 0
@@ -131,7 +131,7 @@ def join(pieces: Iterable[Piece], first: int, recorded_at_ms: int) -> Iterator[C
 
 def _chunk(pieces: Sequence[Piece], first: int, recorded_at_ms: int) -> Chunk:
     lengths = pieces[0].lengths if len(pieces) == 1 else [each for piece in pieces for each in piece.lengths]
-    # The end of an event is the sum of the lengths up to it, less its own comma.
+    # An event ends at the sum of the lengths up to it, less its own comma.
     ends = array("I", islice(accumulate(lengths, initial=-1), 1, None))
     headers = None
     if any(piece.headers for piece in pieces):
@@ -140,7 +140,7 @@ def _chunk(pieces: Sequence[Piece], first: int, recorded_at_ms: int) -> Chunk:
 
 
 def encode(partition_id: int, chunk: Chunk) -> Row:
-    """The row of a chunk."""
+    """Convert a chunk to a row."""
     assert isinstance(chunk.ends, array)
     key, ends = chunk_key(partition_id, chunk.first), _little_endian(chunk.ends).tobytes()
     headers = _encode_headers(chunk.headers) if chunk.headers else b""
@@ -149,10 +149,10 @@ def encode(partition_id: int, chunk: Chunk) -> Row:
 
 
 def decode(row: Row) -> Chunk:
-    """Read a row.
+    """Convert a row to a chunk.
 
     Raises:
-        ValueError: the row is not what was written.
+        ValueError: the row differs from what was written.
     """
     key, recorded_at_ms, count, checksum, ends_data, data, headers_data = row
     try:

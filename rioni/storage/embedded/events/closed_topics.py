@@ -1,7 +1,7 @@
 """Closed topics, which reject appends; the mark is set in a transaction.
 
-Appends are transactions of the same file. So each comes before the mark, and its events are in the bounds that closing
-returns, or after it, and is refused, whatever process it comes from and however long it has waited.
+Appends are transactions of the same file. So each comes before the mark, and its events are within the bounds that
+closing returns, or after it, and is rejected, regardless of its process and of how long it has waited.
 """
 
 import sqlite3
@@ -15,8 +15,8 @@ def close(database: EventsDatabase, topic: str) -> list[Partition]:
     """Close a topic and return the states of its partitions, which are final; blocks on the disk.
 
     Raises:
-        NotFound: there is no such topic.
-        DamagedEvents: the state of a partition is not what was written.
+        NotFound: the topic does not exist.
+        DamagedEvents: the state of a partition differs from what was written.
     """
     with database.writing() as connection:
         connection.execute("INSERT OR IGNORE INTO closed_topics VALUES (?)", (topic,))

@@ -1,10 +1,10 @@
-"""Compaction: of the events of a partition with the same key only the last one stays.
+"""Compaction: keeps only the last event of each key in a partition.
 
 Source: reference event-types#cleanup-policy.
 
-The append notes, in its own transaction, where the last event of each key is, and which events are superseded by it: a
-later compaction goes to these and looks at nothing else. What is removed leaves an empty event behind, as a deletion
-is: positions stay dense, and no cursor notices.
+The append records, in its own transaction, the position of each key's last event, and the events superseded by it.
+Compaction later visits only these. A removed event leaves an empty event behind, as a deletion does: positions stay
+dense, and cursors stay valid.
 """
 
 import sqlite3
@@ -21,12 +21,12 @@ from rioni.storage.short_hash import short_hash
 
 
 COMPACTED_EVENTS = 2_000
-"""How many events one transaction removes, while nobody can append: some ten milliseconds."""
+"""Maximum number of events that one transaction removes, while appends wait: some ten milliseconds."""
 
 FORGOTTEN_KEYS = 5_000
-"""How many keys of expired events one transaction forgets."""
+"""Maximum number of keys of expired events that one transaction deletes."""
 
-# The trigger of the table notes the event that was the last one with this key until now.
+# The table's trigger records the previous last event of the key as superseded.
 _INSERT_KEY = """
     INSERT INTO keys VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         position = excluded.position, recorded_at_ms = excluded.recorded_at_ms
@@ -54,7 +54,7 @@ _DELETE_ALL_SUPERSEDED = f"""
 
 
 def note_keys(connection: sqlite3.Connection, written: Iterable[tuple[int, Chunk]]) -> None:
-    """Note the keys of chunks that are being appended, in their transaction.
+    """Record the keys of chunks that are being appended, in their transaction.
 
     PERF: 3 µs for an event that has a key; nothing for chunks without headers.
     """
@@ -77,15 +77,15 @@ def compact(database: EventsDatabase, topic: str, before_ms: int) -> Steps[dict[
     """Remove the events of a topic that were superseded, or are deletions, before a time; blocks on the disk.
 
     Returns:
-        For each partition of which events were removed, by its id, how many.
+        The number of events removed, by partition id; only partitions with removed events.
 
     Raises:
-        DamagedEvents: a chunk is damaged; what comes before it is done.
+        DamagedEvents: a chunk is damaged; everything before it is compacted.
     """
     removed: dict[int, int] = {}
     for number, partition in enumerate(find_all(database, topic)):
         yield from _forget_keys(database, partition.id, partition.oldest)
-        # Asked without the lock first: mostly there is nothing to do.
+        # Queried without the lock first: usually there is nothing to do.
         while found := database.fetch(_SELECT_SUPERSEDED, (partition.id, before_ms)):
             try:
                 with database.writing() as connection:
@@ -97,7 +97,7 @@ def compact(database: EventsDatabase, topic: str, before_ms: int) -> Steps[dict[
 
 
 def forget(connection: sqlite3.Connection, partition_id: int) -> None:
-    """Forget everything about a partition that is deleted."""
+    """Delete the keys and superseded events of a deleted partition."""
     connection.execute("DELETE FROM keys WHERE partition_id = ?", (partition_id,))
     connection.execute("DELETE FROM superseded WHERE partition_id = ?", (partition_id,))
 
@@ -117,13 +117,13 @@ def _compact(connection: sqlite3.Connection, partition_id: int, found: Sequence[
         removed += _rewrite(connection, partition_id, chunk, gone)
     if removed:
         connection.execute(_UPDATE_COMPACTED, (partition_id,))
-    # Another process may have done the same: then these are gone already.
+    # Another process may have done the same; then these rows are already deleted.
     connection.executemany(_DELETE_SUPERSEDED, [(partition_id, at_ms, position) for at_ms, position in found])
     return removed
 
 
 def _rewrite(connection: sqlite3.Connection, partition_id: int, chunk: Chunk, gone: Sequence[int]) -> int:
-    """Take events out of a chunk; return how many were there."""
+    """Remove events from a chunk; return how many it contained."""
     assert chunk.headers is not None, "every superseded event has a key"
     headers = list(chunk.headers)
     events = [chunk.cut(position, position + 1) for position in range(chunk.first, chunk.next)]
@@ -132,7 +132,7 @@ def _rewrite(connection: sqlite3.Connection, partition_id: int, chunk: Chunk, go
         if headers[index] == REMOVED:
             continue
         if not events[index]:
-            # A deletion that is still the last of its key: nothing of the key is left now.
+            # A deletion that is still the last event of its key: remove the key as well.
             key = headers[index].key
             assert key is not None, "a deletion has a key"
             connection.execute(_DELETE_KEY, (partition_id, short_hash(key), chunk.first + index))
@@ -153,7 +153,7 @@ def _ends(events: Iterable[bytes]) -> Iterator[int]:
 
 
 def forget_all(database: EventsDatabase, partition: Partition) -> Steps[None]:
-    """Forget everything about a partition whose events are all removed, little by little; blocks on the disk."""
+    """Delete the keys of a partition without remaining events, in small transactions; blocks on the disk."""
     yield from _forget_keys(database, partition.id, partition.next)
     while database.fetch("SELECT 1 FROM superseded WHERE partition_id = ? LIMIT 1", (partition.id,)):
         with database.writing() as connection:

@@ -1,4 +1,4 @@
-"""The ids of events that must not be stored twice: looked up and stored in the transaction that appends the events."""
+"""Event ids for deduplication: looked up and stored in the transaction that appends the events."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ AllHeaders = Mapping[int, Sequence[Headers]]
 AllIds = Mapping[int, Sequence[str]]
 
 FORGOTTEN_IDS = 5_000
-"""How many ids are forgotten in one transaction, while nobody can append."""
+"""Maximum number of ids that one transaction deletes, while appends wait."""
 
-# PERF: all hashes in one value and one call, as every call of sqlite3 hands over the interpreter's lock.
+# PERF: all hashes in one value and one call, as every call of sqlite3 releases and reacquires the GIL.
 _EACH = """
     WITH RECURSIVE each (n) AS (SELECT 1 UNION ALL SELECT n + :size FROM each WHERE n + :size <= length(:hashes))
 """
@@ -32,27 +32,27 @@ _DELETE = f"""
 
 
 class Identified:
-    """A batch whose events have ids, for some or all of its partitions."""
+    """A batch whose events have ids, in some or all of its partitions."""
 
     def __init__(self, batches: Batches, headers: AllHeaders, ids: AllIds) -> None:
         self._batches, self._headers = batches, headers
         self.hashes = {number: [short_hash(each) for each in ids[number]] for number in batches if number in ids}
-        """For each event of a partition that has ids."""
+        """The hash of each event, for partitions whose events have ids."""
 
     def split(self, number: int, kept: Sequence[int]) -> list[Piece]:
-        """Cut what is kept of a partition's events, by their indices, into pieces."""
+        """Split the remaining events of a partition, given by their indices, into pieces."""
         events, headers = self._batches[number], self._headers.get(number)
         return split([events[index] for index in kept], headers and [headers[index] for index in kept])
 
 
 class Ids:
-    """The ids that a transaction knows and those that it adds; blocks on the disk."""
+    """The ids that a transaction found and adds; blocks on the disk."""
 
     def __init__(self, connection: sqlite3.Connection, now_ms: int, group: Iterable[Identified]) -> None:
-        """Look up the ids of all batches that may be appended.
+        """Look up the ids of all batches to be appended.
 
         Args:
-            connection: in the transaction that appends.
+            connection: in the appending transaction.
             now_ms: the time of the transaction.
             group: the batches that have ids.
         """
@@ -62,7 +62,7 @@ class Ids:
         self._known: set[bytes] = {found for (found,) in self._execute(_SELECT, asked)} if asked else set()
 
     def claim(self, batch: Identified, pieces: Mapping[int, list[Piece]]) -> Mapping[int, list[Piece]]:
-        """Add the ids of a batch, and leave out the events that have one already.
+        """Add the ids of a batch, and return its events without the duplicates.
 
         Args:
             batch: the batch.
@@ -80,7 +80,7 @@ class Ids:
         return left
 
     def store(self) -> None:
-        """Write what was added."""
+        """Write the added ids."""
         if self._added:
             self._execute(_INSERT, b"".join(self._added))
 
@@ -96,7 +96,7 @@ class Ids:
 
 
 def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
-    """Those of some ids that an event is stored under; blocks on the disk."""
+    """Return the ids under which an event is stored; blocks on the disk."""
     names = {short_hash(each): each for each in ids}
     if not names:
         return frozenset()
@@ -105,7 +105,7 @@ def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
 
 
 def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
-    """Forget the ids stored before a time; blocks on the disk, appends go on in between."""
+    """Delete the ids stored before a time; blocks on the disk, appends continue in between."""
     removed = FORGOTTEN_IDS
     while removed == FORGOTTEN_IDS:
         with database.writing() as connection:
@@ -114,7 +114,7 @@ def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
 
 
 def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[bytes, int]]]:
-    """The hashes of all ids, each with when its event was stored; blocks on the disk."""
+    """Yield the hashes of all ids with the time when their event was stored; blocks on the disk."""
     after = b""
     while rows := database.fetch(_PAGE, (after,)):
         yield rows

@@ -1,7 +1,7 @@
 """The event store of one machine: published events in SQLite, durable before they are acknowledged.
 
 A topic is the set of its partitions; a partition is a contiguous range of the table of chunks. Any number of processes
-may have the store open at once.
+may open the store at once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 COMPACTED_MAX = 100_000
-"""Of so many partitions it is remembered which compaction their cached chunks are from; then all are read again."""
+"""Maximum number of partitions whose compaction state is kept; beyond it, all states are dropped and reloaded."""
 
-# From the chunk that holds a position on, if it is there: the last one that does not begin behind it.
+# Starts with the chunk containing the position, if it exists: the last one that does not begin after it.
 _SELECT_CHUNKS = f"""
     SELECT {CHUNK_COLUMNS} FROM chunks
     WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key
@@ -53,13 +53,13 @@ class EmbeddedEventStore:
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
     ) -> None:
-        """Open the store, creating it where it doesn't exist; blocks on the disk.
+        """Open the store, creating it if it doesn't exist; blocks on the disk.
 
         Args:
-            path: of the database; further files lie beside it.
-            clock: says when events are recorded.
-            signals: told `topic:<topic>` after every append.
-            offloads: where the disk is waited for.
+            path: of the database; further files are created beside it.
+            clock: supplies the times when events are recorded.
+            signals: notified with `topic:<topic>` after every append.
+            offloads: the pools that wait for the disk.
             cache_bytes_max: of chunks kept in memory.
             append_timeout_s: how long an append waits for the disk.
 
@@ -71,7 +71,7 @@ class EmbeddedEventStore:
         self._anchors = EventAnchors(self._database)
         self._cache = ChunkCache(cache_bytes_max)
         self._compacted: dict[int, int] = {}
-        """For each partition that was compacted the state of its chunks in the cache."""
+        """For each compacted partition, the compaction counter that its cached chunks correspond to."""
         self._appender = Appender(self._database, clock, offloads.append, self._publish, append_timeout_s)
 
     # --- topics ---
@@ -90,7 +90,7 @@ class EmbeddedEventStore:
         self._offloads.topics(extend, self._database, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
-        """Refuse all further appends; see the port."""
+        """Reject all further appends; see the port."""
         partitions = self._offloads.topics(close, self._database, topic)
         return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
 
@@ -101,7 +101,7 @@ class EmbeddedEventStore:
         self._signals.notify(f"topic:{topic}")
 
     def topics(self) -> Collection[str]:
-        """The names of all topics; see the port `TopicNames`."""
+        """Return the names of all topics; see the port `TopicNames`."""
         return self._offloads.topics(names, self._database)
 
     # --- appending ---
@@ -119,15 +119,15 @@ class EmbeddedEventStore:
         return self._appender.append(topic, batches, headers, ids, claim)
 
     def claimed(self, claim_id: str) -> str | None:
-        """The digest of the batch that is stored under a name; see the port."""
+        """Return the digest of the batch stored under an idempotency key; see the port."""
         return idempotency_keys.digest_of(self._database, claim_id)
 
     def known_ids(self, ids: Collection[str]) -> Collection[str]:
-        """Those of some ids that an event is stored under; see the port."""
+        """Return the ids under which an event is stored; see the port."""
         return self._offloads.read(known_ids.known, self._database, ids)
 
     def forget_ids(self, before_ms: int) -> None:
-        """Forget the ids and names of what was stored before this time; see the port."""
+        """Delete the event ids and idempotency keys stored before this time; see the port."""
         in_steps(self._offloads.keep, idempotency_keys.forget(self._database, before_ms))
         in_steps(self._offloads.keep, known_ids.forget(self._database, before_ms))
 
@@ -141,7 +141,7 @@ class EmbeddedEventStore:
         bytes_max: int,
         beside: Callable[[], Mapping[int, int]] = dict,  # noqa: ARG002 - of the port
     ) -> Sequence[Chunk]:
-        """The chunks from a position on; see the port. From memory without waiting, or else offloaded.
+        """Return chunks from a position on; see the port. Cached chunks without blocking, others from a pool thread.
 
         Raises:
             NotFound: topic or partition unknown.
@@ -168,9 +168,9 @@ class EmbeddedEventStore:
             # In the meantime retention has removed the position, or the topic was created anew.
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
-        """The bounds of all partitions, by number; see the port.
+        """Return the bounds of all partitions, by number; see the port.
 
-        PERF: asked of SQLite every time, so that it is right across processes: 5 us, and 0.4 us for each more.
+        PERF: queried each time, so that it is correct across processes: 5 us, and 0.4 us per further partition.
         """
         partitions = find_all(self._database, topic)
         if not partitions:
@@ -178,26 +178,26 @@ class EmbeddedEventStore:
         return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
 
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:  # noqa: ARG002 - of the port
-        """The last position of every partition; see the port. As quick, and as right, as `bounds`."""
+        """Return the last position of every partition; see the port. As fast and as accurate as `bounds`."""
         return [bounds.newest for bounds in self.bounds(topic)]
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """The position of the first chunk stored at this time or later; behind the newest where there is none."""
+        """Return the position of the first chunk stored at this time or later; after the newest if there is none."""
         found = find(self._database, topic, partition)
         return self._offloads.read(first_since, self._database, found, recorded_at_ms, self._clock.now_ms())
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
-        """When the event at a position was stored, or the next one that is left; None behind the newest."""
+        """Return when the event at a position, or the next existing one, was stored; None after the newest."""
         return self._offloads.read(recorded_at_ms, self._database, find(self._database, topic, partition), first)
 
     # --- retention ---
 
     def expire(self, topic: str, before_ms: int) -> int:
-        """Remove the chunks stored before this time and return the number of events removed."""
+        """Delete the chunks stored before this time and return the number of events deleted."""
         return in_steps(self._offloads.keep, expire(self._database, topic, before_ms, self._clock.now_ms()))
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:  # noqa: ARG002 - of the port
-        """Remove what was superseded before this time and return the number of events; see the port."""
+        """Remove events superseded before this time and return their number; see the port."""
         removed = in_steps(self._offloads.keep, compact(self._database, topic, before_ms))
         for partition_id in removed:
             self._cache.drop(partition_id)
@@ -208,16 +208,16 @@ class EmbeddedEventStore:
         return self._offloads.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
 
     def verify(self) -> Sequence[Damage]:
-        """Read everything and name all damage; limited by the disk; does not block others."""
+        """Read everything and return all damage; as slow as the disk; does not block appends and reads."""
         return self._offloads.keep(verify, self._database)
 
     def close(self) -> None:
-        """Close all files, after pending appends are written."""
+        """Close all files after pending appends are written."""
         self._appender.close()
         self._offloads.topics(self._database.close)
 
     def _note_compaction(self, partition_id: int, compacted: int) -> None:
-        """Forget the chunks of a partition that a compaction, of whatever process, has changed."""
+        """Drop the cached chunks of a partition changed by a compaction in any process."""
         self._cache.drop(partition_id)
         if len(self._compacted) >= COMPACTED_MAX:
             self._compacted.clear()
@@ -230,7 +230,7 @@ class EmbeddedEventStore:
             self._signals.notify(f"topic:{topic}")
 
     def _load(self, found: Partition, position: int, bytes_max: int) -> tuple[list[Chunk], str]:
-        """Read chunks up to the first damage, and say what that is."""
+        """Read chunks up to the first damage, and return its description."""
         begin, end = chunk_key(found.id, position), chunk_key(found.id, found.next)
         chunks: list[Chunk] = []
         size = 0

@@ -10,7 +10,7 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 FORGOTTEN = 1_000
-"""How many names one transaction removes: some milliseconds."""
+"""Maximum number of keys that one transaction deletes: some milliseconds."""
 
 
 _SELECT_DIGEST = "SELECT digest FROM claims WHERE id = ?"
@@ -21,23 +21,23 @@ _DELETE = f"DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE recorded
 
 
 def digest_of(database: EventsDatabase, claim_id: str) -> str | None:
-    """The digest of the batch that is stored under a name."""
+    """Return the digest of the batch stored under a key, or None."""
     rows = database.fetch(_SELECT_DIGEST, (claim_id,))
     return str(rows[0][0]) if rows else None
 
 
 def digests(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim]) -> dict[str, str]:
-    """Of the names that are known, the digests of the batches that are stored under them."""
+    """Return the digests of the batches stored under known keys, by key."""
     return dict(connection.execute(_SELECT, (json.dumps([claim.id for claim in claims]),)).fetchall())
 
 
 def add(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim], recorded_at_ms: int) -> None:
-    """Note what is stored from now on; none of the names is known yet."""
+    """Store keys that do not exist yet, with the digests of their batches."""
     connection.execute(_INSERT, (recorded_at_ms, json.dumps(claims)))
 
 
 def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
-    """Forget the names of batches that were stored before a time; blocks on the disk."""
+    """Delete the keys of batches stored before a time; blocks on the disk."""
     removed = FORGOTTEN
     while removed == FORGOTTEN:
         with database.writing() as connection:
@@ -46,7 +46,7 @@ def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
 
 
 def pages(database: EventsDatabase) -> Iterator[Sequence[tuple[str, str, int]]]:
-    """All names, each with the digest of its batch and when that was stored; blocks on the disk."""
+    """Yield all keys with the digest of their batch and when it was stored; blocks on the disk."""
     after = ""
     while rows := database.fetch(_PAGE, (after,)):
         yield rows

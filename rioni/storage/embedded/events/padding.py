@@ -10,24 +10,24 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 PADDED_EVENTS = 10_000
-"""How many lost events one chunk stands for."""
+"""Maximum number of lost events that one chunk replaces."""
 
 _UPDATE = "UPDATE partitions SET oldest = ?, next = ?, checksum = ? WHERE id = ?"
 _INSERT_CHUNK = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 def pad(database: EventsDatabase, topic: str, ends: Sequence[int]) -> int:
-    """Create a topic's missing partitions, and let each end at a position at least; blocks on the disk.
+    """Create a topic's missing partitions, and extend each at least to an end position; blocks on the disk.
 
-    The positions in between count as events that compaction has removed; those of an empty partition as expired.
+    The positions in between count as events removed by compaction; those of an empty partition as expired.
 
     Args:
         database: of the event store.
-        topic: created where it does not exist.
-        ends: for each partition by number the position that its next event is to have at least.
+        topic: created if it does not exist.
+        ends: minimum position of the next event, for each partition by number.
 
     Returns:
-        How many events are lost.
+        The number of lost events.
 
     Raises:
         DamagedEvents: the record of a partition is damaged.

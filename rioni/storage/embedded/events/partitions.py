@@ -20,27 +20,27 @@ _INSERT = f"INSERT INTO partitions (topic, number, {_COLUMNS}) VALUES (?, ?, ?, 
 
 
 class Partition(NamedTuple):
-    """What a partition holds."""
+    """The row of a partition."""
 
     id: int
-    """Never used again, also when the topic is deleted and created anew."""
+    """Never reused, even if the topic is deleted and recreated."""
     oldest: int
-    """The first position that can be read; always the first of a chunk, or `next`."""
+    """The first readable position; always the first of a chunk, or `next`."""
     next: int
     """The position of the next event."""
     recorded_at_ms: int
     """When the last chunk was recorded."""
 
     def checksum(self, topic: str, number: int) -> int:
-        """The CRC-32 of the row."""
+        """Return the CRC-32 of the row."""
         return zlib.crc32(topic.encode(), zlib.crc32(_CHECKED.pack(number, *self)))
 
 
 def check(topic: str, number: int, row: Sequence[int]) -> Partition:
-    """Make a partition of a row's id, oldest, next, recorded_at_ms and checksum.
+    """Create a partition from a row's id, oldest, next, recorded_at_ms and checksum.
 
     Raises:
-        DamagedEvents: the row is not what was written.
+        DamagedEvents: the row differs from what was written.
     """
     try:
         partition = Partition(*row[:4])
@@ -52,11 +52,11 @@ def check(topic: str, number: int, row: Sequence[int]) -> Partition:
 
 
 def find(database: EventsDatabase, topic: str, number: int) -> Partition:
-    """The state of one partition.
+    """Return the state of one partition.
 
     Raises:
         NotFound: topic or partition unknown.
-        DamagedEvents: the row is not what was written.
+        DamagedEvents: the row differs from what was written.
     """
     for row in database.fetch(SELECT_PARTITION, (topic, number)):
         return check(topic, number, row)
@@ -64,11 +64,11 @@ def find(database: EventsDatabase, topic: str, number: int) -> Partition:
 
 
 def find_compacted(database: EventsDatabase, topic: str, number: int) -> tuple[Partition, int]:
-    """The state of one partition, and a number that has grown whenever a compaction has changed its chunks.
+    """Return the state of one partition, and a counter that grows with each compaction of its chunks.
 
     Raises:
         NotFound: topic or partition unknown.
-        DamagedEvents: the row is not what was written.
+        DamagedEvents: the row differs from what was written.
     """
     for *row, compacted in database.fetch(_SELECT_COMPACTED, (topic, number)):
         return check(topic, number, row), compacted
@@ -76,18 +76,18 @@ def find_compacted(database: EventsDatabase, topic: str, number: int) -> tuple[P
 
 
 def find_all(database: EventsDatabase, topic: str) -> list[Partition]:
-    """The states of a topic's partitions by number; empty where there is no such topic.
+    """Return the states of a topic's partitions by number; empty if the topic does not exist.
 
     Raises:
-        DamagedEvents: a row is not what was written.
+        DamagedEvents: a row differs from what was written.
     """
     rows = database.fetch(_SELECT_TOPIC, (topic,))
-    # By the number it should have: a row that is missing in between makes the next one's checksum wrong.
+    # Checked against the expected number: after a missing row, the next one's checksum does not match.
     return [check(topic, number, row) for number, row in enumerate(rows)]
 
 
 def names(database: EventsDatabase) -> set[str]:
-    """The names of all topics; blocks on the disk."""
+    """Return the names of all topics; blocks on the disk."""
     return {topic for (topic,) in database.fetch("SELECT DISTINCT topic FROM partitions")}
 
 
@@ -96,7 +96,7 @@ def create(database: EventsDatabase, topic: str, partitions: int) -> None:
 
     Raises:
         Conflict: it exists with another number of partitions.
-        Unavailable: the store can't write, or has had too many partitions.
+        Unavailable: the store can't write, or all partition ids are used up.
     """
     with database.writing() as connection:
         (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
@@ -109,8 +109,8 @@ def extend(database: EventsDatabase, topic: str, partitions: int) -> None:
     """Add partitions up to a number; blocks on the disk.
 
     Raises:
-        NotFound: there is no such topic.
-        Unavailable: the store can't write, or has had too many partitions.
+        NotFound: the topic does not exist.
+        Unavailable: the store can't write, or all partition ids are used up.
     """
     with database.writing() as connection:
         (existing,) = connection.execute("SELECT count(*) FROM partitions WHERE topic = ?", (topic,)).fetchone()
@@ -123,7 +123,7 @@ def insert_partitions(connection: sqlite3.Connection, topic: str, numbers: Itera
     """Add empty partitions; needs a transaction.
 
     Raises:
-        Unavailable: the store has had too many partitions.
+        Unavailable: all partition ids are used up.
     """
     for number in numbers:
         (last_id,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
@@ -134,5 +134,5 @@ def insert_partitions(connection: sqlite3.Connection, topic: str, numbers: Itera
 
 
 def not_found(topic: str, number: int) -> NotFound:
-    """The error of a topic or partition that isn't there."""
+    """Return the error for an unknown topic or partition."""
     return NotFound(f"topic {topic} has no partition {number}, or does not exist")

@@ -1,4 +1,4 @@
-"""Reads the SQLite file of an event store without changing anything: not even its schema, if that is older."""
+"""Reads the SQLite file of an event store without changing anything, not even an older schema."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ class ReadOnlyDatabase(EventsDatabase):
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Refuse to write."""
+        """Raise Unavailable: the file is read-only."""
         raise Unavailable(f"{self._path.name} was opened for reading only.")
         yield
 

@@ -1,4 +1,4 @@
-"""Finding events by age and removing them, in transactions so small that no append waits for long."""
+"""Finds events by age and deletes them, in small transactions that delay appends only briefly."""
 
 import contextlib
 
@@ -11,9 +11,9 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 REMOVED_CHUNKS = 64
-"""How many chunks one transaction removes: about 4 MiB at most, some milliseconds."""
+"""Maximum number of chunks that one transaction deletes: about 4 MiB, some milliseconds."""
 
-# Of the first chunk behind a wrong time, which was not stored before it.
+# The recording time of the first chunk after one with a wrong time; it was stored no earlier than that one.
 _SELECT_NEXT_TIME = """
     SELECT recorded_at_ms FROM chunks WHERE key > ? AND key < ? AND recorded_at_ms <= ? ORDER BY key LIMIT 1
 """
@@ -21,7 +21,7 @@ _SELECT_YOUNGER = """
     SELECT key FROM chunks WHERE key >= ? AND key < ? AND recorded_at_ms BETWEEN ? AND ? ORDER BY key LIMIT 1
 """
 _SELECT_COVERING = "SELECT key, recorded_at_ms, count FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
-# As events are read: from the chunk that holds a position on, or where that is gone from the next one.
+# As events are read: from the chunk containing the position on, or from the next one if that is deleted.
 _SELECT_TIME = """
     SELECT recorded_at_ms FROM chunks
     WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key LIMIT 1
@@ -31,7 +31,7 @@ _DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
 
 
 def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: int, now_ms: int) -> int:
-    """The position of the first chunk stored at a time or later, behind the newest where there is none; blocks.
+    """Return the position of the first chunk stored at a time or later, after the newest if there is none; blocks.
 
     Args:
         database: of the store.
@@ -42,7 +42,7 @@ def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: 
     """
     latest_ms = now_ms + CLOCK_JUMP_MAX_MS
     end = chunk_key(partition.id, partition.next)
-    # Positions are dense and times do not go back, apart from wrong ones, so that this is a binary search.
+    # Positions are dense and times do not decrease, apart from wrong ones, so a binary search works.
     low, high = partition.oldest, partition.next
     while low < high:
         middle = (low + high) // 2
@@ -61,7 +61,7 @@ def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: 
 
 
 def recorded_at_ms(database: EventsDatabase, partition: Partition, first: int) -> int | None:
-    """When the event at a position was stored, or the next one that is left; None behind the newest. Blocks."""
+    """Return when the event at a position, or the next existing one, was stored; None after the newest. Blocks."""
     first = max(first, partition.oldest)
     if first >= partition.next:
         return None
@@ -71,7 +71,7 @@ def recorded_at_ms(database: EventsDatabase, partition: Partition, first: int) -
 
 
 def expire(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) -> Steps[int]:
-    """Remove the chunks of a topic stored before a time and return the number of events; blocks on the disk."""
+    """Delete the chunks of a topic stored before a time and return the number of events; blocks on the disk."""
     removed = 0
     for number, partition in enumerate(find_all(database, topic)):
         stop = _expired_until(database, partition, before_ms, now_ms)
@@ -80,10 +80,10 @@ def expire(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) ->
 
 
 def _expired_until(database: EventsDatabase, partition: Partition, before_ms: int, now_ms: int) -> int:
-    """The position up to which all chunks are older than a time."""
+    """Return the position up to which all chunks are older than a time."""
     stop = first_since(database, partition, before_ms, now_ms)
-    # The search may have met a chunk whose time is too early, from a clock that was behind. PERF: looks at no more
-    # chunks than are about to be removed.
+    # The search may have passed a chunk whose time is too early, from a clock that was behind. PERF: reads no more
+    # chunks than are about to be deleted.
     bounds = chunk_key(partition.id, partition.oldest), chunk_key(partition.id, stop)
     younger = database.fetch(_SELECT_YOUNGER, (*bounds, before_ms, now_ms + CLOCK_JUMP_MAX_MS))
     return int(younger[0][0]) & POSITION_MAX if younger else stop
@@ -91,7 +91,7 @@ def _expired_until(database: EventsDatabase, partition: Partition, before_ms: in
 
 def delete(database: EventsDatabase, topic: str) -> Steps[list[int]]:
     """Delete a topic with its events, if it exists, and return the ids of its partitions; blocks on the disk."""
-    # What is damaged goes with the rest below, in one transaction that may be long.
+    # Damaged parts are deleted with the rest below, in one possibly long transaction.
     with contextlib.suppress(DamagedEvents):
         for number, partition in enumerate(find_all(database, topic)):
             yield from _remove(database, topic, number, partition.next)
@@ -110,7 +110,7 @@ def delete(database: EventsDatabase, topic: str) -> Steps[list[int]]:
 
 
 def _remove(database: EventsDatabase, topic: str, number: int, stop: int) -> Steps[int]:
-    """Remove the chunks before a position, the begin of one, and return the number of events."""
+    """Delete the chunks before a position, the start of a chunk, and return the number of events."""
     removed = 0
     while count := _remove_some(database, topic, number, stop):
         removed += count

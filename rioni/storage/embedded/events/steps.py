@@ -1,4 +1,4 @@
-"""Splits long-running work into tasks of seconds."""
+"""Splits long-running work into pool tasks of a few seconds."""
 
 import time
 from collections.abc import Generator
@@ -10,20 +10,20 @@ from rioni.domain.ports.thread_pool import ThreadPool
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""Work that pauses after each of its transactions."""
+"""Work that yields after each of its transactions."""
 
 STEP_S = 5.0
-"""How long one task goes on; a transaction that it has begun then is finished."""
+"""Duration of one task; a transaction already started is finished."""
 
 
 def in_steps(offload: ThreadPool, work: Steps[T]) -> T:
-    """Do the work, and return and raise what it does; blocks the caller alone.
+    """Run the work in several tasks, return its result or raise its error; blocks only the caller.
 
-    A single task would count as one that hangs when it takes longer than its pool allows, however much it gets done.
+    A single task would count as hanging once it exceeds its pool's deadline, even if it makes progress.
 
     Args:
-        offload: where the tasks run.
-        work: stays where it is if a task can't be run; what its transactions have done is done.
+        offload: the pool that runs the tasks.
+        work: stops if a task can't be run; its finished transactions remain.
     """
     while True:
         ended, result = offload(_step, work)

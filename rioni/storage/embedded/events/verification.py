@@ -1,4 +1,4 @@
-"""Reads every stored event and names all damage."""
+"""Reads every stored event and reports all damage."""
 
 from rioni.domain.errors import NotFound
 from rioni.storage.embedded.events.chunks import (
@@ -15,13 +15,13 @@ from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 SLICE_CHUNKS = 64
-"""How many chunks are read at once: short reads don't hold up checkpoints."""
+"""Number of chunks read at once: short reads don't delay checkpoints."""
 
 _SELECT_SLICE = f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT {SLICE_CHUNKS}"  # noqa: S608 - constants
 
 
 def verify(database: EventsDatabase) -> list[Damage]:
-    """Read everything and name all damage; blocks as long as the disk needs, others read and append meanwhile."""
+    """Read everything and return all damage; blocks on the disk, without blocking other readers and appends."""
     damage: list[Damage] = []
     try:
         damage += (Damage("", -1, -1, text) for (text,) in database.fetch("PRAGMA integrity_check") if text != "ok")
@@ -43,7 +43,7 @@ def _verify_partition(database: EventsDatabase, topic: str, number: int) -> list
         except DamagedEvents as ex:
             return [*damage, ex.damage]
         stop = partition.next if stop is None else stop
-        position = max(position, partition.oldest)  # retention goes on meanwhile
+        position = max(position, partition.oldest)  # retention continues meanwhile
         rows = database.fetch(_SELECT_SLICE, (chunk_key(partition.id, position), chunk_key(partition.id, stop)))
         for row in rows:
             position = _verify_row(row, position, damage, (topic, number))
@@ -54,7 +54,7 @@ def _verify_partition(database: EventsDatabase, topic: str, number: int) -> list
 
 
 def _verify_row(row: Row, expected: int, damage: list[Damage], partition: tuple[str, int]) -> int:
-    """Check a row and return the position behind it."""
+    """Check a row and return the position after it."""
     first: int = row[0] & POSITION_MAX
     if first != expected:
         damage.append(Damage(*partition, expected, f"the events before position {first} are missing"))
@@ -62,5 +62,5 @@ def _verify_row(row: Row, expected: int, damage: list[Damage], partition: tuple[
         return decode(row).next
     except ValueError as ex:
         damage.append(Damage(*partition, first, str(ex)))
-        # What it held is unknown, so that the gap behind it will be named too.
+        # Its events are unknown, so that the gap after it will be reported too.
         return first + 1

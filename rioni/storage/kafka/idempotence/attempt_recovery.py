@@ -1,12 +1,13 @@
 """Recovers the outcome of interrupted append attempts by scanning the topic.
 
-Each record of such a batch says to which attempt it belongs, and which event it is. The partition is read from where
-the attempt began. What is found is stored. What is not found is not stored only if nothing can come any more:
+Each record of such a batch carries the id of its attempt, and the index of its event. The partitions are read from
+their positions at the start of the attempt. Found records are stored. Missing ones are known not to be stored only when
+no record can arrive any more:
 
-- The leader itself refuses records that bear a time older than `LATE_S` (`message.timestamp.before.max.ms` of the
-  topic), and those of an attempt bear the time when it began. So neither a process that was paused nor a packet that
-  was held up can add one later, as long as clocks differ by at most `SKEW_S`.
-- Nothing lies behind what can be read, that the leader has but the copies have not; or what was read comes later.
+- The leader rejects records with a timestamp older than `LATE_S` (`message.timestamp.before.max.ms` of the topic), and
+  those of an attempt carry its start time. So neither a paused process nor a delayed packet can add one later, as long
+  as clocks differ by at most `SKEW_S`.
+- The leader has no records beyond the readable end that are not replicated yet; or later records were read.
 """
 
 import contextlib
@@ -24,13 +25,13 @@ from rioni.storage.kafka.topics.topics import LATE_S, Topics
 
 
 HEADER = "X-Rioni-Attempt"
-"""Of records that must be stored once: the attempt's id, and the event's index in the batch. Never to change."""
+"""Header of records to be stored once: the attempt's id, and the event's index in the batch. Must never change."""
 
 SKEW_S = 30.0
 """How far the clocks of nodes and brokers may differ."""
 
 SETTLED_MS = int(1_000 * (LATE_S + SKEW_S))
-"""So long after it began no record of an attempt is taken any more."""
+"""This long after the start of an attempt, none of its records is accepted any more."""
 
 MESSAGES_MAX = 1_000
 LOOK_EVERY_S = 0.1
@@ -41,17 +42,17 @@ class Recovered(NamedTuple):
 
     stored: frozenset[Place]
     final: bool
-    """Nothing else can come."""
+    """Whether no further record can arrive."""
 
 
 class AttemptRecovery:
-    """Looks for the records of attempts; blocks."""
+    """Searches topics for the records of attempts; blocks."""
 
     def __init__(self, connection: Connection, topics: Topics) -> None:
         self._connection, self._topics, self._probes = connection, topics, AppendProbe(connection)
 
     def look(self, attempt: Attempt, now_ms: int) -> Recovered:
-        """Read what there is of an attempt.
+        """Read the stored records of an attempt.
 
         Raises:
             Unavailable: Kafka does not answer.
@@ -68,7 +69,7 @@ class AttemptRecovery:
         rest = {number: end for number, end in ends.items() if number not in scan.passed}
         if stored == attempt.whole or not rest:
             return Recovered(stored, final=True)
-        # Asked after reading, so that what came meanwhile is not overlooked.
+        # Checked after reading, so that records that arrived meanwhile are not missed.
         settled = now_ms > attempt.begun_ms + SETTLED_MS
         return Recovered(stored, final=settled and self._probes.nothing_behind(self._topics.name(attempt.topic), rest))
 
@@ -89,15 +90,15 @@ class AttemptRecovery:
 
 
 class _Scan:
-    """What was read of the partitions of an attempt: as far as necessary, and no further."""
+    """State of a scan through the partitions of an attempt, which reads no further than necessary."""
 
     def __init__(self, attempt: Attempt, ends: Mapping[int, int]) -> None:
         self.attempt, self._ends = attempt, ends
         self.left = {number: len(attempt.indexes[number]) for number in ends}
-        """For each partition that is still to be read the number of events that were not found."""
+        """The number of events not found yet, for each partition still to be read."""
         self.found: set[Place] = set()
         self.passed: set[int] = set()
-        """The partitions that have come to a time in which no record of the attempt could be taken."""
+        """The partitions read up to a time at which no record of the attempt could be accepted."""
         self._passed_ms = attempt.begun_ms + SETTLED_MS + int(1_000 * SKEW_S)
 
     def take(self, message: Message) -> None:
@@ -123,12 +124,12 @@ def _next(consumer: Consumer) -> list[Message]:
 
 
 def header_of(attempt_id: bytes, index: int) -> tuple[str, bytes]:
-    """The header of a record."""
+    """Return the header of a record."""
     return HEADER, attempt_id + index.to_bytes(4)
 
 
 def index_of(message: Message, attempt_id: bytes) -> int | None:
-    """Which event of an attempt a record is; None for none."""
+    """Return the index of a record's event in an attempt; None if the record is not part of it."""
     for name, value in message.headers() or ():
         if name == HEADER and isinstance(value, bytes) and value[:ATTEMPT_BYTES] == attempt_id:
             return int.from_bytes(value[ATTEMPT_BYTES:])

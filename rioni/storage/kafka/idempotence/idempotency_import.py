@@ -13,16 +13,16 @@ from rioni.storage.sql.engines import reading, writing
 
 
 ROWS = 5_000
-"""How many rows one transaction adds."""
+"""Number of rows that one transaction adds."""
 
 Rows = Sequence[Mapping[str, Any]]
-"""Of one table, by column."""
+"""Rows of one table, by column."""
 Pages = Callable[[], Iterator[Rows]]
-"""Reads all rows, from the beginning each time."""
+"""Yields all rows, starting over at each call."""
 
 
 def of_embedded(database: EventsDatabase, engine: Engine, store: str) -> Pages:
-    """The names of an embedded store, as the store with this id would note them in this database."""
+    """Return the idempotency keys of an embedded store, as rows of the index of the store with this id."""
     names = IdempotencyIndex(engine, store)
     stored = {"store": store, "attempt": None, "partition": 0, "place": 0}
 
@@ -42,7 +42,7 @@ def of_embedded(database: EventsDatabase, engine: Engine, store: str) -> Pages:
 
 
 def of_kafka(engine: Engine, store: str) -> tuple[Pages, Rows]:
-    """The names of a store on Kafka that are in another database, and its attempts that have not come to their ends."""
+    """Return the idempotency keys of a Kafka store from another database, and its unfinished attempts."""
 
     def pages() -> Iterator[Rows]:
         after = b""
@@ -61,12 +61,12 @@ def of_kafka(engine: Engine, store: str) -> tuple[Pages, Rows]:
 
 
 def adopt(engine: Engine, store: str, pages: Pages, attempts: Rows = ()) -> None:
-    """Replace a store's idempotency keys by these, and verify them; it must not be in use. Blocks.
+    """Replace a store's idempotency keys with these, and verify them; it must not be in use. Blocks.
 
-    Done again, it begins again: what an earlier try has left may have been overtaken.
+    A repeated call starts over, as the keys of an earlier one may be outdated.
 
     Raises:
-        Conflict: what has arrived is not what was sent.
+        Conflict: the stored keys differ from the source.
         Unavailable: a database can't be used.
     """
     with writing(engine) as connection:

@@ -1,8 +1,8 @@
 """Idempotency index for Kafka appends: keys of batches and events, in the shared database.
 
-Events and their names can't be written in one transaction, so names are written twice: before the events, as those of
-an attempt, with where its records will be found if they are; and after Kafka has acknowledged them, as stored. Whoever
-meets the names of an attempt that has not come to its end looks there (`attempt_recovery.py`).
+Events and their keys can't be written in one transaction, so keys are written twice: before the events, as keys of an
+attempt, with the positions from which its records can be found; and after Kafka has acknowledged them, as stored. If a
+key belongs to an unfinished attempt, the topic is searched for its records (`attempt_recovery.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ NAMES = Table(
     Index("ix_stored_names_attempt", "attempt"),
     Index("ix_stored_names_store_time", "store", "recorded_at_ms"),
 )
-"""What was stored, or is being stored where there is an attempt. Batches have a digest, events a place in it."""
+"""Keys already stored, or in progress if they have an attempt. Batches have a digest; events have a place in one."""
 
 ATTEMPTS = Table(
     "attempts",
@@ -58,26 +58,26 @@ ATTEMPTS = Table(
     Column("begun_ms", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
-"""What is being stored, or was when a process died or heard nothing of Kafka any more."""
+"""Attempts in progress, or interrupted because a process died or lost its connection to Kafka."""
 
 ATTEMPT_BYTES = 16
 
 ASKED = 1_000
-"""How many names one query asks for."""
+"""Maximum number of keys that one query looks up."""
 
 FORGOTTEN = 5_000
-"""How many names one transaction forgets."""
+"""Maximum number of keys that one transaction deletes."""
 
 Place = tuple[int, int]
 """An event of a batch: the number of the partition, and its index among the batch's events there."""
 
 
 class IndexConflict(Exception):
-    """Another process has used one of the names in between: look again."""
+    """Another process has used one of the keys concurrently: look them up again."""
 
 
 class IdempotencyKey(NamedTuple):
-    """A name to be used."""
+    """An idempotency key to be recorded."""
 
     hash: bytes
     digest: str | None
@@ -86,63 +86,63 @@ class IdempotencyKey(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """A name that was used."""
+    """An idempotency key found in the index."""
 
     digest: str | None
     attempt: bytes | None
-    """What uses it at the moment; None where it is stored."""
+    """The attempt in progress; None if the batch or event is stored."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that is handed to Kafka."""
+    """An attempt to append a batch to Kafka."""
 
     id: bytes
     begun_ms: int
-    """The time that its records bear."""
+    """The start time, which is the timestamp of its records."""
     topic: str
     counts: dict[int, int]
-    """How many events the whole batch has, by partition: what was left out is counted."""
+    """The number of events of the whole batch, by partition, including duplicates."""
     starts: dict[int, int] = {}
-    """For each partition that is written an offset that none of the records is before."""
+    """For each written partition, an offset that all records of the attempt are at or after."""
     indexes: dict[int, list[int]] = {}
-    """The events that are written, by their index in the batch."""
+    """The events to be written, by their index in the batch."""
     done: dict[int, list[int]] = {}
-    """The events that were stored already, or left out."""
+    """The events already stored, or left out as duplicates."""
     settled: bool = False
-    """The attempt has ended: what is not done is not stored, and left to a retry of the batch."""
+    """Whether the attempt has ended: the remaining events are not stored, and left to a retry of the batch."""
 
     @property
     def whole(self) -> frozenset[Place]:
-        """All that is to be written."""
+        """All events to be written."""
         return frozenset((number, index) for number, indexes in self.indexes.items() for index in indexes)
 
 
 class IdempotencyIndex:
-    """The names of one store."""
+    """The idempotency keys of one store."""
 
     def __init__(self, engine: Engine, store: str) -> None:
-        """Use the tables, which are there.
+        """Use the tables, which must exist.
 
         Args:
-            engine: nobody else's.
+            engine: owned by this index.
             store: the id of the storage.
         """
         self._engine, self._store = engine, store
 
     def batch(self, claim_id: str) -> bytes:
-        """The hash of a batch's name."""
+        """Return the hash of a batch's idempotency key."""
         return self._hash(b"batch", claim_id.encode())
 
     def event(self, event_id: str) -> bytes:
-        """The hash of an event's id."""
+        """Return the hash of an event id."""
         return self.event_of(short_hash(event_id))
 
     def event_of(self, hashed: bytes) -> bytes:
-        """The same of an id of which only a short hash is left, as in an embedded store."""
+        """Return the hash of an event id given by its short hash, as in an embedded store."""
         return self._hash(b"event", hashed)
 
     def known(self, hashes: Sequence[bytes]) -> dict[bytes, IndexEntry]:
-        """Those of the names that are used, or being used."""
+        """Return the entries of the keys that are stored or in progress, by hash."""
         query = select(NAMES.c.hash, NAMES.c.digest, NAMES.c.attempt)
         found: dict[bytes, IndexEntry] = {}
         with reading(self._engine) as connection:
@@ -152,13 +152,13 @@ class IdempotencyIndex:
         return found
 
     def begin(self, attempts: Iterable[tuple[Attempt, Sequence[IdempotencyKey], bytes | None]]) -> None:
-        """Note, durably, what will be handed to Kafka now.
+        """Record attempts durably, before their batches are produced.
 
         Args:
-            attempts: each with the names that nobody has used, and the settled attempt that it completes.
+            attempts: each with its unused keys, and the id of the settled attempt that it completes.
 
         Raises:
-            Raced: one of them was used concurrently; nothing was recorded.
+            IndexConflict: one of the keys was used concurrently; nothing was recorded.
         """
         names: list[dict[str, object]] = []
         rows: list[dict[str, object]] = []
@@ -181,7 +181,7 @@ class IdempotencyIndex:
             ]
             if completes is not None:
                 replaced.append((completes, attempt.id))
-        # In the order that all processes keep: so they wait for each other's rows, and never in a circle.
+        # Sorted in the same order by all processes, so they wait for each other's rows without deadlocks.
         names.sort(key=lambda row: row["hash"])  # type: ignore[arg-type, return-value]  # bytes
         try:
             with writing(self._engine) as connection:
@@ -196,13 +196,13 @@ class IdempotencyIndex:
             raise IndexConflict from ex
 
     def attempt(self, attempt_id: bytes) -> Attempt | None:
-        """What is known of an attempt; None where it has come to its end."""
+        """Return an attempt that is unfinished or partially stored; None if it is completed."""
         with reading(self._engine) as connection:
             row = connection.execute(select(ATTEMPTS.c.data).where(ATTEMPTS.c.id == attempt_id)).one_or_none()
         return None if row is None else _decode(row)
 
     def unsettled(self, before_ms: int) -> list[Attempt]:
-        """The attempts of this store that began before a time and have not come to their ends."""
+        """Return the unfinished attempts of this store that began before a time."""
         query = select(ATTEMPTS.c.data).where(ATTEMPTS.c.store == self._store, ATTEMPTS.c.begun_ms < before_ms)
         with reading(self._engine) as connection:
             return [attempt for row in connection.execute(query) if not (attempt := _decode(row)).settled]
@@ -210,11 +210,11 @@ class IdempotencyIndex:
     def settle(self, outcomes: Mapping[bytes, tuple[Attempt, frozenset[Place]]]) -> None:
         """Record the outcome of attempts: keys of stored records are kept, the others deleted.
 
-        Of a batch that was stored in part it is kept what is done, so that the rest can be stored later. Attempts that
-        somebody else has settled stay as they are.
+        For a partially stored batch the stored events are recorded, so that the rest can be stored later. Attempts
+        already settled by another process are unchanged.
 
         Args:
-            outcomes: for each attempt what was stored of it.
+            outcomes: for each attempt, its stored events.
         """
         with writing(self._engine) as connection:
             for attempt, stored in outcomes.values():
@@ -223,7 +223,7 @@ class IdempotencyIndex:
     def _settle(self, connection: SqlConnection, attempt: Attempt, stored: frozenset[Place]) -> None:
         ours = NAMES.c.attempt == attempt.id
         if stored == attempt.whole:
-            # PERF: the common case, two statements however many events there are.
+            # PERF: the common case, two statements regardless of the number of events.
             connection.execute(update(NAMES).where(ours).values(attempt=None))
             connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.id == attempt.id))
             return
@@ -247,7 +247,7 @@ class IdempotencyIndex:
                 connection.execute(delete(NAMES).where(this))
 
     def forget(self, before_ms: int) -> None:
-        """Forget the names under which something was stored before a time, and those of batches left in part."""
+        """Delete the keys stored before a time, and old attempts of partially stored batches."""
         old = (
             select(NAMES.c.hash)
             .where(NAMES.c.store == self._store, NAMES.c.recorded_at_ms < before_ms)
@@ -274,7 +274,7 @@ class IdempotencyIndex:
 
 
 def opened_names(url: str, store: str) -> IdempotencyIndex:
-    """The names of a store, in PostgreSQL, which has the tables from the migrations, or in a file of SQLite.
+    """Open the index of a store: in PostgreSQL, with tables from the migrations, or in an SQLite file.
 
     Raises:
         Unavailable: the database can't be used.

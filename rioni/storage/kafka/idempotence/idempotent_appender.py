@@ -1,15 +1,15 @@
 """Appends to Kafka exactly once: batches with idempotency keys, and events with ids.
 
-Each step can be the last one of a process, or of a connection:
+The process or its connection may fail after each step:
 
-1. The names are looked up. What is stored already is left out.
-2. The names that are left are noted, with where the partitions end now: an attempt has begun.
-3. The events are handed to Kafka; each record bears the attempt's id.
-4. Kafka has acknowledged them, or refused.
-5. The names are noted as stored, or forgotten.
+1. Look up the keys. Duplicates are left out.
+2. Record the remaining keys with the end positions of the partitions: an attempt has begun.
+3. Produce the events; each record carries the attempt's id.
+4. Wait until Kafka has acknowledged or rejected them.
+5. Record the keys as stored, or delete them.
 
-After 1 and 5 nothing is open. After 2 to 4 the names belong to an attempt; whoever comes with one of them waits for it,
-and if it does not end, looks in Kafka what has become of it.
+After steps 1 and 5 nothing is pending. After 2 to 4 the keys belong to an attempt; a later batch with one of them waits
+for it, and if the attempt does not end, searches Kafka for its outcome.
 """
 
 import itertools
@@ -42,7 +42,7 @@ WAIT_S = 3.0
 LOOK_EVERY_S = 0.05
 
 TRIES_MAX = 10
-"""How many attempts of others one waits for, one after the other, to learn what is stored under some names."""
+"""Maximum number of other attempts to wait for, one after the other, to determine what is stored."""
 
 UNSETTLED = (
     "An earlier attempt to store this batch, or one with the same events, was interrupted and its outcome is not "
@@ -50,13 +50,13 @@ UNSETTLED = (
 )
 
 ENDS_KEPT_S = 60.0
-"""So long the end of a partition is remembered: what was written since then may have to be read."""
+"""How long end positions of partitions are cached: records written since then may have to be scanned."""
 
 _log = structlog.get_logger("rioni.kafka")
 
 
 class IdempotentAppender:
-    """Appends batches that have names, in groups: two transactions and one wait for Kafka for all that wait."""
+    """Appends batches with idempotency keys in groups: two transactions and one wait for Kafka per group."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class IdempotentAppender:
         timeout_s: float,
         measurements: StoreMeasurements,
     ) -> None:
-        """Connect to nothing yet; the arguments are those of `Appender`, and where names and topics are known."""
+        """Connect to nothing yet; arguments as for `Appender`, plus the idempotency index and the topics."""
         self._names, self._topics, self._clock, self._offloads = names, topics, clock, offloads
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
         self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
@@ -85,7 +85,7 @@ class IdempotentAppender:
         ids: Mapping[int, Sequence[str]],
         claim: IdempotencyClaim | None,
     ) -> Appended:
-        """Append what was not stored yet; see the port `EventStore`."""
+        """Append the events not stored yet; see the port `EventStore`."""
         hashes = {number: [self._names.event(each) for each in ids[number]] for number in batches if number in ids}
         hashed = None if claim is None else (self._names.batch(claim.id), claim.digest)
         deadline_s = time.monotonic() + self._timeout_s
@@ -100,10 +100,10 @@ class IdempotentAppender:
             self._wait_for(batch.waits_for)
 
     def claimed(self, claim_id: str) -> str | None:
-        """The digest of the batch that is stored under a name; see the port.
+        """Return the digest of the batch stored under an idempotency key; see the port.
 
         Raises:
-            Unavailable: it can't be told yet whether the batch was stored.
+            Unavailable: the outcome of an attempt to store the batch is unknown.
         """
         hashed = self._names.batch(claim_id)
         for _ in range(TRIES_MAX):
@@ -112,16 +112,16 @@ class IdempotentAppender:
                 return None if known is None else known.digest
             attempt = self._offloads.read(self._names.attempt, known.attempt)
             if attempt is not None and attempt.settled:
-                # It was stored in part; who appends it again stores the rest.
+                # It was stored partially; a retry stores the rest.
                 return None
             self._wait_for(known.attempt)
         raise Unavailable(UNSETTLED)
 
     def known_ids(self, ids: Collection[str]) -> Collection[str]:
-        """Those of some ids that an event is stored under; see the port.
+        """Return the ids under which an event is stored; see the port.
 
         Raises:
-            Unavailable: it can't be told yet of all of them.
+            Unavailable: the outcome of an attempt to store one of them is unknown.
         """
         hashes = {self._names.event(each): each for each in ids}
         for _ in range(TRIES_MAX):
@@ -133,29 +133,29 @@ class IdempotentAppender:
         raise Unavailable(UNSETTLED)
 
     def forget(self, before_ms: int) -> None:
-        """Forget names; and settle what was left open, before compaction or retention take what it is known by."""
+        """Delete old keys, after recovering unfinished attempts while their records still exist in the topic."""
         now_ms = self._clock.now_ms()
         for attempt in self._names.unsettled(now_ms - SETTLED_MS):
             self._settle(attempt)
         self._names.forget(before_ms)
 
     def forget_topic(self, topic: str) -> None:
-        """Forget where the partitions of a topic end."""
+        """Drop the cached end positions of a topic's partitions."""
         name = self._topics.name(topic)
         self._ends = {place: end for place, end in self._ends.items() if place.topic != name}
 
     def close(self) -> None:
-        """Refuse further batches, wait until the pending ones are written, and let go of the database."""
+        """Reject further batches, wait until the pending ones are written, and close the database."""
         self._commits.close()
         self._names.close()
 
     # --- attempts of others ---
 
     def _wait_for(self, attempt_id: bytes) -> None:
-        """Wait until an attempt has come to its end, or settle it.
+        """Wait until an attempt has ended, or recover its outcome.
 
         Raises:
-            Unavailable: it can't be settled yet.
+            Unavailable: its outcome can't be determined yet.
         """
         deadline_s = time.monotonic() + WAIT_S
         while (attempt := self._offloads.read(self._names.attempt, attempt_id)) is not None and not attempt.settled:
@@ -201,10 +201,10 @@ class IdempotentAppender:
         return publish_all
 
     def _begin(self, group: Sequence[NamedBatch]) -> tuple[list[NamedBatch], list[NamedBatch]]:
-        """Look names up and note those that are new.
+        """Look up keys and record the new ones.
 
         Returns:
-            The batches that share a name with one in front of them and so come next, and those to be stored now.
+            The batches that share a key with an earlier one and so come next, and those to be stored now.
         """
         while True:
             known = self._names.known(list(set(itertools.chain.from_iterable(batch.names for batch in group))))
@@ -234,14 +234,14 @@ class IdempotentAppender:
         return attempt if attempt is not None and attempt.settled else None
 
     def _startable(self, group: Sequence[NamedBatch]) -> list[NamedBatch]:
-        """The batches all of whose partitions there are; it is known then where these end, or have ended lately."""
+        """Return the batches whose partitions all exist, with their current or recent end positions cached."""
         old_s = time.monotonic() - ENDS_KEPT_S
         self._ends = {place: end for place, end in self._ends.items() if end[1] > old_s}
         failed: dict[str, RioniError] = {}
         for batch in group:
             if all(place in self._ends for place in batch.parts):
                 continue
-            # Kafka is asked once of each topic, and nothing more when it does not answer: all others wait meanwhile.
+            # Kafka is queried once per topic, and no more after it fails to answer: all other batches wait meanwhile.
             silent = next((ex for ex in failed.values() if isinstance(ex, Unavailable)), failed.get(batch.topic))
             if silent is None:
                 try:
@@ -268,7 +268,7 @@ class IdempotentAppender:
             if stored is not None:
                 outcomes[batch.attempt.id] = batch.attempt, stored
             if isinstance(batch.error, TopicClosed):
-                # What was stored is known by its names: the batch comes whole to the next topic, which gets the rest.
+                # The index has what was stored: the whole batch is retried on the next topic, which gets the rest.
                 batch.error = Unavailable(UNSETTLED) if stored is None else TopicClosed(batch.topic)
             for place, part in batch.parts.items():
                 if part.offsets and (part.error is None or part.closed):
@@ -279,7 +279,7 @@ class IdempotentAppender:
         try:
             self._names.settle(outcomes)
         except Unavailable:
-            # The events are there, or not; who comes with one of these names again finds that out.
+            # The events may be stored or not; the next use of one of these keys determines that.
             _log.exception("could not mark idempotency keys as stored")
 
         def publish() -> None:

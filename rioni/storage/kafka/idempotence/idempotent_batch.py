@@ -1,4 +1,4 @@
-"""Deduplication of one batch: what is stored already, what is to be appended now, and the outcome."""
+"""Deduplicates one batch: finds duplicates, selects the events to append, and records the outcome."""
 
 import os
 import time
@@ -18,12 +18,12 @@ from rioni.storage.kafka.records import headers_of
 
 
 RETRY_AFTER_S = 1.0
-"""So long Kafka's client waits before it hands over anew what was not answered, give or take a fifth. A refusal that
-comes earlier is about the first time; a later one says nothing of it."""
+"""How long Kafka's client waits before it resends unacknowledged messages, plus or minus a fifth. An earlier rejection
+concerns the first attempt; a later one says nothing about it."""
 
 
 class _Part(Part):
-    """What is left of a partition's events, each bearing the attempt's id."""
+    """The remaining events of a partition, each with the attempt's id."""
 
     attempt_id = b""
 
@@ -35,7 +35,7 @@ class _Part(Part):
         super().begin()
         self._begun_s = time.monotonic()
         self.open = False
-        """Whether the outcome of some of them is unknown."""
+        """Whether the outcome of some events is unknown."""
         self.stored: set[int] = set()
 
     def callbacks(self) -> Iterable[Delivered]:
@@ -57,7 +57,7 @@ class _Part(Part):
 
 
 class NamedBatch(ProduceBatch):
-    """A call that waits, what it is to be stored under, and what it has to wait for."""
+    """A waiting call of `append`, its idempotency keys, and the attempt that it has to wait for."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class NamedBatch(ProduceBatch):
         self.attempt: Attempt | None = None
 
     def look_up(self, known: Mapping[bytes, IndexEntry], settled: Callable[[bytes], Attempt | None]) -> bool:
-        """Leave out what is stored already; whether something has to be done still.
+        """Leave out events already stored; return whether anything remains to be done.
 
         Args:
-            known: of the names those that are used.
-            settled: the attempt with an id, if it was left in part.
+            known: the index entries of the used keys.
+            settled: returns the attempt with an id, if it was partially stored.
         """
         done: dict[int, set[int]] = {}
         self.completes, self.own, self.waits_for = None, [], None
@@ -149,7 +149,7 @@ class NamedBatch(ProduceBatch):
         self.done = {number: sorted(each) for number, each in done.items() if each}
 
     def begin(self, begun_ms: int, starts: Mapping[PartitionPlace, int]) -> Attempt:
-        """The attempt to store what is left."""
+        """Create the attempt to store the remaining events."""
         self.attempt = attempt = Attempt(
             id=os.urandom(ATTEMPT_BYTES),
             begun_ms=begun_ms,
@@ -164,7 +164,7 @@ class NamedBatch(ProduceBatch):
         return attempt
 
     def outcome(self) -> frozenset[Place] | None:
-        """What was stored; None where the outcome of some events is unknown."""
+        """Return the stored events; None if the outcome of some events is unknown."""
         if any(part.open for _, part in self._own_parts()):
             return None
         return frozenset((place.partition, index) for place, part in self._own_parts() for index in part.stored)

@@ -1,8 +1,8 @@
 """Probes whether the leaders of a topic's partitions accept appends, without appending.
 
-A broker applies a change of a topic's configuration some time after it was accepted. So it is asked by records that it
-will never take: they come from the far future, and are refused for that, or before that for their size if the topic is
-closed.
+A broker applies a change of a topic's configuration some time after it was accepted. So it is probed with records that
+it never stores: their timestamps are far in the future, so they are rejected for that, or before that for their size if
+the topic is closed.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, u
 
 
 SETTLED_S = 30.0
-"""How long the brokers may take to do what was accepted."""
+"""How long the brokers may take to apply accepted changes."""
 
 LOOK_EVERY_S = 0.01
 PROBE_TIMEOUT_MS = 2_000
@@ -31,32 +31,32 @@ _OPEN = frozenset({KafkaError.INVALID_TIMESTAMP})
 
 
 class AppendProbe:
-    """Asks the brokers of a cluster; everything blocks, and raises Unavailable where nothing comes of it in time."""
+    """Probes the brokers of a cluster; every method blocks, and raises Unavailable on timeout."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def until_open(self, name: str, partitions: Iterable[int]) -> None:
-        """Wait until all partitions take appends."""
+        """Wait until all partitions accept appends."""
         self._until(_OPEN, name, partitions, time.monotonic() + SETTLED_S)
 
     def until_closed(self, name: str, partitions: Iterable[int], deadline_s: float) -> None:
-        """Wait until all partitions refuse appends: from then on none is taken."""
+        """Wait until all partitions reject appends: from then on none is accepted."""
         self._until(_CLOSED, name, partitions, deadline_s)
 
     def until_there(self, name: str, partitions: Iterable[int]) -> None:
-        """Wait until all partitions have a leader, be they open or closed."""
+        """Wait until all partitions have a leader, whether open or closed."""
         self._until(_OPEN | _CLOSED, name, partitions, time.monotonic() + SETTLED_S)
 
     def nothing_behind(self, name: str, ends: Mapping[int, int]) -> bool:
-        """Whether partitions hold nothing from an offset on that only has not been copied yet.
+        """Whether partitions hold no unreplicated records from an offset on.
 
-        A leader tells an offset behind its last record from one that it has, but has not been copied: only the former
-        is out of range.
+        A leader distinguishes an offset after its last record from one of a record not replicated yet: only the
+        former is out of range.
 
         Args:
-            name: of a topic; where it is open, what is appended meanwhile lies behind too.
-            ends: for each partition the offset behind what can be read.
+            name: of a topic; if it is open, concurrent appends count too.
+            ends: for each partition, the end of the readable records.
         """
         waiting = set(ends)
         deadline_s = time.monotonic() + PROBE_TIMEOUT_MS / 1_000
@@ -94,14 +94,14 @@ class AppendProbe:
 
 
 def _probe(producer: Producer, name: str, partitions: Iterable[int]) -> dict[int, int]:
-    """The codes with which partitions answer to a record; those that do not answer in time are left out."""
+    """Return the error codes of the partitions' answers; those that do not answer in time are missing."""
     answers: dict[int, int] = {}
     for number in partitions:
         answer = partial(answers.__setitem__, number)
         try:
             producer.produce(name, None, b"probe", number, on_delivery=partial(_note, answer), timestamp=FAR_FUTURE_MS)
         except KafkaException as ex:
-            # The producer has not heard of a new partition yet, and by itself would not ask soon.
+            # The producer does not know a new partition yet, and would not refresh its metadata soon.
             answer(ex.args[0].code())
     if any(code in UNKNOWN for code in answers.values()):
         with contextlib.suppress(KafkaException):

@@ -1,8 +1,8 @@
 """Waits until a topic's configuration has propagated to all brokers that may lead it.
 
-Brokers read one log of all changes, each in its own time. One that is made the leader before it has read that a topic
-was closed goes by what the topic was before, for the instant between two steps of its own. So whoever closes a topic
-waits for all who have copies, be they leaders or not: each that becomes one later has closed it before.
+Brokers apply one log of all changes, each at its own pace. A broker that becomes the leader before it has applied the
+closing of a topic uses the previous configuration for an instant. So closing a topic waits for all brokers with
+replicas, leaders or not: each later leader has then already applied the change.
 """
 
 import time
@@ -19,24 +19,23 @@ ANSWER_TIMEOUT_S = 2.0
 
 
 def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, deadline_s: float) -> set[int]:
-    """Wait until all brokers with copies of a topic know a setting of it; blocks.
+    """Wait until all brokers with replicas of a topic know the value of a setting; blocks.
 
-    Those that Kafka takes for dead are not waited for: they can't lead before they are back, and read again.
+    Brokers that Kafka considers dead are skipped: they can't lead before they have caught up.
 
     Args:
-        admin: renewed now and then. A client that only knows a broker that is cut off from the others believes it for
-            ever.
+        admin: renewed regularly. A client that only knows a broker cut off from the others never notices.
         name: of the topic.
         setting: of its configuration.
-        value: what it has to be.
-        deadline_s: how long to wait, on the monotonic clock.
+        value: the expected value.
+        deadline_s: when to stop waiting, on the monotonic clock.
 
     Returns:
         The brokers that know it.
 
     Raises:
         KafkaException: Kafka does not answer.
-        Unavailable: they do not all hear of it in time.
+        Unavailable: not all of them know it in time.
     """
     heard: set[int] = set()
     while True:
@@ -44,7 +43,7 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
         try:
             copies = _living_copies(admin, name)
         except KafkaException:
-            # It may have asked the very broker that hangs; the next time it asks another one.
+            # The request may have gone to the very broker that hangs; the next one goes to another.
             if time.monotonic() > deadline_s:
                 raise
             pause(LOOK_EVERY_S)
@@ -70,9 +69,9 @@ def _living_copies(admin: Admin, name: str) -> set[int]:
 
 
 def _who_say(admin: Admin, brokers: set[int], name: str, setting: str, value: str) -> set[int]:
-    """Those of some brokers that know the value of a topic's setting."""
+    """Return the brokers that know the value of a topic's setting."""
     topic = ConfigResource(ResourceType.TOPIC, name)
-    # Beside a question about a broker, that about the topic goes to the same broker.
+    # In a request with a broker resource, the topic resource goes to the same broker.
     requests = {
         number: admin.begin(
             "describe_configs",
@@ -87,5 +86,5 @@ def _who_say(admin: Admin, brokers: set[int], name: str, setting: str, value: st
             if request.result()[topic][setting].value == value:
                 heard.add(number)
         except KafkaException:
-            continue  # asked again
+            continue  # retried
     return heard

@@ -35,17 +35,17 @@ _log = structlog.get_logger("rioni.kafka")
 
 
 class ClusterHealth:
-    """Looks how a cluster does, and logs once why it can't be reached for as long as it can't."""
+    """Checks a cluster's health, and logs once why it can't be reached until it is reachable again."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._answers = True
 
     def look(self, admin: Admin) -> Health:
-        """Ask a broker which others live; blocks for some seconds at most.
+        """Ask a broker for the live brokers; blocks for some seconds at most.
 
         Raises:
-            Unavailable: none answers, or it refuses.
+            Unavailable: no broker answers, or the request is rejected.
         """
         try:
             brokers = len(admin.ask("describe_cluster", timeout_s=ANSWER_TIMEOUT_S).nodes)
@@ -65,9 +65,9 @@ class ClusterHealth:
 
 
 def _complaint(connection: Connection) -> str:
-    """What a client meets with that tries to connect, such as credentials that are refused; blocks for a second."""
+    """Return the error of a connecting client, such as rejected credentials; blocks for a second."""
     met: list[KafkaError] = []
-    # A client of its own: errors that nobody fetches would pile up in one that lives on.
+    # A separate client: unfetched errors would accumulate in a long-lived one.
     admin = AdminClient(connection.client(error_cb=met.append))
     with contextlib.suppress(KafkaException):
         admin.list_topics(timeout=COMPLAINT_TIMEOUT_S)

@@ -12,33 +12,33 @@ from rioni.storage.kafka.client import Connection, asked
 
 
 PARTITIONS_MAX = 10_000
-"""So many partitions are asked about at once."""
+"""Maximum number of partitions per request."""
 
 
 class Inspected(NamedTuple):
-    """What a cluster says about itself."""
+    """The state of a cluster."""
 
     cluster_id: str
     partitions: Mapping[str, int]
-    """The number of partitions of each topic that is there, of those that were asked about."""
+    """The number of partitions of each requested topic that exists."""
     ends: Mapping[str, Mapping[int, int]]
-    """For each topic and partition the position of the next event. Partitions that have no leader now are left out."""
+    """The next position by topic and partition. Partitions currently without a leader are missing."""
 
 
 def inspect(
     connection: Connection, topics: Collection[str], ended: Collection[str], *, reach_s: float, timeout_s: float
 ) -> Inspected:
-    """Ask a cluster about topics; blocks until the time-outs at most.
+    """Read the state of topics; blocks until the timeouts at most.
 
     Args:
-        connection: where the brokers are.
-        topics: those to look for.
-        ended: those of them whose ends are wanted.
-        reach_s: how long the first answer may take, in seconds.
-        timeout_s: how long all further ones may take together, in seconds.
+        connection: how to reach the brokers.
+        topics: those to look up.
+        ended: those of them whose end positions are wanted.
+        reach_s: timeout of the first answer, in seconds.
+        timeout_s: timeout of all further answers together, in seconds.
 
     Raises:
-        Unavailable: no broker answers in time, or it refuses.
+        Unavailable: no broker answers in time, or the request is rejected.
     """
     admin = Admin(connection)
     metadata = asked(lambda: admin.metadata(timeout_s=reach_s), "")
@@ -59,7 +59,7 @@ def inspect(
             raise Unavailable(f"Timed out after {timeout_s:g} s reading the end offsets of all topics from Kafka.")
         answers = _answers(admin, wanted[first : first + PARTITIONS_MAX], left_s)
         for place, answer in answers.items():
-            # Errors and negative numbers mean that there is no answer now.
+            # Errors and negative offsets mean that the end is currently unknown.
             if isinstance(offset := getattr(answer, "offset", None), int) and offset >= 0:
                 ends.setdefault(place.topic.removeprefix(prefix), {})[place.partition] = offset
     return Inspected(str(metadata.cluster_id), partitions, ends)

@@ -36,27 +36,27 @@ from rioni.storage.kafka.topics.health import ClusterHealth
 
 
 LATE_S = 60.0
-"""Records that bear an older time are refused by the brokers: it bounds when the last of a batch can come."""
+"""Brokers reject records with older timestamps, which bounds the time until the last record of a batch can arrive."""
 
 SIZE = "max.message.bytes"
 OPEN, CLOSED = str(2 * RECORD_BYTES_MAX), "0"
-"""What the size of a topic's batches is limited to. No batch is empty, so the brokers themselves refuse everything that
-is appended to a closed topic, whoever it comes from."""
+"""Values of the maximum batch size of a topic. No batch is empty, so the brokers themselves reject every append to a
+closed topic, from any client."""
 
 LATE = "message.timestamp.before.max.ms"
 REFUSED, TAKEN = str(int(1_000 * LATE_S)), str(2**63 - 1)
 
 UNCLEAN = "unclean.leader.election.enable"
-"""Whether a broker may lead that lacks acknowledged events. It is set for each topic: the cluster may allow it."""
+"""Whether a broker that lacks acknowledged events may become leader. Set for each topic: the cluster may allow it."""
 
 _CONFIGURATION = {
     SIZE: OPEN,
     UNCLEAN: "false",
-    # The broker removes what is too old, so that it can tell since when.
+    # The event broker deletes old records itself, so that it knows the oldest position.
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
-    # It says when an event was recorded; and nothing may come from the future, which probes rely on.
+    # The event broker sets timestamps; and records from the future must be rejected, which probes rely on.
     "message.timestamp.type": "CreateTime",
     "message.timestamp.after.max.ms": "3600000",
 }
@@ -67,7 +67,7 @@ _log = structlog.get_logger("rioni.kafka")
 
 
 class Topics:
-    """The topics of one cluster; every method may raise Unavailable, and NotFound where the topic is unknown."""
+    """Administers the topics of one cluster; methods may raise Unavailable, and NotFound for an unknown topic."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -78,10 +78,10 @@ class Topics:
         self._counts: dict[str, int] = {}
         self._compacted: dict[str, int] = {}
         self._safe: set[str] = set()
-        """The topics that are known to be led by nobody who lacks acknowledged events."""
+        """The topics with unclean leader election disabled."""
 
     def name(self, topic: str) -> str:
-        """The name of a topic in the cluster."""
+        """Return the full name of a topic in the cluster."""
         return self._connection.topic_prefix + topic
 
     def knows(self, topic: str, partitions: Collection[int]) -> bool:
@@ -89,7 +89,7 @@ class Topics:
         return max(partitions, default=0) < self._counts.get(topic, 0)
 
     def count(self, topic: str, timeout_s: float | None = None) -> int:
-        """The number of partitions; Kafka is asked."""
+        """Return the number of partitions; queries Kafka."""
         return len(self._partitions(topic, timeout_s))
 
     def _partitions(self, topic: str, timeout_s: float | None = None) -> Mapping[int, PartitionMetadata]:
@@ -103,21 +103,21 @@ class Topics:
         return partitions
 
     def forget(self, topic: str) -> None:
-        """Ask Kafka about the topic the next time."""
+        """Drop the cached partition count of a topic."""
         self._counts.pop(topic, None)
 
     def cluster_id(self) -> str:
-        """The id that the cluster has given itself; Kafka is asked."""
+        """Return the id of the cluster; queries Kafka."""
         return str(asked(lambda: self._admin.ask("describe_cluster"), "").cluster_id)
 
     def health(self) -> Health:
-        """Ask a broker which others live, and judge that; blocks for some seconds at most."""
+        """Check the live brokers; blocks for some seconds at most."""
         return self._health.look(self._admin)
 
     # --- changes ---
 
     def create(self, topic: str, partitions: int) -> None:
-        """Create a topic with as many copies as there can be; see the port.
+        """Create a topic with the configured number of replicas; see the port.
 
         Raises:
             Conflict: it exists with another number of partitions.
@@ -125,7 +125,7 @@ class Topics:
         copies, enough = self._connection.copies(self._brokers())
         if copies == 1:
             _log.warning("a topic has a single replica: acknowledged events may be lost", topic=topic)
-        # With two of three copies written an event outlives any one machine; with less it is refused.
+        # With two of three replicas an event survives the loss of one machine; with fewer, appends are rejected.
         configuration = _CONFIGURATION | {"min.insync.replicas": str(enough)}
         if self._connection.refuses_late:
             configuration[LATE] = REFUSED
@@ -137,14 +137,14 @@ class Topics:
                 asked(functools.partial(_raise, ex.args[0]), topic)
             if (count := self._count_of_new(topic)) != partitions:
                 raise Conflict(f"topic {topic} exists with {count} partitions") from ex
-            # An attempt before this one may have ended before there were leaders; and it may be closed already.
+            # An earlier attempt may have ended before there were leaders; and the topic may be closed already.
             self._probes.until_there(self.name(topic), range(partitions))
             return
         self._probes.until_open(self.name(topic), range(partitions))
         self._counts[topic] = partitions
 
     def _count_of_new(self, topic: str) -> int:
-        """The number of partitions of a topic that exists, of which the broker that is asked may not have heard yet."""
+        """Return the partition count of an existing topic, which the queried broker may not know yet."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -164,52 +164,52 @@ class Topics:
         try:
             self._admin.ask("create_partitions", [NewPartitions(self.name(topic), partitions)])
         except KafkaException as ex:
-            # The broker that was asked had not heard yet that another attempt has added them.
+            # The queried broker did not know yet that another attempt has added them.
             if ex.args[0].code() != KafkaError.INVALID_PARTITIONS:
                 asked(functools.partial(_raise, ex.args[0]), topic)
         self._probes.until_there(self.name(topic), range(count, partitions))
         self._counts[topic] = partitions
 
     def close(self, topic: str) -> Sequence[Bounds]:
-        """Let the brokers refuse whatever is appended, and return what the topic holds for good."""
-        # A client that has come to a broker which is cut off from the others stays with it.
+        """Make the brokers reject all appends, and return the final bounds of the topic."""
+        # A client connected to a broker cut off from the others stays with it.
         self._admin.renew()
         name, partitions = self.name(topic), range(self.count(topic))
         self._configure(topic, {SIZE: CLOSED})
         deadline_s = time.monotonic() + SETTLED_S
         while True:
-            # First of all those that may become leaders; then the probes say that the leaders have done it.
+            # First all possible leaders must know the setting; then the probes confirm that the leaders apply it.
             heard = asked(lambda: wait_until_propagated(self._admin, name, SIZE, CLOSED, deadline_s), topic)
             self._probes.until_closed(name, partitions, deadline_s)
-            # Who has not heard of it may have been a leader once, and not know that there is another one.
+            # A broker that does not know it may be a former leader that has not noticed its replacement.
             if {each.leader for each in self._partitions(topic).values()} <= heard:
                 bounds = self._bounds(topic, partitions)
-                # What was taken before that may still be on its way to the copies.
+                # Records accepted before may still be being replicated.
                 if self._probes.nothing_behind(name, {number: each.newest + 1 for number, each in enumerate(bounds)}):
                     return bounds
             if time.monotonic() > deadline_s:
                 raise Unavailable(f"Timed out reading the end offsets of topic {topic} from Kafka. Try again later.")
 
     def make_safe(self, topic: str) -> None:
-        """Forbid brokers that lack acknowledged events to lead a topic that was made without that; asks Kafka once."""
+        """Disable unclean leader election for a topic created without that; queries Kafka once."""
         if topic not in self._safe:
             if not self.is_safe(topic):
                 self._configure(topic, {UNCLEAN: "false"})
             self._safe.add(topic)
 
     def take_late(self, topic: str, *, late: bool) -> None:
-        """Let the brokers take records that bear an old time, or refuse them; they do so a little later."""
+        """Make the brokers accept or reject records with old timestamps; takes effect a little later."""
         self._configure(topic, {LATE: TAKEN if late else REFUSED})
 
     def delete(self, topic: str) -> None:
-        """Delete a topic; nothing where it is unknown."""
+        """Delete a topic; unknown ones are ignored."""
         self.forget(topic)
         self._compacted.pop(topic, None)
         self._safe.discard(topic)
         deadline_s = time.monotonic() + self._timeout_s
         try:
             asked(lambda: self._admin.ask("delete_topics", [self.name(topic)]), topic)
-            # The brokers hear of it one after the other.
+            # The brokers apply it one after the other.
             while (left_s := deadline_s - time.monotonic()) > 0:
                 self.count(topic, left_s)
                 pause(LOOK_EVERY_S)
@@ -218,16 +218,16 @@ class Topics:
         raise Unavailable(f"Timed out deleting the topic {topic} in Kafka. Try again later.")
 
     def compact(self, topic: str, lag_ms: int) -> None:
-        """Let Kafka compact the topic, whatever is older than that; from then on it does so by itself."""
+        """Enable compaction of the topic by Kafka for records older than the lag."""
         self.make_safe(topic)
-        # It asks again with every round, and a lag is never exact.
+        # Called again in every round, with a slightly varying lag.
         if topic not in self._compacted or abs(self._compacted[topic] - lag_ms) > lag_ms // 2:
             lag_ms = max(1, lag_ms)
             policy = {
-                # With `delete` too old records may be removed, which Kafka, with that retention, never does by itself.
+                # `delete` permits deleting old records, which Kafka, with that retention, never does by itself.
                 "cleanup.policy": "compact,delete",
                 "min.compaction.lag.ms": lag_ms,
-                # Without it what was written last would stay, be it superseded or not.
+                # Without it the last segment would stay uncompacted.
                 "max.compaction.lag.ms": 2 * lag_ms,
                 "delete.retention.ms": lag_ms,
             }
@@ -235,7 +235,7 @@ class Topics:
             self._compacted[topic] = lag_ms
 
     def expire(self, topic: str, before_ms: int) -> int:
-        """Remove what was recorded before this time, up to the first record that was not; return the number."""
+        """Delete records before the first one recorded at this time or later; return their number."""
         self.make_safe(topic)
         count = self.count(topic)
         before, since = self.bounds(topic), self._offsets(topic, range(count), _since(before_ms))
@@ -251,22 +251,22 @@ class Topics:
     # --- questions ---
 
     def is_safe(self, topic: str) -> bool:
-        """Whether the configuration of the topic itself forbids brokers to lead it that lack acknowledged events."""
+        """Whether the topic's own configuration disables unclean leader election."""
         resource = ConfigResource(ResourceType.TOPIC, self.name(topic))
         entry = asked(lambda: self._admin.ask("describe_configs", [resource]), topic)[resource][UNCLEAN]
         return bool(entry.value == "false" and entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
-        """What all partitions hold, by number."""
+        """Return the bounds of all partitions, by number."""
         return self._bounds(topic, range(self.count(topic)))
 
     def _bounds(self, topic: str, partitions: Sequence[int]) -> Sequence[Bounds]:
-        # Oldest first: in between retention may go on, but nothing comes back.
+        # Oldest first: retention may advance in between, but never goes back.
         oldest, next_ = (self._offsets(topic, partitions, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
         return [Bounds(oldest[number], max(oldest[number], next_[number]) - 1) for number in partitions]
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """The position of the first event recorded at this time or later; behind the newest where there is none."""
+        """Return the position of the first event recorded at this time or later; after the newest if there is none."""
         first = self._offsets(topic, [partition], _since(recorded_at_ms))[partition]
         return first if first >= 0 else self._offsets(topic, [partition], OFFSET_END)[partition]
 
@@ -283,7 +283,7 @@ class Topics:
                     if ex.args[0].code() not in MOVED or time.monotonic() > deadline_s:
                         raise
                 else:
-                    # The client also says so, without any error, where it has no answer.
+                    # The client also returns this, without any error, if it has no answer.
                     if OFFSET_INVALID not in found.values():
                         return found
                     if time.monotonic() > deadline_s:
@@ -291,7 +291,7 @@ class Topics:
                             f"Timed out reading the offsets of topic {topic} from Kafka. Try again later."
                         )
                 pause(LOOK_EVERY_S)
-                # It would go on asking the leader that it knows.
+                # Otherwise it would keep asking the leader that it knows.
                 self._admin.metadata(self.name(topic))
 
         return asked(look, topic)

@@ -1,4 +1,4 @@
-"""The internal log: entries, their end, and how far each follower has come."""
+"""Creates the internal log: entries, head, and checkpoints of consumers."""
 
 import sqlalchemy as sa
 from alembic import op

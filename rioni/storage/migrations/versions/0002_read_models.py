@@ -1,4 +1,4 @@
-"""The first read models. The log fills them: nothing has to be carried over when they change."""
+"""Creates the first read models. They are filled from the log: no data has to be migrated when they change."""
 
 import sqlalchemy as sa
 from alembic import op

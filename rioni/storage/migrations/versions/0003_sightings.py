@@ -1,4 +1,4 @@
-"""What clients were seen to do. With SQLite it has a file of its own."""
+"""Creates the table of client activity. With SQLite it is in a file of its own."""
 
 import sqlalchemy as sa
 from alembic import op

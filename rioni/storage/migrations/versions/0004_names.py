@@ -1,4 +1,4 @@
-"""Under which names batches and events were stored. With SQLite they have a file of their own."""
+"""Creates the idempotency index of Kafka appends. With SQLite it is in a file of its own."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The id of the installation, and how far each store had got: what shows that one of them was replaced."""
+"""Creates the marks: the installation id, and the stores' positions, which reveal a replaced store."""
 
 import sqlalchemy as sa
 from alembic import op

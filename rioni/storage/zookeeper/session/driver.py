@@ -32,7 +32,7 @@ from rioni.storage.zookeeper.session.wakeup_pipe import waking_pair
 
 
 REFUSALS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
-"""What ZooKeeper answers where a node is not as expected."""
+"""Errors that ZooKeeper returns if a node's state is not as expected."""
 
 UNREACHABLE = "ZooKeeper can't be reached at the moment. Try again later."
 
@@ -40,19 +40,19 @@ _INTERRUPTIONS = (ConnectionLoss, SessionExpiredError, SessionMovedError, Operat
 _ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
 
 REPEATED_AFTER_S = 60.0
-"""What the driver says with each of its tries, several times a second, is written so seldom."""
+"""The driver repeats its messages with each try, several times a second; they are logged at this interval."""
 _TEXTS_MAX = 100
 
 
 class NotAgain(logging.Filter):
-    """Leaves out what was said within the last `REPEATED_AFTER_S`."""
+    """Drops messages repeated within `REPEATED_AFTER_S`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said_at_s: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is to be written."""
+        """Return whether to log a record."""
         text = record.getMessage()
         if record.created < self._said_at_s.get(text, 0.0) + REPEATED_AFTER_S:
             return False
@@ -63,16 +63,16 @@ class NotAgain(logging.Filter):
 
 
 _driver_log = logging.getLogger("rioni.zookeeper.driver")
-"""What kazoo says: why a connection broke, or can't be made."""
+"""Log of kazoo: why a connection broke, or can't be made."""
 _driver_log.addFilter(NotAgain())
 
 
 class Interrupted(Unavailable):
-    """The connection broke before there was an answer: what was asked for may have been done or not."""
+    """The connection failed before the response: the request may have been executed or not."""
 
 
 def new_client(hosts: str, *, handler: Any, whole: bool = False, **options: Any) -> KazooClient:
-    """A client; `whole` if it shall see everything, whatever path stands behind the hosts."""
+    """Create a client; `whole` ignores the path after the hosts, to access all nodes."""
     retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func)
     if whole:
         hosts = hosts.partition("/")[0]
@@ -83,12 +83,12 @@ def new_client(hosts: str, *, handler: Any, whole: bool = False, **options: Any)
 
 
 def new_handler() -> Any:
-    """What a client runs on: greenlets where the process is patched, threads elsewhere. Can hang up."""
+    """Create a client's handler: greenlets if the process is patched, else threads. It can disconnect."""
     return _GeventHandler() if monkey.is_module_patched("threading") else _ThreadingHandler()
 
 
 class _HangsUp:
-    """A handler that knows the connection in use, and can give it up; whoever asks through it is never held up."""
+    """A handler that can close the connection in use; requests through it are never blocked by the send loop."""
 
     _connection: socket.socket | None = None
 
@@ -98,11 +98,11 @@ class _HangsUp:
         return self._connection
 
     def create_socket_pair(self) -> Any:
-        """What wakes the loop that sends requests."""
+        """Create the pipe that wakes the send loop."""
         return waking_pair()
 
     def hang_up(self) -> None:
-        """Let the client find that the connection is broken, so that it looks for another server."""
+        """Make the client detect a broken connection, so that it connects to another server."""
         with contextlib.suppress(OSError):
             if self._connection is not None:
                 self._connection.shutdown(socket.SHUT_RDWR)
@@ -117,10 +117,10 @@ class _ThreadingHandler(_HangsUp, SequentialThreadingHandler):  # type: ignore[m
 
 
 def judged(answers: Any) -> list[Any] | None:
-    """The answers of a transaction, None where a node was not as expected.
+    """Return the answers of a transaction, None if a node was not as expected.
 
     Raises:
-        Unavailable: it failed for another reason.
+        Unavailable: the transaction failed for another reason.
     """
     errors = [each for each in answers if isinstance(each, KazooException) and not isinstance(each, _ROLLED_BACK)]
     if not errors:
@@ -131,11 +131,11 @@ def judged(answers: Any) -> list[Any] | None:
 
 
 def outcome(pending: Any) -> Any:
-    """The answer to a request, or the one of `REFUSALS` that it is refused with.
+    """Return the answer to a request, or its error if that is one of `REFUSALS`.
 
     Raises:
-        Interrupted: there is none.
-        Unavailable: it is another error.
+        Interrupted: there is no answer.
+        Unavailable: the request failed with another error.
     """
     if not pending.ready():
         raise Interrupted("ZooKeeper does not respond. Try again later.")

@@ -17,21 +17,20 @@ NODES_MAX = 50_000
 
 
 BREATH_NODES = 100
-"""So many are read again at a time when a connection is back, so that others have their turn, signs of life above all.
-"""
+"""Number of nodes reread at a time after reconnecting, so that other requests, mainly heartbeats, are not delayed."""
 
 
 class Node(NamedTuple):
-    """A node as it was read."""
+    """A node as last read."""
 
     data: bytes
     version: int
-    """Of the data; the number of its children's changes where these were asked for."""
+    """Version of the data; for children, their change counter."""
     children: frozenset[str] = frozenset()
 
 
 class _Watch(NamedTuple):
-    """Hears of the next change of a node; the driver keeps equal ones once, whoever has read the node again."""
+    """Receives the next change of a node; the driver keeps equal watches once, whoever has reread the node."""
 
     spoil: Callable[[str], None]
     path: str
@@ -41,11 +40,11 @@ class _Watch(NamedTuple):
 
 
 class _Reading:
-    """One reading of a node, good until the node changes."""
+    """The result of reading a node, valid until the node changes."""
 
     def __init__(self, *, again: bool) -> None:
         self.again = again
-        """Whether it is one that nobody has asked for, because the node has changed."""
+        """Whether it is a reread after a change, not requested by a caller."""
         self.done = threading.Event()
         self.node: Node | None = None
         self.failed = False
@@ -53,9 +52,9 @@ class _Reading:
 
 
 class NodeCache:
-    """Nodes by their paths; the children of a node stand under its path with a slash at the end.
+    """Caches nodes by path; the children of a node are cached under its path with a trailing slash.
 
-    What is read after `ZooKeeperSession.barrier` holds everything that was done anywhere before.
+    A read after `ZooKeeperSession.barrier` returns all changes made anywhere before.
     """
 
     def __init__(
@@ -66,14 +65,14 @@ class NodeCache:
         *,
         nodes_max: int = NODES_MAX,
     ) -> None:
-        """Know nothing yet.
+        """Start empty.
 
         Args:
-            keeper: asks and watches.
-            follow: whether a path is of interest, so that it is read again as soon as it changes.
-            tell: told the paths that were of interest and have changed, and whether they are known again, or can't be
-                for want of a connection; must not block.
-            nodes_max: what is remembered at most.
+            keeper: sends requests and sets watches.
+            follow: whether a path is followed, so that it is reread as soon as it changes.
+            tell: receives the followed paths that have changed, and whether they are cached again, or can't be because
+                there is no connection; must not block.
+            nodes_max: maximum number of cached nodes.
         """
         self._keeper, self._follow, self._tell, self._nodes_max = keeper, follow, tell, nodes_max
         self._readings: dict[str, _Reading] = {}
@@ -81,7 +80,7 @@ class NodeCache:
         keeper.listen(lambda: keeper.handler.spawn(self._resume))
 
     def nodes(self, paths: Sequence[str]) -> list[Node | None]:
-        """The nodes as they are, None for those that don't exist; blocks where they have changed.
+        """Return the current nodes, None for those that don't exist; blocks for changed ones.
 
         Raises:
             Interrupted: there is no connection, or it broke.
@@ -93,37 +92,37 @@ class NodeCache:
         return [reading.node for reading in readings]
 
     def node(self, path: str) -> Node | None:
-        """One node, as `nodes`."""
+        """Return one node, as `nodes`."""
         return self.nodes([path])[0]
 
     def last_known(self, path: str) -> Node | None:
-        """A node as it was when it was last read; never blocks."""
+        """Return a node as last read; never blocks."""
         reading = self._readings.get(path)
         return reading.node if reading else None
 
     def supposed(self, paths: Sequence[str]) -> list[Node | None]:
-        """The cached nodes, possibly stale: for callers that verify them afterwards.
+        """Return the cached nodes, possibly stale: for callers that verify them afterwards.
 
-        PERF: who commits again and again from the same process need not read what it has written itself.
+        PERF: repeated commits from the same process need not read what it has written itself.
         """
         unknown = [path for path in paths if path not in self._written and not self._is_good(path)]
         self.nodes(unknown)
         return [self._newest(path) for path in paths]
 
     def want(self, paths: Iterable[str]) -> None:
-        """See to it that nodes are known soon, and tell of it; never blocks."""
+        """Start reading nodes, with a notification when they are cached; never blocks."""
         for path in paths:
             if path not in self._readings and self._keeper.connected:
                 self._read(path, again=True)
 
     def wrote(self, path: str, node: Node) -> None:
-        """Note what this process has written."""
+        """Cache a node written by this process."""
         if len(self._written) >= self._nodes_max:
             self._written.clear()
         self._written[path] = node
 
     def forget(self, paths: Sequence[str]) -> None:
-        """Suppose nothing any more of what others have written, or deleted."""
+        """Drop the written nodes that other processes have changed or deleted."""
         for path in paths:
             self._written.pop(path, None)
 
@@ -150,7 +149,7 @@ class NodeCache:
 
     def _read(self, path: str, *, again: bool = False) -> _Reading:
         reading, before = _Reading(again=again), self._readings.pop(path, None)
-        reading.node = before.node if before else None  # for whoever asks what was last known
+        reading.node = before.node if before else None  # for `last_known`
         if len(self._readings) >= self._nodes_max:
             for each in list(self._readings)[: self._nodes_max // 10]:
                 if not self._follow(each):
@@ -183,7 +182,7 @@ class NodeCache:
             )
         else:
             if isinstance(error, NoNodeError):
-                # Nobody tells of children that a node may get before it is there: whoever needs them asks again.
+                # There are no watches on children of missing nodes: callers that need them read again.
                 reading.node, reading.spoiled = None, True
             else:
                 reading.failed = True
@@ -191,7 +190,7 @@ class NodeCache:
 
     def _have_not(self, path: str, reading: _Reading, answer: Any) -> None:
         if answer.exception is None and answer.get(block=False) is not None:
-            self._ask(path, reading)  # it came in between
+            self._ask(path, reading)  # created in between
             return
         if answer.exception is not None:
             reading.failed = True
@@ -222,7 +221,7 @@ class NodeCache:
     # --- when the connection breaks, or is back ---
 
     def _resume(self) -> None:
-        """Read everything again that is followed, once there is a connection; and in any case tell of it."""
+        """Reread all followed nodes once there is a connection, and notify in any case."""
         paths = list(self._readings)
         for start in range(0, len(paths), BREATH_NODES):
             again = map(self._read_again, paths[start : start + BREATH_NODES])

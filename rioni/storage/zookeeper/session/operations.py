@@ -7,11 +7,11 @@ from kazoo.client import KazooClient
 
 
 ANY = -1
-"""Whatever the version."""
+"""Matches any version."""
 
 
 class Operation(NamedTuple):
-    """A part of a transaction: which is done as a whole, or not at all."""
+    """An operation of a transaction, which is atomic."""
 
     method: str
     path: str
@@ -19,12 +19,12 @@ class Operation(NamedTuple):
 
 
 def create(path: str, data: bytes = b"") -> Operation:
-    """Create a node that stays."""
+    """Create a persistent node."""
     return Operation("create", path, (data,))
 
 
 def begin(path: str) -> Operation:
-    """Create a node that ends with the session."""
+    """Create an ephemeral node, which ends with the session."""
     return Operation("create", path, (b"", None, True))
 
 
@@ -34,17 +34,17 @@ def delete(path: str) -> Operation:
 
 
 def put(path: str, data: bytes, version: int = ANY) -> Operation:
-    """Change a node, if it has this version."""
+    """Set a node's data, if it has this version."""
     return Operation("set_data", path, (data, version))
 
 
 def check(path: str, version: int = ANY) -> Operation:
-    """Do nothing, if the node has this version."""
+    """Check that a node has this version, without changing it."""
     return Operation("check", path, (version,))
 
 
 def send(client: KazooClient, operations: Sequence[Operation]) -> Any:
-    """Begin a transaction, and return what its answer will be."""
+    """Send a transaction, and return its pending result."""
     transaction = client.transaction()
     for operation in operations:
         getattr(transaction, operation.method)(operation.path, *operation.arguments)

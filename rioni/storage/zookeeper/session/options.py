@@ -1,4 +1,4 @@
-"""Reads the client options of ZooKeeper from the file that `zookeeper_options` names."""
+"""Reads the client options of ZooKeeper from the file in the setting `zookeeper_options`."""
 
 import tomllib
 from pathlib import Path
@@ -9,24 +9,24 @@ from rioni.domain.errors import Unavailable
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the file may say."""
+    """The options of the file."""
 
     user: str = ""
-    """All nodes are made so that only this user may use them; without one, everybody may."""
+    """Created nodes are accessible only to this user; if empty, to all clients."""
     password: str = ""
     ca: str = ""
-    """A PEM file with the CA certificates of the servers; it enables TLS."""
+    """A PEM file with the CA certificates of the servers; enables TLS."""
     certificate: str = ""
-    """A PEM file with which a broker shows who it is, for servers that ask."""
+    """A PEM file with the client certificate, for servers that require one."""
     key: str = ""
-    """A PEM file with the key of the certificate."""
+    """A PEM file with the key of the client certificate."""
 
 
 def read_options(path: Path | None) -> Options:
-    """Read the file, where there is one; blocks on the disk. No error shows a value, as that may be a password.
+    """Read the file, if one is set; blocks on the disk. No error shows a value, as that may be a password.
 
     Raises:
-        Unavailable: it can't be read, or says something else.
+        Unavailable: it can't be read, or contains anything else.
     """
     if path is None:
         return Options()

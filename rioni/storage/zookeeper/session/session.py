@@ -1,8 +1,8 @@
 """ZooKeeper session wrapper: requests, retries, heartbeats, and how long the session is safe.
 
-One session for each worker process: what it holds in ephemeral nodes lives and dies with it. ZooKeeper ends a session
-that it has not heard of for the session timeout. This side counts from when it sent what was answered last, and has
-only two thirds of that time, so it is always the first to know: see `holds`.
+One session for each worker process: its ephemeral nodes end with it. ZooKeeper ends a session after receiving no
+heartbeat for the session timeout. This side measures from the sending of the last answered request, and uses only two
+thirds of that time, so it always notices first: see `holds`.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ from rioni.storage.zookeeper.session.operations import Operation, send
 
 
 Request = Callable[[KazooClient], Any]
-"""Given a client, sends something and returns what the answer will be."""
+"""Given a client, sends a request and returns its pending result."""
 
 SAFE_SHARE = 2 / 3
-"""The share of the session timeout for which an answer lets this process believe that its session lives.
+"""The share of the session timeout for which an answer proves that the session is alive.
 
-The rest is for what the clocks differ by, and for the time that a follower takes to tell its leader that we live.
+The rest covers clock differences, and the time that a follower takes to report the heartbeat to its leader.
 """
 
 STUCK_SHARE = 1 / 5
-"""A server that does not answer for this share of the session timeout is left for another one."""
+"""A server that does not answer for this share of the session timeout is replaced by another one."""
 
 BEATS = 10
-"""How often in a session timeout a sign of life is asked for at least."""
+"""Minimum number of heartbeats per session timeout."""
 
 _NEVER_REACHED = "no server can be reached. Check the servers and the settings `zookeeper` and `zookeeper_options`."
 
@@ -52,15 +52,15 @@ _log = structlog.get_logger("rioni.zookeeper")
 
 
 class ZooKeeperSession:
-    """A session with ZooKeeper. To be used by the greenlets of one hub, or in an unpatched process by any thread."""
+    """A ZooKeeper session, for the greenlets of one hub, or in an unpatched process for any thread."""
 
     def __init__(self, hosts: str, *, clock: Clock, session_timeout_s: float = 10.0, **options: Any) -> None:
         """Connect; blocks until a server answers.
 
         Args:
-            hosts: `host:port`, separated by commas, and behind them the path under which everything lies.
-            clock: for deadlines.
-            session_timeout_s: after this time ZooKeeper takes this process for dead. The servers must allow it.
+            hosts: `host:port`, separated by commas, followed by the path that contains all nodes.
+            clock: used for deadlines.
+            session_timeout_s: after this time ZooKeeper considers this process dead. The servers must allow it.
             options: further ones of `KazooClient`, for TLS and authentication.
 
         Raises:
@@ -76,10 +76,10 @@ class ZooKeeperSession:
         self._position = 0
         self._registered = False
         self.worker = _new_name()
-        """The name of this session; another session never has it."""
+        """The id of this session; another session never has it."""
         self._answered_at_s = clock.monotonic()
         self._arrivals = 0
-        """How many requests were answered."""
+        """Number of answered requests."""
         self._was_safe = True
         self._closed = threading.Event()
         self._barriers: GroupCommit[Job] = GroupCommit(self._sync, direct)
@@ -102,11 +102,11 @@ class ZooKeeperSession:
         """Send all requests at once and wait for all answers.
 
         Returns:
-            For each the answer, or the one of `REFUSALS` that it is refused with.
+            The answer to each request, or its error if that is one of `REFUSALS`.
 
         Raises:
-            Interrupted: the connection broke, or there is no answer in time; some of it may have been done.
-            Unavailable: there is no connection; nothing was done.
+            Interrupted: the connection broke, or there is no answer in time; some requests may have been executed.
+            Unavailable: there is no connection; nothing was executed.
         """
         if not self._connected.wait(self.timeout_s) or self._closed.is_set():
             raise Unavailable(UNREACHABLE)
@@ -120,10 +120,10 @@ class ZooKeeperSession:
         return answers
 
     def change(self, *operations: Operation) -> list[Any] | None:
-        """Do all of it in one transaction, or nothing.
+        """Execute all operations in one transaction, or none.
 
         Returns:
-            The answers, None where a node was not as expected.
+            The answers, None if a node was not as expected.
 
         Raises:
             Unavailable: as `ask`.
@@ -131,13 +131,13 @@ class ZooKeeperSession:
         return judged(self.ask(partial(send, operations=operations))[0])
 
     def change_all(self, transactions: Sequence[Sequence[Operation]]) -> list[bool | None]:
-        """Do several transactions at once, each wholly or not at all.
+        """Execute several transactions at once, each atomic.
 
         Returns:
-            For each whether it was done, False where its nodes were not as expected, None where nobody knows.
+            For each: True if executed, False if its nodes were not as expected, None if the outcome is unknown.
 
         Raises:
-            Unavailable: there is no connection; nothing was done.
+            Unavailable: there is no connection; nothing was executed.
         """
         try:
             answers = self.ask(*[partial(send, operations=operations) for operations in transactions])
@@ -146,7 +146,7 @@ class ZooKeeperSession:
         return [judged(answer) is not None for answer in answers]
 
     def ask_patiently(self, *requests: Request) -> list[Any]:
-        """Ask for what can be asked again: where the connection breaks, once more."""
+        """Send idempotent requests: retried once if the connection breaks."""
         try:
             return self.ask(*requests)
         except Interrupted:
@@ -156,7 +156,7 @@ class ZooKeeperSession:
         """Return when all earlier changes on any node are visible here; concurrent callers share one request.
 
         Args:
-            patient: whether to wait for a connection where there is none.
+            patient: whether to wait for a connection if there is none.
 
         Raises:
             Unavailable: as `ask`.
@@ -166,9 +166,9 @@ class ZooKeeperSession:
         self._barriers.submit(Job(size=0), 2 * self.timeout_s)
 
     def watched(self, request: Request, done: Callable[[Any], None]) -> None:
-        """Send a request, and let `done` have what comes of it, after everything that was heard before; never blocks.
+        """Send a request, and pass its result to `done`, after all earlier notifications; never blocks.
 
-        Both `done` and the watches of requests run one after the other, and must not block.
+        `done` and the watches of requests run one after the other, and must not block.
         """
 
         def arrived(result: Any) -> None:
@@ -189,17 +189,17 @@ class ZooKeeperSession:
 
     @property
     def connected(self) -> bool:
-        """Whether a server listens at the moment, as far as is known."""
+        """Whether a server is connected, as far as known."""
         return self._connected.is_set()
 
     @property
     def registered(self) -> bool:
-        """Whether a server listens, and others find this session in the registry of workers, as far as is known."""
+        """Whether a server is connected, and this session is in the registry of workers, as far as known."""
         return self.connected and self._registered
 
     @property
     def path(self) -> str:
-        """The path under which everything lies."""
+        """The path that contains all nodes."""
         return str(self._client.chroot or "/")
 
     @property
@@ -208,22 +208,22 @@ class ZooKeeperSession:
         return int(self._client.last_zxid)
 
     def holds(self) -> bool:
-        """Whether it is certain that the session lives. Cheap."""
+        """Whether the session is certainly alive. Cheap."""
         return self._registered and self.left_s() > 0
 
     def left_s(self) -> float:
-        """How long the session certainly lives, in seconds, negative where that is over."""
+        """For how many more seconds the session is certainly alive; negative if that time is over."""
         return self._answered_at_s + SAFE_SHARE * self.timeout_s - self._clock.monotonic()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have a function called when the connection breaks or is back, and when it is no longer certain that it lives.
+        """Call a function when the connection breaks or returns, and when the session is no longer certainly alive.
 
-        It must neither block nor ask: it may be called by what sends the requests.
+        It must neither block nor send requests: it may run in the send loop.
         """
         self._listeners.append(listener)
 
     def report(self, position: int) -> None:
-        """Tell who looks at the registry of workers how far this one has followed the log; without ZooKeeper, later."""
+        """Publish this worker's position in the log in the registry of workers; without ZooKeeper, later."""
         if position == self._position or not self.registered:
             return
         before, self._position = self._position, position
@@ -234,11 +234,11 @@ class ZooKeeperSession:
             self._position = before
 
     def _entry(self) -> bytes:
-        """What stands in the registry of workers."""
+        """Return the entry of this worker in the registry."""
         return msgspec.json.encode({"host": socket.gethostname(), "pid": os.getpid(), "position": self._position})
 
     def close(self) -> None:
-        """End the session, and all that depends on it, now."""
+        """End the session, and everything that depends on it, now."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -259,7 +259,7 @@ class ZooKeeperSession:
         else:
             self._connected.clear()
         if state == KazooState.LOST:
-            # Ephemeral nodes are gone, or soon will be: whatever had this name is over.
+            # Ephemeral nodes are gone, or soon will be: the id of the lost session is not used again.
             self._registered = False
             self.worker = _new_name()
         self._tell()
@@ -269,9 +269,9 @@ class ZooKeeperSession:
             listener()
 
     def _lay_out(self) -> None:
-        """Create what everything lies under, if this is the first process."""
+        """Create the parent nodes, if this is the first process."""
         if self.ask(lambda client: client.exists_async("/"))[0] is None:
-            # Somebody has to who sees the nodes above as well.
+            # The path itself must be created by a client that is not restricted to it.
             whole, path = self._connect(handler=new_handler(), whole=True), self._client.chroot
             whole.start_async().wait(self.timeout_s)
             try:
@@ -289,7 +289,7 @@ class ZooKeeperSession:
         self._registered = name == self.worker
 
     def _beat(self) -> None:
-        """Ask for signs of life, leave servers that give none, and say so when it may be over."""
+        """Send heartbeats, disconnect from unresponsive servers, and notify when the session may be lost."""
         while not self._closed.wait(self._until_beat_s()):
             with contextlib.suppress(Unavailable):
                 if self.connected:
@@ -312,7 +312,7 @@ class ZooKeeperSession:
         sent_at_s = self._clock.monotonic()
         pending = self._client.exists_async("/")
         while not pending.ready():
-            # Who answers others that have asked before is not stuck.
+            # A server that answers other pending requests is not stuck.
             arrivals = self._arrivals
             pending.wait(STUCK_SHARE * self.timeout_s)
             if arrivals == self._arrivals and not pending.ready():
@@ -327,4 +327,4 @@ def _new_name() -> str:
 
 
 def _nothing() -> None:
-    """Nothing is left to do."""
+    """Do nothing."""

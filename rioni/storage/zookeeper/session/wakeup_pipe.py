@@ -1,15 +1,15 @@
-"""Wakeup pipe of the driver's send loop, in place of a socket pair.
+"""Wakes the driver's send loop with a pipe instead of a socket pair.
 
-It gets a byte for each request. Some 280 of them fill a pair of sockets. Who asks then is held up until the loop has
-sent some: for ever, if it is asked from within the loop. And under gevent only one can be held up: a second one is told
-that the connection is closed, though its request stays, and nothing wakes the loop for it.
+Each request writes a byte. Some 280 of them fill a socket pair. The next request then blocks until the loop has sent
+some: for ever, if it is made from within the loop. And under gevent only one request can block: a second one gets an
+error that the connection is closed, though its request stays queued, and nothing wakes the loop for it.
 """
 
 import os
 
 
 class _End:
-    """An end of a pipe, as far as it has to look like a socket."""
+    """An end of a pipe with the methods of a socket that the driver uses."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -32,7 +32,7 @@ class _End:
 
 
 def waking_pair() -> tuple[_End, _End]:
-    """What is read, and what is written: 65,536 bytes, which is more than this process ever asks for at a time."""
+    """Return the read and write ends: 65,536 bytes, which is more than this process ever has pending."""
     read, write = os.pipe()
     for descriptor in (read, write):
         os.set_blocking(descriptor, False)

@@ -32,8 +32,8 @@ from rioni.storage.sql.migration import upgrade
 
 
 UNMARKED_MAX = 1_000_000
-"""Maximum distance of a cursor behind the last mark at which it still proves that events existed: clients may commit
-any offset."""
+"""Maximum distance of a cursor after the last mark at which it still proves that events existed: clients may commit any
+offset."""
 
 
 def accept_loss(config: Config, reason: str) -> list[str]:

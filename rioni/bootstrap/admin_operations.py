@@ -1,4 +1,4 @@
-"""Operations on a broker's data for operators and auditors, with or without a running broker."""
+"""Runs operations on a broker's data for operators and auditors, with or without a running broker."""
 
 import contextlib
 import functools

@@ -29,7 +29,7 @@ def database_engine(config: Config) -> Engine:
 
 @contextlib.contextmanager
 def reading_models(engine: Engine) -> Iterator[Connection]:
-    """Open a read transaction on a snapshot of the read models; raises as `sql.reading`, waits for a rebuild's swap."""
+    """Open a read transaction on the read models; raises as `engines.reading`, waits for a rebuild's swap."""
     with engines.reading(engine) as connection:
         lock_against_swap(connection)
         yield connection

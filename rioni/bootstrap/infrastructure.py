@@ -1,4 +1,4 @@
-"""Shared infrastructure of a worker: log, registry, adapters and command bus."""
+"""Builds the shared infrastructure of a worker: log, registry, adapters and command bus."""
 
 import contextlib
 from collections.abc import Callable

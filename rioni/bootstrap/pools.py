@@ -1,4 +1,4 @@
-"""Bounded pools of native threads for blocking work, one per kind of work, so that a hang affects only its own kind.
+"""Runs blocking work in bounded pools of native threads, one per kind of work, so that a hang affects only its kind.
 
 A pool has a maximum number of threads, a maximum queue, and a deadline for each task, queueing included. A full queue
 and a missed deadline are errors, which become 503. A thread that hangs is not replaced: the pool never exceeds its

@@ -1,4 +1,4 @@
-"""Composition root of one worker process: infrastructure, services, jobs and application."""
+"""Builds one worker process: infrastructure, services, jobs and application (composition root)."""
 
 import contextlib
 import random

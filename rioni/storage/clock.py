@@ -1,4 +1,4 @@
-"""Clocks that ignore jumps of the machine's wall clock."""
+"""Reads the machine's clocks, and ignores jumps of the wall clock."""
 
 import time
 from collections.abc import Callable
@@ -102,7 +102,7 @@ class SystemClock:
 
 
 class ExpiryClock(SystemClock):
-    """The later of the two times when the wall clock has jumped, so that credentials never live longer."""
+    """The later of wall clock and steady clock after a jump, so that nothing is valid beyond its expiry."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""

@@ -1,4 +1,4 @@
-"""Semaphore usable from greenlets and native threads.
+"""Provides a semaphore usable from greenlets and native threads.
 
 Under gevent the locks of `threading` belong to the greenlets of one thread. A native thread that finds one taken may
 wait for ever, and so may greenlets that wait for a native thread: pool threads and greenlets must not share such locks.

@@ -1,4 +1,4 @@
-"""Group commit: concurrent callers share one durable write."""
+"""Groups concurrent writes, so that callers share one durable write (group commit)."""
 
 import threading
 from collections import deque

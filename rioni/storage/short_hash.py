@@ -1,4 +1,4 @@
-"""Short hashes of client-supplied names, as fixed-size lookup keys."""
+"""Hashes client-supplied names to short, fixed-size lookup keys."""
 
 from hashlib import blake2b
 

@@ -1,4 +1,4 @@
-"""The data directory of an embedded broker: the paths of its files, and the lock that limits it to one broker."""
+"""Locates the files of an embedded broker in its data directory, and locks the directory for one broker."""
 
 import fcntl
 import os

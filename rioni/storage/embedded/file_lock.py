@@ -1,4 +1,4 @@
-"""File lock that is acquired with a deadline.
+"""Locks files with a deadline.
 
 `flock` has no deadline, and polling doubles the latency of the slowest appends when processes alternate many times a
 second. So a thread that finds the lock taken lets a helper thread wait for it in the kernel, and waits for the helper

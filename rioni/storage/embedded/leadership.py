@@ -1,4 +1,4 @@
-"""Leader election among the processes of a data directory, by a file lock."""
+"""Elects a leader among the processes of a data directory, by a file lock."""
 
 import fcntl
 import os

@@ -34,7 +34,7 @@ CLOSE_WAIT_S = 5.0
 
 
 class EmbeddedWatch:
-    """Waits for notifications about keys; the port `Watch`."""
+    """Waits for notifications about keys; the port `Waiter`."""
 
     __slots__ = ("_signals", "_woken", "keys")
 

@@ -1,4 +1,4 @@
-"""Spool: durable lines in files, kept until they are processed; they survive the process that wrote them.
+"""Keeps lines in files until they are processed; the files survive the process that wrote them.
 
 Writes are not synced: what the kernel has not written when the power fails is lost.
 """

@@ -1,4 +1,4 @@
-"""SQLite file with exclusive writers: schema and upgrades, transactions, and translation of errors.
+"""Opens SQLite files with exclusive writers: schema and upgrades, transactions, and translation of errors.
 
 NOTE: every write, checkpoints included, happens under a separate lock file. It lets native threads wait for the write
 lock without polling, and it avoids the defect of SQLite before 3.51.3 by which a checkpoint may corrupt the file when
@@ -272,7 +272,7 @@ class EventsDatabase:
                 raise CommitOutcomeUnknown from ex
             # The failed commit is discarded: nothing was written.
             raise _translation(ex) from ex
-        # This commit overwrote the failed one, in whatever process that was. A disk that fails only now does not change
+        # This commit overwrote the failed one, regardless of its process. A disk that fails only now does not change
         # what is committed.
         with contextlib.suppress(OSError):
             if not self._unknown.exists():

@@ -1,4 +1,4 @@
-"""Backfill reads after a cache miss: a small pool of consumers, each assigned one stream's partitions."""
+"""Reads events from Kafka after a cache miss, with a small pool of consumers for one stream's partitions each."""
 
 import contextlib
 import time

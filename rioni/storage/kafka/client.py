@@ -1,4 +1,4 @@
-"""Kafka client configuration, and translation of Kafka's errors."""
+"""Configures Kafka clients, and translates Kafka's errors."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""Event store on Kafka: acknowledged events are in as many replicas as the topic requires."""
+"""Stores events in Kafka: acknowledged events are in as many replicas as the topic requires."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -101,7 +101,7 @@ class KafkaEventStore:
     # --- marks ---
 
     def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
-        """Return the cluster id and the end positions of appends since the last call; see `domain.installation.Marked`.
+        """Return the cluster id and the end positions of appends since the last call; see the port `Marked`.
 
         Raises:
             Unavailable: Kafka does not return its cluster id, which is requested once; no positions were taken.

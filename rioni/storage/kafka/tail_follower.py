@@ -1,4 +1,4 @@
-"""Tail consumer: follows the ends of all topics being read, one consumer for all streams of a process."""
+"""Follows the ends of all topics being read, with one consumer for all streams of a process."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""The internal log: the port `EventLog` on the recorder."""
+"""Implements the internal log: the port `EventLog` on the recorder."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""Tables of the internal log: entries, head, checkpoints of consumers, marks of the stores."""
+"""Defines the tables of the internal log: entries, head, checkpoints of consumers, marks of the stores."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 

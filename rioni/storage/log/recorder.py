@@ -1,4 +1,4 @@
-"""Event recorder of the event-sourcing library, on SQLAlchemy Core: appends, reads, and tracks consumers."""
+"""Records events for the event-sourcing library, on SQLAlchemy Core: appends, reads, and tracks consumers."""
 
 import contextlib
 import time

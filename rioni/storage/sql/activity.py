@@ -1,4 +1,4 @@
-"""Client activity in a PostgreSQL table that all nodes share, unlike the embedded file."""
+"""Stores client activity in a PostgreSQL table that all nodes share, unlike the embedded file."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Advisory lock on PostgreSQL: one broker, or the nodes of one cluster, per database.
+"""Limits a PostgreSQL database to one broker, or the nodes of one cluster, by an advisory lock.
 
 Each process holds a session-level advisory lock on the number of its cluster identity. No process takes one while
 another number is locked, so members of a cluster share the database and exclude all others. The server releases the
-lock when the connection ends: with the process, or when its host has been silent for as long as `sql.SILENCE` says.
+lock when the connection ends: with the process, or when its host has been silent for as long as `engines.SILENCE` says.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""PostgreSQL connections with deadlines against unresponsive servers.
+"""Opens PostgreSQL connections with deadlines against unresponsive servers.
 
 The server ends statements that take too long, but only while it runs. When the server is paused, or its disk hangs, its
 kernel keeps acknowledging what it receives, so neither keepalives nor TCP timeouts detect it.

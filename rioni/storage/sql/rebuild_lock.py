@@ -1,4 +1,4 @@
-"""Lock that allows one rebuild of a database at a time, on any machine."""
+"""Locks a database for one rebuild at a time, on any machine."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Single HTTP GET to a server chosen by the operator, with a deadline and a size limit.
+"""Sends a single HTTP GET to a server chosen by the operator, with a deadline and a size limit.
 
 The standard library's client suffices: answers are cached, so keeping connections open is not worthwhile. Under gevent,
 whose sockets and threads it uses, a request blocks only its caller.

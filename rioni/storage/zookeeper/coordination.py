@@ -1,4 +1,4 @@
-"""Coordinator of a cluster: keeps sessions, assignments and committed cursors in ZooKeeper.
+"""Coordinates the streams of a cluster: sessions, assignments and committed cursors in ZooKeeper.
 
 The assignment of each subscription is stored in one node, written only with the version last seen; the progress of each
 partition is stored in a node of its own. Every stream has an ephemeral node, which ends with the ZooKeeper session of

@@ -1,4 +1,4 @@
-"""Leader election of the cluster by an ephemeral node."""
+"""Elects the leader of the cluster by an ephemeral node."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Committed progress of a subscription's partition, as stored in its node, and its changes. Pure."""
+"""Tracks the committed progress of a subscription's partition, as stored in its node. Pure."""
 
 from collections.abc import Callable
 

@@ -68,7 +68,7 @@ class _Found:
 
 
 class ZooKeeperSlots:
-    """The port `Slots` on ZooKeeper. A worker's counts are valid while its session is alive."""
+    """The port `ConnectionQuota` on ZooKeeper. A worker's counts are valid while its session is alive."""
 
     def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
         """Start without slots."""

@@ -83,7 +83,7 @@ class SubscriptionCache:
             del self._followers[subscription_id]
             self._told.pop(subscription_id, None)
 
-    # --- who reads what ---
+    # --- assignments ---
 
     def topology(self, subscription_id: str) -> Topology:
         """Return sessions and assignments; the same object if nothing has changed."""

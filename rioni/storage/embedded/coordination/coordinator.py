@@ -1,4 +1,4 @@
-"""Coordinator of one machine: keeps sessions, assignments and committed cursors in SQLite, for many processes."""
+"""Coordinates the streams of one machine: sessions, assignments and committed cursors in SQLite, for many processes."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The SQLite file of sessions, assignments and committed cursors, with its queries and changes."""
+"""Reads and changes the SQLite file of sessions, assignments and committed cursors."""
 
 import json
 import sqlite3

@@ -32,7 +32,7 @@ class SlotsDatabase(EventsDatabase):
 
 
 class EmbeddedSlots:
-    """The port `Slots` on SQLite. A forked process must open its own."""
+    """The port `ConnectionQuota` on SQLite. A forked process must open its own."""
 
     def __init__(self, path: Path, *, worker: str, lives: Callable[[str], bool], offload: ThreadPool = direct) -> None:
         """Open the file, creating it if it doesn't exist; blocks.

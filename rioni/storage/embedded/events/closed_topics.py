@@ -1,4 +1,4 @@
-"""Closed topics, which reject appends; the mark is set in a transaction.
+"""Closes topics, so that they reject appends; the mark is set in a transaction.
 
 Appends are transactions of the same file. So each comes before the mark, and its events are within the bounds that
 closing returns, or after it, and is rejected, regardless of its process and of how long it has waited.

@@ -1,4 +1,4 @@
-"""Compaction: keeps only the last event of each key in a partition.
+"""Compacts topics: keeps only the last event of each key in a partition.
 
 Source: reference event-types#cleanup-policy.
 

@@ -1,4 +1,4 @@
-"""Event ids for deduplication: looked up and stored in the transaction that appends the events."""
+"""Deduplicates events by id: ids are looked up and stored in the transaction that appends the events."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The event store of one machine: published events in SQLite, durable before they are acknowledged.
+"""Stores the events of one machine in SQLite, durably before they are acknowledged.
 
 A topic is the set of its partitions; a partition is a contiguous range of the table of chunks. Any number of processes
 may open the store at once.
@@ -165,7 +165,7 @@ class EmbeddedEventStore:
                 return chunks
             if again.id == found.id and again.oldest <= position:
                 raise DamagedEvents(Damage(topic, partition, position, damage or "they are missing"))
-            # In the meantime retention has removed the position, or the topic was created anew.
+            # In the meantime retention has deleted the position, or the topic was recreated.
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
         """Return the bounds of all partitions, by number; see the port.

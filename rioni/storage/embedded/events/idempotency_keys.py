@@ -1,4 +1,4 @@
-"""Idempotency keys of batches: a batch is stored once per key."""
+"""Stores the idempotency keys of batches: a batch is stored once per key."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""First and next offsets of the event store's partitions, with checksums."""
+"""Reads and creates the event store's partitions: their first and next offsets, with checksums."""
 
 import sqlite3
 import struct

@@ -1,4 +1,4 @@
-"""Idempotency index for Kafka appends: keys of batches and events, in the shared database.
+"""Stores the idempotency keys of Kafka appends, of batches and events, in the shared database.
 
 Events and their keys can't be written in one transaction, so keys are written twice: before the events, as keys of an
 attempt, with the positions from which its records can be found; and after Kafka has acknowledged them, as stored. If a
@@ -48,7 +48,7 @@ NAMES = Table(
     Index("ix_stored_names_attempt", "attempt"),
     Index("ix_stored_names_store_time", "store", "recorded_at_ms"),
 )
-"""Keys already stored, or in progress if they have an attempt. Batches have a digest; events have a place in one."""
+"""Keys already stored, or in progress if they have an attempt. Batches have a digest, events an index (`place`)."""
 
 ATTEMPTS = Table(
     "attempts",

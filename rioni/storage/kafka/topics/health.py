@@ -1,4 +1,4 @@
-"""Health and durability checks of a Kafka cluster."""
+"""Checks the health and durability of a Kafka cluster."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Topic administration: creates, extends, closes, empties and deletes topics. Every method blocks."""
+"""Administers topics: creates, extends, closes, empties and deletes them. Every method blocks."""
 
 import functools
 import time

@@ -1,4 +1,4 @@
-"""ZooKeeper client configuration, and translation of its errors."""
+"""Configures ZooKeeper clients, and translates ZooKeeper's errors."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""Watch-backed node cache: each node is read once, and again after a change notification."""
+"""Caches ZooKeeper nodes with watches: each is read once, and again after a change notification."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
 
 class _Watch(NamedTuple):
-    """Receives the next change of a node; the driver keeps equal watches once, whoever has reread the node."""
+    """Receives the next change of a node; rereading it adds no watch, as the driver keeps equal watches once."""
 
     spoil: Callable[[str], None]
     path: str

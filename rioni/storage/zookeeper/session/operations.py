@@ -1,4 +1,4 @@
-"""Builders of multi-operation requests."""
+"""Builds multi-operation requests."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""ZooKeeper session wrapper: requests, retries, heartbeats, and how long the session is safe.
+"""Wraps a ZooKeeper session: requests, retries, heartbeats, and how long the session is safe.
 
 One session for each worker process: its ephemeral nodes end with it. ZooKeeper ends a session after receiving no
 heartbeat for the session timeout. This side measures from the sending of the last answered request, and uses only two

@@ -290,7 +290,7 @@ class EventsDatabase:
             self._unknown.write_text(json.dumps(ends))
 
     def settle_unknown(self) -> None:
-        """Determine whether the write with an unknown outcome was stored before the last broker ended, and log it.
+        """Determine whether a write whose outcome was unknown when the last broker ended was stored, and log it.
 
         Call it before any write: SQLite itself has recovered the file when it was opened.
         """

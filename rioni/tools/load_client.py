@@ -228,7 +228,7 @@ class LoadConnection:
 
         Args:
             request: all of its bytes.
-            on_answer: told the status, `LOST` where the connection broke, and the body. It may send the next request.
+            on_answer: called with status (`LOST` if the connection broke) and body. It may send the next request.
             on_data: told every piece of the body at once, instead.
 
         Raises:
@@ -288,7 +288,7 @@ class LoadConnection:
             self.read()
 
     def close(self) -> None:
-        """Close the socket; nobody is called back."""
+        """Close the socket, without callbacks."""
         if self._socket is not None:
             self._loop.remove(self._socket)
             self._socket.close()

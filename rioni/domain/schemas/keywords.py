@@ -1,4 +1,4 @@
-"""Reading a JSON schema in order to compare it: which keywords say something, what kind of schema they make."""
+"""Normalises the keywords of a JSON schema for comparison, and determines the kind of schema that they make."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -98,13 +98,13 @@ def declared_types(node: Node) -> Sequence[str]:
 
 
 def permitted_types(node: Node) -> frozenset[str]:
-    """The permitted types; whoever permits numbers permits integers."""
+    """The permitted types; numbers include integers."""
     declared = frozenset(declared_types(node)) or _TYPES
     return declared | _NUMBERS if "number" in declared else declared
 
 
 def is_closed(node: Node) -> bool:
-    """Whether mode compatible refuses members that this schema does not declare.
+    """Whether mode compatible forbids members that this schema does not declare.
 
     Source: reference schemas#effective-schema.
     """

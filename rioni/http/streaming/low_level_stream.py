@@ -40,7 +40,7 @@ class LowLevelStream(StreamRunner):
         raise AssertionError(f"{partitions} are not owned")
 
     def _holds(self) -> bool:
-        return True  # as many as want to
+        return True  # any number of streams may read a partition
 
     def _leave(self) -> None:
         pass

@@ -34,7 +34,7 @@ def configure(config: Config) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
-    # The standard error of the process, whatever stands for it at the moment.
+    # The original standard error of the process, even if `sys.stderr` is replaced.
     handler = logging.StreamHandler(sys.__stderr__)
     # Native threads log too, and would not find their way back from a lock that is made for greenlets.
     handler.lock = _thread.RLock()

@@ -90,7 +90,7 @@ def serve(config: Config) -> None:
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir()
         os.environ[MULTIPROCESS_FOLDER] = str(metrics)
-        # PERF: what is there by now stays: no worker looks through it for garbage before its first answer, or ever.
+        # PERF: objects that exist by now are permanent: exclude them from garbage collection in all workers.
         gc.freeze()
         gc.enable()
         RequestParser.mesg_class = BoundedRequest
@@ -267,7 +267,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         gevent.spawn(self._watch_pools, self._worker)
         # gunicorn ends a worker whose hub hangs by SIGABRT; then the log has the stacks of all threads.
         faulthandler.enable(sys.stderr.fileno())
-        # PERF: what is there by now stays; looking through it for garbage stops everything else for 100 ms each time.
+        # PERF: objects that exist by now are permanent; each garbage collection of them would block for 100 ms.
         gc.collect()
         gc.freeze()
         return self._worker.app

@@ -1,6 +1,6 @@
 """JSON types of the members of the API's request bodies.
 
-They are fixed and ours, so they are compiled once, at import. Unknown members are ignored, null stands for absent.
+They are fixed, so they are compiled once, at import. Unknown members are ignored, null means absent.
 """
 
 from typing import Any

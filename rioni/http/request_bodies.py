@@ -198,7 +198,7 @@ def partition_count(body: bytes) -> int | None:
 
 
 def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
-    """Read which dead letters of a subscription to publish again.
+    """Read the selection of dead letters to publish again.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.

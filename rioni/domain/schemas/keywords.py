@@ -50,7 +50,7 @@ class Document:
         self.draft = next((draft for draft in (6, 7) if f"draft-0{draft}" in dialect), 4)
 
     def view(self, schema: Any) -> Node:
-        """The keywords that say something: a boolean schema in those that it stands for, nothing beside a reference."""
+        """The effective keywords: a boolean schema as equivalent keywords, none beside a reference."""
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
         if isinstance(reference := schema.get("$ref"), str):

@@ -22,7 +22,7 @@ class Failures(NamedTuple):
     failed: TimelinePosition | None = None
     """The last event of those that were sent last."""
     search_until: TimelinePosition | None = None
-    """How far events are sent one at a time; None for not at all."""
+    """The position up to which events are sent one at a time; None if they are not."""
 
 
 NONE = Failures()

@@ -121,7 +121,7 @@ class Sender:
         sends = bool(first) and not partition.blocked and self.allowed > 0
         if sends or self.now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
             self._send(partition, int(sends))
-        # NOTE: so that what waits for a commit takes nobody's memory; it is fetched again after that.
+        # NOTE: so that events that wait for a commit take no memory; they are fetched again after that.
         if partition.blocked:
             partition.drop_unsent()
         return sends

@@ -139,7 +139,7 @@ class StreamMachine:
         """When `Tick` is due at the latest, should nothing else happen before; infinite after the end."""
         return min(self._deadlines(), default=float("inf"))
 
-    # --- who owns what, and how far it is committed ---
+    # --- ownership and commits ---
 
     def _coordinate(self, holdings: Mapping[EventTypePartition, PartitionOwnership]) -> None:
         before = set(self._partitions)

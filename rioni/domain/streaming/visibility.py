@@ -35,7 +35,7 @@ class Visibility(msgspec.Struct, frozen=True, kw_only=True):
         """The visible events of a chunk.
 
         PERF: without headers and without a filter nothing is hidden, and no event is looked at. With a filter it pauses
-        now and then, since each event of a chunk may take milliseconds.
+        periodically, since each event of a chunk may take milliseconds.
 
         Returns:
             Ranges of positions, the second one behind the last event, in order and none of them empty; None for all

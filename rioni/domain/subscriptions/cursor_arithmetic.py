@@ -58,7 +58,7 @@ def offset_ranges_of(
         held = () if timeline.cleaned_up_at else bounds(timeline)
         for number, extents in enumerate(found):
             closed_at = timeline.latest_position[number] if timeline.latest_position else BEFORE_FIRST
-            # Without bounds, everything that there ever was is gone; or a server has not heard of the partition yet.
+            # Without bounds, all events were deleted, or a server does not know the partition yet.
             oldest, newest = held[number] if number < len(held) else (closed_at + 1, closed_at)
             extents.append(OffsetRange(timeline.order, oldest, closed_at if timeline.latest_position else newest))
     return list(found)

@@ -32,7 +32,7 @@ def kept_configuration(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_configuration(configuration: Mapping[str, Any]) -> None:
-    """Check the known members of a configuration; null stands for absent.
+    """Check the known members of a configuration; null means absent.
 
     Raises:
         Invalid: the values of some are not what they should be; names these members, not the values.

@@ -33,7 +33,7 @@ class Deadlines(NamedTuple):
 class DeadlineSocket:
     """The socket of a client, with time-outs for reading and writing.
 
-    Reading raises ConnectionResetError in the headers, which have nobody to answer to yet, and TimeoutError in a body.
+    Reading raises ConnectionResetError in the headers, where no answer is possible yet, and TimeoutError in a body.
     """
 
     def __init__(self, sock: Any, deadlines: Deadlines, monotonic_s: Callable[[], float]) -> None:

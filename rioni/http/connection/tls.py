@@ -19,7 +19,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsSocket(ssl.SSLSocket):
-    """A connection with TLS that behaves as one without, to those who read, write and shut it down."""
+    """A TLS connection with the read, write and shutdown behaviour of a plain one."""
 
     def recv(self, size: int = 1024, flags: int = 0) -> bytes:
         """Read; raises ConnectionResetError where the client breaks the protocol."""

@@ -25,7 +25,7 @@ class LowLevelStream(StreamRunner):
             parameters: those of a low-level stream.
             start: the partitions to read, and the last place read in each.
             ports: of this process.
-            client: who reads.
+            client: of the stream.
         """
         super().__init__(parameters, start, client.frames(None), start.keys(), ports, client, ())
         self._start = start

@@ -114,7 +114,7 @@ class StreamRunner(ABC):
         self._left = True
         self._attend_at_s = self._ports.clock.monotonic()
         with contextlib.ExitStack() as leaving:
-            # Backwards: the client's slot is free before its partitions are, and who sees these free gets a slot too.
+            # In reverse order: a client that sees the partitions free must also get a slot.
             for leave in (self._leave, self._client.on_close, self._watch.close, self._ports.memory.close):
                 leaving.callback(leave)
             while self._advance():
@@ -155,7 +155,7 @@ class StreamRunner(ABC):
         except RioniError as ex:
             _log.exception("A stream failed")
             return self._fail(Reason.FAILURE, str(ex))
-        except Exception:  # noqa: BLE001 - whatever happens, the client is told and the session ends
+        except Exception:  # noqa: BLE001 - on any error the client gets a message and the session ends
             _log.exception("A stream failed")
             return self._fail(Reason.FAILURE)
         return b""

@@ -63,7 +63,7 @@ class SubscriptionStream(StreamRunner):
             parameters: those of a subscription's stream.
             partitions: all that the subscription has; should there be more some day, the stream ends.
             ports: of this process.
-            client: who reads.
+            client: of the stream.
             dead_letters: applies the dead letter policy; None if uncommitted events are redelivered without limit.
         """
         keys = (f"subscription:{subscription_id}", f"stream:{stream_id}")
@@ -165,7 +165,7 @@ class SubscriptionStream(StreamRunner):
 
     def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         offsets = [(partition, place.offset) for partition, place in cursors]
-        # Who has lost the session or a partition learns that elsewhere; the next owner will pass over these events too.
+        # A lost session or partition is detected elsewhere; the next owner will skip these events too.
         with contextlib.suppress(Invalid):
             self._ports.coordinator.commit(self._subscription_id, self._stream_id, offsets)
 

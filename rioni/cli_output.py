@@ -25,7 +25,7 @@ def console_on(file: TextIO) -> "Console":
     """What writes tables and figures to a file."""
     from rich.console import Console
 
-    # What is read by a program, or later, is not folded to the width of anybody's screen.
+    # Output to a file or program is not folded to the width of a screen.
     width = None if file.isatty() else COLUMNS_MAX
     return Console(file=file, width=width, highlight=False, markup=False)
 

@@ -1,4 +1,4 @@
-"""What the broker writes to its log: one line for each event, on standard error, for people to read or as JSON.
+"""Configures logging: one line for each event, on standard error, as text or as JSON.
 
 Everything goes through the standard library's `logging`, so that the lines of libraries look like our own.
 """
@@ -17,7 +17,7 @@ from rioni.config.settings import JSON_LINES, Config
 
 
 _LIBRARIES = ("", "rioni.storage.sql.pool", "rioni.zookeeper.driver")
-"""What they tell below a warning is nobody's business. SQLAlchemy's pools log in the name of our class."""
+"""Loggers whose messages below a warning are dropped. SQLAlchemy's pools log in the name of our class."""
 _SHARED: list[Processor] = [
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
@@ -34,7 +34,7 @@ def configure(config: Config) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
-    # The standard error of the process, whatever stands for it at the moment.
+    # The original standard error of the process, even if `sys.stderr` is replaced.
     handler = logging.StreamHandler(sys.__stderr__)
     # Native threads log too, and would not find their way back from a lock that is made for greenlets.
     handler.lock = _thread.RLock()

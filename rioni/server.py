@@ -1,4 +1,4 @@
-"""The server: prepares the data directory, then runs the worker processes under gunicorn until it is told to stop."""
+"""The server: prepares the data directory, then runs the worker processes under gunicorn until SIGTERM or SIGINT."""
 
 import errno
 import faulthandler
@@ -45,19 +45,19 @@ BACKLOG = 2_048
 SWITCH_INTERVAL_S = 0.000_5
 """PERF: a thread that comes back from the disk waits this long for the interpreter; the default is ten times longer."""
 HOUSEKEEPING_S = 0.5
-"""How soon the streams of a worker that was killed are taken over."""
+"""Interval of background jobs: the streams of a killed worker are reassigned after this time."""
 RETRY_S = 1.0
 """How soon another worker is started after one that could not begin."""
 RETRIED = 1
 """The exit code of a worker that could not begin; with gunicorn's own for that it would end all others."""
 HOUSEKEEPING_JOIN_S = 5.0
-"""How long a worker that ends waits for what is being done in the house."""
+"""How long a worker that ends waits for a running background job."""
 LOOK_AT_POOLS_S = 1.0
-"""How often it is looked whether native threads come back."""
+"""Interval at which the thread pools are checked for hanging threads."""
 REPLACED_EVERY_S = 300.0
 """Workers of a node that are replaced because their threads hang: so seldom, as a new one may meet the same disk."""
 CLOSING_S = 10.0
-"""What a worker that is replaced has, once its requests have ended, to let go of everything; then it is killed."""
+"""Time for a replaced worker to release its resources after its requests have ended; then it is killed."""
 WATCH_S = 0.05
 """How finely the stalls of the hub are measured. PERF: 0.02 took 1.2 % of a core of each idle worker."""
 CERTIFICATE_LOOK_S = 1.0
@@ -78,7 +78,7 @@ def serve(config: Config) -> None:
     Raises:
         DataDirectoryError: the data directory can't be used.
         Unavailable: the certificate can't be used, the port is taken or not allowed, the database can't be reached, or
-            the broker would be open to everybody without having been told so.
+            the broker would listen on a public address without authentication and without the setting that allows it.
     """
     _check_exposure(config)
     tls = None
@@ -90,7 +90,7 @@ def serve(config: Config) -> None:
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir()
         os.environ[MULTIPROCESS_FOLDER] = str(metrics)
-        # PERF: what is there by now stays: no worker looks through it for garbage before its first answer, or ever.
+        # PERF: objects that exist by now are permanent: exclude them from garbage collection in all workers.
         gc.freeze()
         gc.enable()
         RequestParser.mesg_class = BoundedRequest
@@ -177,7 +177,7 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def handle_exit(self, sig: int, frame: Any) -> None:
         self.app.stop()
         super().handle_exit(sig, frame)
-        # Nobody waits for requests that may never come.
+        # Don't wait for requests that may never come.
         for sock in [each for each in self._open if each.idle]:
             sock.stop_reading()
 
@@ -255,7 +255,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         pools = Pools(kinds_for(self.config))
         resolve_in(pools[NAMES])
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        # PERF: who has spawned a greenlet costs memory for each connection, and nobody asks.
+        # PERF: recording the spawning greenlet costs memory for each connection, and is not used.
         gevent.config.track_greenlet_tree = False
         greenlets = _GreenletCount()
         gevent.Greenlet.add_spawn_callback(greenlets.started)
@@ -265,9 +265,9 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         if self.tls is not None:
             gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
         gevent.spawn(self._watch_pools, self._worker)
-        # gunicorn ends a worker whose hub stands still by SIGABRT; then the log has the stacks of all threads.
+        # gunicorn ends a worker whose hub hangs by SIGABRT; then the log has the stacks of all threads.
         faulthandler.enable(sys.stderr.fileno())
-        # PERF: what is there by now stays; looking through it for garbage stops everything else for 100 ms each time.
+        # PERF: objects that exist by now are permanent; each garbage collection of them would block for 100 ms.
         gc.collect()
         gc.freeze()
         return self._worker.app
@@ -317,7 +317,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
                 failed = True
 
     def _watch_pools(self, worker: Worker) -> None:
-        """Replace this worker when native threads do not come back, at most one worker of the node in some minutes."""
+        """Replace this worker when native threads hang, at most one worker of the node per `REPLACED_EVERY_S`."""
         while not self._leaving.wait(LOOK_AT_POOLS_S):
             worker.watchdog.look()
             if worker.watchdog.hangs and self._replacements.allowed(time.monotonic()):
@@ -327,12 +327,12 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
                 return
 
     def stop(self) -> None:
-        """Tell the streams of this worker to say goodbye."""
+        """End the streams of this worker with a final batch."""
         if self._worker is not None:
             self._worker.stop()
 
     def _announce(self, _gunicorn_worker: Any) -> None:
-        """Say where the broker is, once, as soon as a worker can answer."""
+        """Print the broker's address, once, as soon as a worker can answer."""
         if not os.read(self._unannounced, 1):
             return
         host, port = self._address[:2]
@@ -341,7 +341,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         sys.stderr.write(f"Rioni serves {scheme}://{host}:{port} with {workers}, data in {self.config.data}\n")
 
     def _let_go(self, _arbiter: Any, _gunicorn_worker: Any) -> None:
-        """Leave nothing to wait for to those who take over; called in the worker when its requests have ended."""
+        """Release all resources, so that other workers need not wait for time-outs; called when requests have ended."""
         if self._worker is not None and self._housekeeper is not None:
             self._leaving.set()
             self._housekeeper.join(HOUSEKEEPING_JOIN_S)

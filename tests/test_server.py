@@ -1,4 +1,7 @@
-"""The server as an operator meets it: starting, refusing to start, stopping."""
+"""The server as an operator meets it: starting, refusing to start, stopping.
+
+Source: reference operations#lifecycle.
+"""
 
 import contextlib
 import os
@@ -167,6 +170,7 @@ def test_settings_come_from_the_environment_and_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_streams_say_goodbye_when_the_server_is_asked_to_end(tmp_path, sent):
+    """Reference operations#shutdown."""
     with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a"))
         body = {"owning_application": "x", "event_types": ["a"]}
@@ -182,6 +186,7 @@ def test_streams_say_goodbye_when_the_server_is_asked_to_end(tmp_path, sent):
 
 
 def test_idle_connections_do_not_hold_up_the_end(tmp_path):
+    """Reference operations#shutdown."""
     patient = {"RIONI_SHUTDOWN_TIMEOUT_S": "600", "RIONI_KEEP_ALIVE_S": "600"}
     with running_server(tmp_path / "data", environment=patient) as server, server.client() as client:
         assert client.get("/health").text == "OK"
@@ -239,6 +244,7 @@ def test_an_older_events_file_is_refused_and_what_its_loss_means_is_recorded(tmp
 
 
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):
+    """Reference operations#worker-death."""
     with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a"))
         assert client.post("/event-types/a/events", json=[event()]).status_code == 200

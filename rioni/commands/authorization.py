@@ -15,13 +15,13 @@ from rioni.domain.subscriptions.subscription import Subscription
 
 
 class AccessPolicy:
-    """Lets a subject pass or refuses; blocks on nothing."""
+    """Admits or refuses a subject; never blocks."""
 
     def __init__(self, registry: Registry, default_admin: Attribute, all_data_access: Sequence[Attribute] = ()) -> None:
-        """Keep the gate.
+        """Keep the registry and the settings.
 
         Args:
-            registry: whom it asks.
+            registry: holds authorization sections, administrators and blacklist.
             default_admin: may do everything.
             all_data_access: may read every event type.
         """
@@ -49,7 +49,7 @@ class AccessPolicy:
         return event_type
 
     def event_owner(self, subject: Subject) -> CheckOwner:
-        """How to ask whether the subject may write events in an owner's name; administrators always may."""
+        """Return a check whether the subject may write events on behalf of an owner; administrators always may."""
         admins = (*self._registry.settings.admins.writers, self._default_admin)
 
         def check_owner(owner: Attribute, eid: str) -> None:
@@ -58,7 +58,7 @@ class AccessPolicy:
         return check_owner
 
     def visibility(self, subject: Subject, subscription_id: str | None = None) -> Visibility:
-        """Which events the subject may read and wants to, through a subscription or without one.
+        """Return which events the subject may read and asked for, through a subscription or without one.
 
         Administrators may read all.
 
@@ -76,7 +76,7 @@ class AccessPolicy:
         )
 
     def subscription(self, subject: Subject, subscription_id: str) -> Subscription:
-        """The subscription that the subject may read through; its event types are not asked here.
+        """The subscription that the subject may read through; access to its event types is not checked here.
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
@@ -90,7 +90,7 @@ class AccessPolicy:
         return subscription
 
     def administration(self, subject: Subject, subscription: Subscription) -> None:
-        """Let the subject administer a subscription, or refuse.
+        """Check that the subject may administer a subscription.
 
         Raises:
             AccessDenied: it has an authorization section that does not include the subject.
@@ -107,13 +107,13 @@ class AccessPolicy:
         event_types: Iterable[str],
         detail: str = "Application or event type is blocked",
     ) -> None:
-        """Refuse blocked applications and event types.
+        """Reject blocked applications and event types.
 
         Args:
             side: PRODUCER or CONSUMER.
-            subject: whoever asks.
-            event_types: what it asks for; all of them are checked.
-            detail: what to answer.
+            subject: of the request.
+            event_types: the requested ones; all of them are checked.
+            detail: of the error.
 
         Raises:
             Blocked: one of them is on the blacklist.

@@ -28,14 +28,14 @@ def _nothing(_command: Any, _repository: UnitOfWork) -> None:
 
 
 class Route(NamedTuple):
-    """What the bus knows of a command."""
+    """Permission, handler and precheck of a command."""
 
     handler: Callable[[Any, UnitOfWork], Any]
     permission: Callable[[Any, UnitOfWork], None]
     when_read_only: bool = False
     """Whether it runs while the feature `disable_db_write_operations` is on."""
     first: Callable[[Any, UnitOfWork], None] = _nothing
-    """What is refused before anything else is asked: rights, and whether what the command is about exists."""
+    """Checks that run before everything else: permissions, and whether the resource exists."""
 
 
 ROUTES: dict[type, Route] = {
@@ -49,7 +49,7 @@ ROUTES: dict[type, Route] = {
         event_types.delete_event_type, command_permissions.event_type_admin, first=event_types.check_deletion
     ),
     schemas.AddSchema: Route(schemas.add_schema, command_permissions.event_type_admin, when_read_only=True),
-    # It changes nothing where the subscription exists already, and looks at the feature behind that.
+    # If the subscription exists already it changes nothing; the feature is checked after that.
     subscriptions.CreateSubscription: Route(
         subscriptions.create_subscription, command_permissions.anyone, when_read_only=True
     ),
@@ -79,7 +79,7 @@ ROUTES: dict[type, Route] = {
         timelines.find_forsaken_topics, command_permissions.broker_writer, when_read_only=True
     ),
     timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
-    # It takes back what a command of anyone has recorded.
+    # It rolls back what a command of any subject has recorded.
     topic_creation.AbandonTopicCreation: Route(
         topic_creation.abandon_topic_creation, command_permissions.anyone, when_read_only=True
     ),
@@ -92,10 +92,10 @@ ROUTES: dict[type, Route] = {
 
 
 ATTEMPTS_MAX = 5
-"""How often a command is run that gets in the way of others, or whose transaction was lost."""
+"""How often a command is run whose transaction conflicts with others, or was lost."""
 STEPS_MAX = 20
-"""How many transactions a command may take. A switch takes eight, with one that was left unfinished before it; the rest
-is for what others change meanwhile."""
+"""Maximum number of transactions of a command. A switch takes eight, including the completion of an earlier unfinished
+one; the rest is a reserve for concurrent changes."""
 
 _log = structlog.get_logger("rioni.bus")
 
@@ -104,12 +104,12 @@ class CommandBus:
     """Runs commands.
 
     A command is one transaction: lock the head of the log, load what the command is about, decide, append the events,
-    fold them into the read models, commit. A crash leaves all of it or nothing, and whoever was answered finds it in
-    the next query. Where the database goes away in the commit, the log tells afterwards whether it stands: by the
-    command's id.
+    fold them into the read models, commit. A crash leaves all of it or nothing, and a client that got the answer sees
+    the change in its next query. If the database connection is lost during the commit, the log shows afterwards
+    whether it was committed: by the command's id.
 
-    A command that needs a store, or a check that takes long, has several transactions with that work in between (see
-    `Outside`): the head of the log is never locked while something else is waited for.
+    A command that needs a store, or a slow check, has several transactions with that work in between (see `Outside`):
+    the head of the log is never locked while the command waits for something else.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class CommandBus:
         offload: ThreadPool = direct,
         compute: ThreadPool = direct,
     ) -> None:
-        """Take what commands work with: `offload` is where transactions run, `compute` where long checks do."""
+        """Keep the dependencies of commands: transactions run in `offload`, slow checks in `compute`."""
         self._log = log
         self._models = models
         self._stores = stores
@@ -136,13 +136,13 @@ class CommandBus:
         """The topics that running commands of this process may be creating."""
 
     def dispatch(self, command: Any, context: Context) -> Any:
-        """Run a command and return what its handler returns. Blocks the caller alone, on the database and on stores.
+        """Run a command and return its handler's result. Blocks the calling greenlet only, on the database and stores.
 
         Raises:
-            Denied, AdminOnly: the subject lacks the right.
+            AccessDenied, AdminOnly: the subject lacks the permission.
             ReadOnly: writing is switched off.
-            CommitOutcomeUnknown: the database went away in the commit, and has not come back.
-            RioniError: whatever the handler raises; nothing has changed then, or it will be taken back.
+            CommitOutcomeUnknown: the database connection was lost during the commit, and can't be restored yet.
+            RioniError: what the handler raises; nothing has changed then, or the change will be rolled back.
         """
         topic = context.topic
         self._running.add(topic)
@@ -152,11 +152,11 @@ class CommandBus:
             self._running.discard(topic)
 
     def is_running(self, worker: str, topic: str) -> bool:
-        """Whether a process lives and, if it is this one, still runs the command that creates a topic."""
+        """Whether a process is alive and, if it is this one, still runs the command that creates a topic."""
         return topic in self._running if worker == self._coordinator.worker else self._coordinator.lives(worker)
 
     def transact(self, command: Any, context: Context) -> Any:
-        """Run one transaction of a command; return what its handler returns, `Outside` if there is more to do."""
+        """Run one transaction of a command; return its handler's result, `Outside` if work outside is needed."""
         result, after_commit = self._offload(self._attempts, command, context)
         for effect in after_commit:
             effect()

@@ -16,7 +16,7 @@ def anyone(_command: Any, _repository: UnitOfWork) -> None:
 
 
 def event_type_creator(command: Any, repository: UnitOfWork) -> None:
-    """Every authenticated client; what the broker will publish to itself only its administrators create."""
+    """Every authenticated client; system event types may be created by the broker's administrators only."""
     name = command.spec.name
     if name in OWN_EVENT_TYPES and not repository.is_admin("WRITE"):
         raise AccessDenied("ADMIN", f"event-type:{name}", "the broker itself publishes to it")
@@ -54,13 +54,13 @@ def broker_writer(_command: Any, repository: UnitOfWork) -> None:
 
 
 def event_type_operator(command: Any, repository: UnitOfWork) -> None:
-    """The broker's administrators who may write: not even those of the event type decide where its events lie."""
+    """The broker's administrators who may write: the event type's own may not decide where its events are stored."""
     if not repository.is_admin("WRITE"):
         raise AccessDenied("ADMIN", f"event-type:{command.event_type}")
 
 
 def broker_admin(_command: Any, repository: UnitOfWork) -> None:
-    """The broker's administrators who may name administrators."""
+    """The broker's administrators who may change the list of administrators."""
     _broker_admin(repository, "ADMIN")
 
 

@@ -9,7 +9,7 @@ from rioni.domain.events import Origin
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The circumstances of one command: they reach every event that it yields."""
+    """The context of one command, stored with every event that it yields."""
 
     subject: Subject
     origin: Origin
@@ -25,5 +25,5 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return self.derive_id("topic")
 
     def derive_id(self, purpose: str) -> str:
-        """An id for something that the command creates, the same whenever the same command is run again."""
+        """An id for something that the command creates; deterministic, so the same if the command is run again."""
         return str(uuid5(UUID(self.origin.command_id), purpose))

@@ -35,17 +35,17 @@ class CreateEventType:
     is_schema_checked: bool = False
     """Set by the command itself, as is `timeline`."""
     timeline: Timeline | None = None
-    """The first one, whose topic exists."""
+    """The first timeline, whose topic exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeEventType:
-    """Turn an event type into what is submitted."""
+    """Update an event type to the submitted definition."""
 
     name: str
     spec: EventTypeSpec
     expected_tags: Collection[str] | None = None
-    """If given, the event type must have one of these entity tags: nobody has changed it meanwhile."""
+    """If given, the event type must have one of these entity tags, that is, be unchanged."""
     evolved: EvolvedSchema | None = None
     """Set by the command itself."""
 
@@ -58,11 +58,11 @@ class DeleteEventType:
 
 
 DELETABLE_SUBSCRIPTION = ("nakadi_archiver", "nakadi_to_s3")
-"""Owning application and consumer group of the subscriptions that never keep an event type from being deleted."""
+"""Owning application and consumer group of the subscriptions that never prevent the deletion of an event type."""
 
 
 def check_creation(command: CreateEventType, repository: UnitOfWork) -> None:
-    """What is checked first (reference event-types#create-checks).
+    """Check the submission before anything else (reference event-types#create-checks).
 
     Raises:
         FeatureDisabled: creation is switched off.
@@ -118,7 +118,7 @@ def _schema_checked(command: CreateEventType, event_type: EventType, repository:
 
 
 def check_change(command: ChangeEventType, _repository: UnitOfWork) -> None:
-    """What is checked first (reference event-types#update-checks).
+    """Check the submission before anything else (reference event-types#update-checks).
 
     Raises:
         InvalidFields: a field breaks its constraint.
@@ -127,10 +127,10 @@ def check_change(command: ChangeEventType, _repository: UnitOfWork) -> None:
 
 
 def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> EventType | Outside:
-    """Change an event type; submitting what it is already changes nothing.
+    """Update an event type; submitting its current definition changes nothing.
 
     Raises:
-        PreconditionFailed: it is not the one that the client expects.
+        PreconditionFailed: its entity tag is none of those that the client expects.
         Invalid: a rule of reference event-types#update-checks is broken.
     """
     spec, now = command.spec, repository.context.now
@@ -170,17 +170,17 @@ def _with_schema(
 
 
 def check_deletion(_command: DeleteEventType, repository: UnitOfWork) -> None:
-    """What is checked first (reference event-types#delete-checks).
+    """Check whether deletion is allowed (reference event-types#delete-checks).
 
     Raises:
-        AdminOnly: deletion is switched off for everybody else.
+        AdminOnly: deletion is switched off for all but the broker's administrators.
     """
     if "disable_event_type_deletion" in repository.settings().features and not repository.is_admin("WRITE"):
         raise AdminOnly("Event Type deletion is disabled")
 
 
 def delete_event_type(command: DeleteEventType, repository: UnitOfWork) -> None:
-    """Delete an event type and the subscriptions that may go with it.
+    """Delete an event type and the subscriptions that may be deleted with it.
 
     Raises:
         AccessDenied: authorization is forced, and the event type has no authorization section.

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 class Outside(NamedTuple):
     """Returned by a handler that needs work outside the transaction before it can continue.
 
-    What it has recorded is committed before the work begins. So the work, and whatever comes after it, may fail or
-    never happen, because the process dies: the log then says what is unfinished, and a periodic job completes it or
-    takes it back.
+    What it has recorded is committed before the work begins. If the work, or a later step, fails or never happens
+    because the process dies, the log shows what is unfinished, and a periodic job completes it or rolls it back.
     """
 
     work: Callable[[], Any]
-    """Returns the command that goes on, which runs under the same circumstances. May block and raise."""
+    """Does the work and returns the next command, which runs in the same context. May block and raise."""
     undo: Callable[[BaseException], Any] | None = None
-    """Given what the work or the following command has raised, returns the command that takes back what is recorded.
-    None: nothing is recorded, or it stands."""
+    """Given the error of the work or of the next command, returns the command that rolls back what is recorded.
+    None: nothing is recorded, or it is to be kept."""

@@ -31,30 +31,30 @@ class AddSchema:
 
 
 class EvolvedSchema(NamedTuple):
-    """What a submitted schema becomes, found out without a lock; it holds as long as the event type is the same."""
+    """The version that a submitted schema becomes, computed without a lock; valid while the event type is unchanged."""
 
     current: EventType
     """The event type that the schema was compared with."""
     wanted: EventType
-    """The event type as it shall become, its schema aside."""
+    """The requested event type, except for its schema."""
     added: Schema | None
-    """The new version, None where the schema is the one that the event type has."""
+    """The new version, None if the schema is unchanged."""
 
     @classmethod
     def of(cls, current: EventType, submitted: SubmittedSchema, wanted: EventType, *, now: str) -> Self:
-        """Check and compare; takes long for large schemas, and raises as `evolved_schema`."""
+        """Check and compare; slow for large schemas; raises as `evolved_schema` does."""
         return cls(current, wanted, evolved_schema(current, submitted, wanted, now=now))
 
     def is_of(self, current: EventType, wanted: EventType) -> bool:
-        """Whether this holds for an event type as it is now."""
+        """Whether this result is valid for the current state of an event type."""
         return self.current == current and self.wanted == wanted
 
 
 def add_schema(command: AddSchema, repository: UnitOfWork) -> tuple[Schema, bool] | Outside:
-    """Add a version, unless the schema is the one that the event type has.
+    """Add a version, unless the schema is unchanged.
 
     Returns:
-        The schema that now holds, and whether it is new.
+        The current schema, and whether it is new.
 
     Raises:
         InvalidFields: type or schema is missing.
@@ -82,7 +82,7 @@ def check_submitted_schema(event_type: EventType) -> None:
     """Check a schema by itself; a JSON schema also for the paths into it that the event type names.
 
     Args:
-        event_type: as it shall become; its schema may have any version.
+        event_type: as requested; its schema may have any version.
 
     Raises:
         Invalid: a rule of reference schemas#schema-checks, event-types#fields is broken.
@@ -109,18 +109,18 @@ def check_submitted_schema(event_type: EventType) -> None:
 
 
 def _finds_owner_by_itself(selector: EventOwnerSelector, event_type: EventType) -> bool:
-    """Whether an owner selector needs nothing of the schema: the owner is always the same, or the broker writes it."""
+    """Whether an owner selector is independent of the schema: the owner is static, or written by the broker."""
     finder = OwnerSelector.of(selector, enriches=bool(event_type.enrichment_strategies))
     return finder.path is None or finder.enriched
 
 
 def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: EventType, *, now: str) -> Schema | None:
-    """The version that a submitted schema becomes, or None where it is the one that the event type has.
+    """The version that a submitted schema becomes, or None if the schema is unchanged.
 
     Args:
         current: the event type as it is.
         submitted: has both members.
-        wanted: the event type as it shall become, its schema aside.
+        wanted: the requested event type, except for its schema.
         now: the time of the change.
 
     Raises:
@@ -135,7 +135,7 @@ def evolved_schema(current: EventType, submitted: SubmittedSchema, wanted: Event
 
 
 def _next_version(current: EventType, submitted: Schema, submitted_mode: str) -> str | None:
-    """What the rules of the two types of schemas make of a change.
+    """Apply the evolution rules of the schema's type to a change.
 
     Source: reference schemas#change-levels, schemas#avro-evolution.
     """
@@ -143,7 +143,7 @@ def _next_version(current: EventType, submitted: Schema, submitted_mode: str) ->
         case "avro_schema", "json_schema":
             raise Invalid("Cannot change from avro_schema to json_schema!")
         case "json_schema", "avro_schema":
-            # Nothing to compare: events in JSON go on to be validated against the schema that they had.
+            # Nothing to compare: JSON events are still validated against the last JSON schema.
             return next_schema_version(current.schema.version, Level.MAJOR)
         case "avro_schema", _:
             evolve = evolve_avro_schema

@@ -21,7 +21,7 @@ from rioni.domain.timelines.timeline import Timelines
 
 
 class UnitOfWork:
-    """The view of one command, inside its transaction: what is recorded is at once visible to its later reads."""
+    """Unit of work of one command, inside its transaction: recorded events are visible to its later reads."""
 
     def __init__(
         self,
@@ -37,21 +37,21 @@ class UnitOfWork:
     ) -> None:
         self.context = context
         self.stores = stores
-        """For what comes after the transaction: no store is asked within."""
+        """For work after the transaction: no store is called within."""
         self.coordinator = coordinator
-        """As `stores`; only the name of this process is known without asking anybody."""
+        """As `stores`; only `worker` is available without a call."""
         self.compute = compute
-        """For checks outside of the transaction that take long."""
+        """Runs slow checks, outside of the transaction."""
         self.limits = limits
         self.after_commit: list[Callable[[], None]] = []
-        """Effects outside that must not happen unless the facts are recorded."""
+        """External effects, run only after the events are committed."""
         self._transaction = transaction
         self._models = models
         self._default_admin = default_admin
 
     @property
     def subject(self) -> Subject:
-        """Who issued the command."""
+        """The subject that issued the command."""
         return self.context.subject
 
     def find(self, kind: str, key: str) -> Any:
@@ -92,12 +92,12 @@ class UnitOfWork:
         return next(storage for storage in self.storages() if storage.default)
 
     def holds_events(self, storage_id: str) -> bool:
-        """Whether a storage is where events of any event type lie."""
+        """Whether a storage has a timeline that was not cleaned up."""
         timelines = self._models.timelines_in(self._transaction.connection, storage_id)
         return any(timeline.cleaned_up_at is None for timeline in timelines)
 
     def topics_in(self, storage_id: str) -> set[str]:
-        """The topics of all timelines in a storage; not of those that are being switched to."""
+        """The topics of all timelines in a storage, except the next ones of switches in progress."""
         timelines = self._models.timelines_in(self._transaction.connection, storage_id)
         return {timeline.topic for timeline in timelines}
 
@@ -106,7 +106,7 @@ class UnitOfWork:
         return self.find("settings", SETTINGS) or Settings()
 
     def admins(self, operation: str) -> tuple[Attribute, ...]:
-        """Who administers the broker for READ, WRITE or ADMIN, the configured default administrator included."""
+        """The administrators for READ, WRITE or ADMIN, the configured default administrator included."""
         admins = self.settings().admins
         lists = {"READ": admins.readers, "WRITE": admins.writers, "ADMIN": admins.admins}
         return (*lists[operation], self._default_admin)

@@ -127,7 +127,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 10
 
-    # Who may use it
+    # Authentication and authorization
     allow_unauthenticated: Annotated[
         bool,
         Meta(

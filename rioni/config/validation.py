@@ -7,7 +7,7 @@ from rioni.domain.authentication import Mode
 
 
 TOKEN_SOURCES = ("auth_tokens", "auth_issuers", "auth_tokeninfo_local", "auth_tokeninfo_remote")
-"""The settings that name who knows tokens."""
+"""The settings that name token sources."""
 
 _MANY_NODES = "makes this broker one of several nodes"
 

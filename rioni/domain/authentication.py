@@ -22,33 +22,33 @@ class Mode(StrEnum):
     """How strictly tokens are checked."""
 
     OFF = "off"
-    """Not at all: everybody may do everything."""
+    """No authentication: all requests may do everything."""
     BASIC = "basic"
     """A token with the scope `uid`."""
     REALM = "realm"
-    """The same, of one of the realms that are let in."""
+    """A token with the scope `uid`, of one of the accepted realms."""
     FULL = "full"
     """A token with the scope of the operation."""
 
 
 class TokenInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the source of a token says about it."""
+    """Contents of a token, as its source states them."""
 
     uid: str
     scopes: frozenset[str] = frozenset()
     realm: str = ""
-    """Where the uid is unique, such as `services`; a slash at its beginning does not count."""
+    """The realm in which the uid is unique, such as `services`; a leading slash is ignored."""
     expires_at_ms: int | None = None
-    """Milliseconds since the epoch; None where the source does not say."""
+    """Expiry in milliseconds since the epoch; None if the source does not state it."""
 
 
 class Tokens(Protocol):
-    """Knows whom bearer tokens stand for. A token is a secret: it is neither kept nor written anywhere."""
+    """Resolves bearer tokens to principals. A token is a secret: it is neither stored nor logged."""
 
     def inspect(self, token: str) -> TokenInfo | None:
-        """What there is to know of a token that is valid now; None for all others, whatever they are.
+        """Return the contents of a token that is valid now; None for any other token.
 
-        May ask a server, within a deadline of seconds; blocks the caller alone then.
+        May query a server, with a time-out of seconds; blocks the calling greenlet only.
 
         Raises:
             TokensUnavailable: no token source is available.
@@ -56,24 +56,24 @@ class Tokens(Protocol):
 
 
 class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings demand of tokens."""
+    """Requirements of the settings on tokens."""
 
     mode: Mode = Mode.OFF
     realms: frozenset[str] = frozenset()
-    """The realms that are let in in mode `realm`."""
+    """The accepted realms in mode `realm`."""
     service_realms: frozenset[str] = frozenset()
     """The realms whose uids are services; all others are users."""
 
     def check(self, info: TokenInfo, scope: str) -> None:
-        """Let a token pass or refuse it.
+        """Check that a token suffices.
 
         Args:
             info: of the token.
-            scope: what the operation needs in mode `full`.
+            scope: required by the operation in mode `full`.
 
         Raises:
-            InsufficientScope: the token lacks the scope that the mode asks for.
-            InsufficientRealm: the token's realm is not let in.
+            InsufficientScope: the token lacks the scope that the mode requires.
+            InsufficientRealm: the token's realm is not accepted.
         """
         needed = scope if self.mode is Mode.FULL else UID_SCOPE
         if needed not in info.scopes:
@@ -93,17 +93,17 @@ class TokenPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def normalize_realm(name: str) -> str:
-    """A realm by the name that it is compared with."""
+    """The name of a realm in normal form, for comparison."""
     return name.removeprefix("/")
 
 
 def is_uid(value: object) -> TypeGuard[str]:
-    """Whether a value can name a subject: it reaches the log, and the metadata of events."""
+    """Whether a value can name a subject: it is stored in the log, and in the metadata of events."""
     return isinstance(value, str) and 1 <= len(value) <= UID_CHARACTERS_MAX and value.isprintable()
 
 
 def scopes_of(value: object) -> frozenset[str]:
-    """The scopes that a source states, as a list or as words of a text; none if it is neither."""
+    """The scopes that a source states, as a list or a space-separated string; empty for any other value."""
     if isinstance(value, str):
         return frozenset(value.split())
     if isinstance(value, Collection) and all(isinstance(scope, str) for scope in value):

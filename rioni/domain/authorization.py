@@ -1,4 +1,4 @@
-"""Who may do what: subjects, the lists of a resource, and the decision (reference authorization#model)."""
+"""Authorisation: subjects, authorization sections of resources, and the decision (reference authorization#model)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from rioni.domain.errors import AccessDenied, Invalid
 
 
 class Attribute(msgspec.Struct, frozen=True, order=True):
-    """One property that a subject may have, such as `("service", "stups_shop")`; `("*", "*")` is everybody."""
+    """One property that a subject may have, such as `("service", "stups_shop")`; `("*", "*")` matches all subjects."""
 
     data_type: str
     value: str
@@ -22,7 +22,7 @@ EVERYBODY = Attribute("*", "*")
 
 
 class EventTypeAuthorization(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may change, read and write an event type; each list has at least one attribute."""
+    """Authorization section of an event type: administrators, readers, writers, each with at least one attribute."""
 
     admins: tuple[Attribute, ...]
     readers: tuple[Attribute, ...]
@@ -30,7 +30,7 @@ class EventTypeAuthorization(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriptionAuthorization(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may change a subscription, and who may read through it."""
+    """Authorization section of a subscription: administrators and readers."""
 
     admins: tuple[Attribute, ...]
     readers: tuple[Attribute, ...]
@@ -42,24 +42,24 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """The client's id: names the publisher in metadata, and the actor in the log."""
     realm: str = ""
-    """Where the name is unique; empty while authentication is off."""
+    """The realm in which the name is unique; empty while authentication is off."""
     attributes: frozenset[Attribute] = frozenset()
     unrestricted: bool = False
-    """Nobody is asked for anything: authentication is off, or the broker itself acts."""
+    """Whether no permission is checked: authentication is off, or the broker itself acts."""
 
 
 UNAUTHENTICATED = Subject(name="unauthenticated", unrestricted=True)
 """The subject of every request while authentication is off."""
 
 NOBODY = Subject(name="unauthenticated")
-"""The subject of a request that was refused before anybody vouched for it: it may do nothing."""
+"""The subject of a request that was rejected before authentication: it may do nothing."""
 
 BROKER = Subject(name="rioni", unrestricted=True)
 """The broker itself."""
 
 
 def permits(attributes: Sequence[Attribute] | None, subject: Subject) -> bool:
-    """Whether any attribute of the list matches; without a list everybody may."""
+    """Whether any attribute of the list matches the subject; without a list all subjects match."""
     if attributes is None or subject.unrestricted:
         return True
     return any(attribute == EVERYBODY or attribute in subject.attributes for attribute in attributes)
@@ -73,11 +73,11 @@ def check(
     *,
     admins: Sequence[Attribute] = (),
 ) -> None:
-    """Let the subject pass or refuse.
+    """Check that the subject may perform an operation on a resource.
 
     Args:
-        attributes: the list of the resource for this operation; None where it has no authorization section.
-        subject: who asks.
+        attributes: the list of the resource for this operation; None if it has no authorization section.
+        subject: of the request.
         operation: READ, WRITE, ADMIN or VIEW.
         resource: such as `event-type:order.created`.
         admins: the broker's administrators, who always pass.
@@ -90,7 +90,7 @@ def check(
 
 
 def check_duplicates(lists: Iterable[tuple[str, Sequence[Attribute]]]) -> None:
-    """Refuse lists that name an attribute twice (reference authorization#duplicates).
+    """Reject lists that name an attribute twice (reference authorization#duplicates).
 
     Args:
         lists: pairs of the list's name in the error text and its attributes.

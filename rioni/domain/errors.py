@@ -1,46 +1,46 @@
-"""The errors that the broker answers with; what each one means to an HTTP client stands in `rioni.http.problems`.
+"""Errors that the broker answers with; `rioni.http.problems` maps them to HTTP statuses.
 
 RioniError
 ├── Malformed                   the request can't be read: not JSON, a wrong JSON type, an unknown literal
-│   └── MissingFields           a small body lacks what it is about
+│   └── MissingFields           a small body lacks required members
 ├── Invalid                     readable, but against a rule
 │   ├── InvalidFields           one line per field that breaks its constraint
-│   ├── IdempotencyKeyReused    another batch was stored under the name that a client gives to this one
-│   ├── FilterTooSlow           a filter took longer for an event than it may: its stream ends
+│   ├── IdempotencyKeyReused    another batch was stored under the same idempotency key
+│   ├── FilterTooSlow           a filter exceeded its time limit for an event: its stream ends
 │   ├── InvalidCursor           a cursor that names nothing readable
 │   └── UnavailableCursor       a position that retention has removed, or that does not exist yet
-├── Unauthenticated             there is no token, or none that anybody vouches for
-├── InsufficientToken           the token does not suffice for any client's request of this kind
-│   ├── InsufficientScope       it lacks a scope
-│   └── InsufficientRealm       its realm is not let in
-├── CrossSite                   a browser sends the request for a web page of another site
-├── ForeignHost                 the request is for a host that is not this broker
-├── AccessDenied                the subject may not do this
-├── AdminOnly                   only an administrator of the broker may do this
-├── Blocked                     application, event type or subscription is on the blacklist
-├── NotFound                    the resource does not exist
-│   ├── EventTypeNotFound
-│   └── SubscriptionNotFound
-├── InvalidStartCursor          a low-level stream can't begin where the client wants it to
-├── InUse                       something else needs what is to be deleted
-├── PreconditionFailed          the resource is no longer what the client takes it for
-├── NotAcceptable               the request asks for a form that does not exist
-├── UnsupportedMediaType        the request comes in a form that is not understood
-├── Conflict                    the resource is in a state that excludes this
-│   └── ConcurrentChange        the stream has grown since it was loaded
-├── FeatureDisabled             a feature is switched off
-├── TooLarge                    a limit on the size of the request is exceeded
-├── RequestTimeout              the request takes too long to come
-├── TooManyStreams              a limit on simultaneous use is exceeded
-└── Unavailable                 a dependency, or time, is missing: the same request may succeed later
-    ├── Overloaded              too much is asked for at once
+    ├── Unauthenticated             there is no token, or an invalid one
+    ├── InsufficientToken           the token does not suffice for this kind of request
+    │   ├── InsufficientScope       it lacks a scope
+    │   └── InsufficientRealm       its realm is not accepted
+    ├── CrossSite                   a browser sends the request for a web page of another site
+    ├── ForeignHost                 the request is for a host that is not this broker
+    ├── AccessDenied                the subject may not do this
+    ├── AdminOnly                   only an administrator of the broker may do this
+    ├── Blocked                     application, event type or subscription is on the blacklist
+    ├── NotFound                    the resource does not exist
+    │   ├── EventTypeNotFound
+    │   └── SubscriptionNotFound
+    ├── InvalidStartCursor          a low-level stream can't begin at the requested cursor
+    ├── InUse                       the resource to be deleted is in use
+    ├── PreconditionFailed          the resource was modified since the client read it
+    ├── NotAcceptable               the accepted media type, or the content encoding, is not supported
+    ├── UnsupportedMediaType        the media type of the request is not supported
+    ├── Conflict                    the resource is in a state that excludes this
+    │   └── ConcurrentChange        the stream has grown since it was loaded
+    ├── FeatureDisabled             a feature is switched off
+    ├── TooLarge                    a limit on the size of the request is exceeded
+    ├── RequestTimeout              the request is received too slowly
+    ├── TooManyStreams              a limit on simultaneous use is exceeded
+    └── Unavailable                 a dependency is unavailable, or timed out: the same request may succeed later
+    ├── Overloaded              too many requests, or too large ones, at once
     ├── ReadOnly                writing to the database is switched off
-    ├── TokensUnavailable       nobody can be asked about tokens
-    ├── TopicClosed             the timeline that is written to is being changed
-    ├── OutcomeUnknown          what was to be written may have been written or not
-    │   └── CommitOutcomeUnknowna change of the registry
-    ├── TransactionConflict     a change of the registry got in the way of another one
-    └── PartiallyStored         events of some partitions were not stored, or nobody knows whether they were
+    ├── TokensUnavailable       no token source is available
+    ├── TopicClosed             the timeline that is written to is being switched
+    ├── OutcomeUnknown          the outcome of a write is unknown
+    │   └── CommitOutcomeUnknown  the outcome of a change of the registry is unknown
+    ├── TransactionConflict     a change of the registry conflicted with another one
+    └── PartiallyStored         events of some partitions were not stored, or the outcome is unknown
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ class RioniError(Exception):
     """The root of every error that is an answer; `str(error)` is the problem's detail."""
 
     retry_after_s: int | None = None
-    """In how many seconds the client may try again, for the header Retry-After; None where that can't be said."""
+    """Seconds after which the client may retry, for the header Retry-After; None if unknown."""
 
 
 class Malformed(RioniError):
@@ -59,7 +59,7 @@ class Malformed(RioniError):
 
 
 class MissingFields(Malformed):
-    """Members of a body that is no event type and no subscription are missing (reference common#problem-body).
+    """Members of a body other than an event type or a subscription are missing (reference common#problem-body).
 
     Args:
         violations: pairs of a member and a message.
@@ -87,7 +87,7 @@ class InvalidFields(Invalid):
 
 
 class IdempotencyKeyReused(Invalid):
-    """Another batch was stored under the name that a client gives to this one."""
+    """Another batch was stored under the same idempotency key."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -107,7 +107,7 @@ class UnavailableCursor(InvalidCursor):
         event_type: of the cursor.
         partition: of the cursor.
         offset: of the cursor, its position alone.
-        available: the members of an answer that say what can be read, where that is known.
+        available: the members of the response that describe the readable range, if it is known.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class Unauthenticated(RioniError):
 
 
 class InsufficientToken(RioniError):
-    """The token is good, but not for this."""
+    """The token is valid, but does not suffice for this request."""
 
 
 class InsufficientScope(InsufficientToken):
     """The token lacks a scope.
 
     Args:
-        scope: the one that it lacks.
+        scope: the missing one.
     """
 
     def __init__(self, scope: str) -> None:
@@ -160,7 +160,7 @@ class CrossSite(RioniError):
     """A browser sends the request for a web page of another site, and that site's origin is not listed.
 
     Args:
-        sender: what the browser says about where the request comes from.
+        sender: the origin of the request, as the browser states it.
     """
 
     def __init__(self, sender: str) -> None:
@@ -171,7 +171,7 @@ class CrossSite(RioniError):
 
 
 class ForeignHost(RioniError):
-    """The header `Host` names no host that this broker is known by: a web page may have rebound its own name.
+    """The header `Host` names none of this broker's hosts: a web page may have rebound its own name (DNS rebinding).
 
     Args:
         host: the header.
@@ -190,7 +190,7 @@ class AccessDenied(RioniError):
     Args:
         operation: READ, WRITE, ADMIN or VIEW.
         resource: `event-type:<name>`, `subscription:<id>`, ...
-        reason: added when there is more to say.
+        reason: appended to the detail.
     """
 
     def __init__(self, operation: str, resource: str, reason: str = "") -> None:
@@ -200,7 +200,7 @@ class AccessDenied(RioniError):
 
 
 class AdminOnly(RioniError):
-    """The settings and storages are for the broker's administrators."""
+    """Settings and storages are restricted to the broker's administrators."""
 
 
 class Blocked(RioniError):
@@ -228,23 +228,23 @@ class SubscriptionNotFound(NotFound):
 
 
 class InvalidStartCursor(RioniError):
-    """A low-level stream can't begin where the client wants it to; the cause, if there is one, says more."""
+    """A low-level stream can't begin at the requested cursor; the cause, if there is one, has details."""
 
 
 class InUse(RioniError):
-    """Something else needs the resource, so that it can't be deleted."""
+    """The resource is in use, so it can't be deleted."""
 
 
 class PreconditionFailed(RioniError):
-    """The resource is no longer what the client takes it for."""
+    """The resource was modified since the client read it."""
 
 
 class NotAcceptable(RioniError):
-    """The request asks for, or comes in, a form that does not exist here."""
+    """The accepted media type, or the content encoding of the request, is not supported here."""
 
 
 class UnsupportedMediaType(RioniError):
-    """The request's body is of a type that is not understood here."""
+    """The media type of the request's body is not supported."""
 
 
 class Conflict(RioniError):
@@ -252,7 +252,7 @@ class Conflict(RioniError):
 
 
 class ConcurrentChange(Conflict):
-    """The stream has grown since it was loaded: the command may be tried again."""
+    """The stream has grown since it was loaded: the command may be retried."""
 
 
 class FeatureDisabled(RioniError):
@@ -264,11 +264,11 @@ class TooLarge(RioniError):
 
 
 class RequestTimeout(RioniError):
-    """The request takes too long to come; the detail says what may be done."""
+    """The request is received too slowly; the detail says what to do."""
 
 
 class FilterTooSlow(Invalid):
-    """A filter took longer for an event than an accepted filter may."""
+    """A filter exceeded its time limit for an event."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -282,19 +282,19 @@ class TooManyStreams(RioniError):
 
 
 RETRY_AFTER_S = 5
-"""When clients are told to try again, where nothing better is known."""
+"""Default of Retry-After."""
 
 
 class Unavailable(RioniError):
-    """A dependency, or time, is missing: the same request may succeed later."""
+    """A dependency is unavailable, or timed out: the same request may succeed later."""
 
 
 class Overloaded(Unavailable):
-    """Too much is asked for at once, so this was refused before anything was done.
+    """Rejected because of overload before anything was done.
 
     Args:
         detail: what is overloaded.
-        retry_after_s: when to try again.
+        retry_after_s: seconds after which to retry.
     """
 
     def __init__(self, detail: str, retry_after_s: int = RETRY_AFTER_S) -> None:
@@ -316,11 +316,11 @@ class TokensUnavailable(Unavailable):
 
 
 class OutcomeUnknown(Unavailable):
-    """What was to be written may have been written or not: no answer came in time."""
+    """The outcome of a write is unknown: no answer came in time."""
 
 
 class CommitOutcomeUnknown(OutcomeUnknown):
-    """The database failed in COMMIT, and it is not known yet whether it has committed."""
+    """The database connection failed during COMMIT; the outcome is not known yet."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -330,7 +330,7 @@ class CommitOutcomeUnknown(OutcomeUnknown):
 
 
 class TransactionConflict(Unavailable):
-    """The database has undone what was written, for the sake of others; it may be tried again at once."""
+    """The database rolled back a transaction because of a conflict; it may be retried at once."""
 
     retry_after_s = 1
 
@@ -339,10 +339,10 @@ class TransactionConflict(Unavailable):
 
 
 class PartiallyStored(Unavailable):
-    """Not all partitions of a batch were written for certain.
+    """Some partitions of a batch were not written, or their outcome is unknown.
 
     Args:
-        failed: for each partition of the batch that was not written, or of which nobody knows, why: `internal error`,
+        failed: the reason for each partition of the batch that was not written, or is unknown: `internal error`,
             `timed out`, `interrupted` or `outcome unknown`. All others are written durably.
     """
 
@@ -357,8 +357,8 @@ class TopicClosed(Unavailable):
 
     Args:
         topic: the topic.
-        stored: for each partition of the batch how many of its events, the first ones, came before the end all the
-            same and are written durably; where a batch has a claim or ids, none.
+        stored: for each partition of the batch, how many of its first events were durably written before the topic was
+            closed; empty if the batch has a claim or ids.
     """
 
     def __init__(self, topic: str, stored: Mapping[int, int] = MappingProxyType({})) -> None:

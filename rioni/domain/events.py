@@ -1,6 +1,6 @@
-"""What happened, as values: the base of all domain events, who caused them, and their stored form.
+"""Domain events: the base class, their origin, and their stored form.
 
-A stored event is `(topic, data)`. The topic is a name that never changes, whatever happens to modules and classes;
+A stored event is `(topic, data)`. The topic is a name that never changes, even if modules and classes are renamed;
 the data is plain JSON that a reader without this code can understand. `class_version` comes first in the data;
 events written by an older class are upcast on reading, so that no stored byte ever has to change.
 """
@@ -15,22 +15,22 @@ from msgspec import inspect
 
 
 STREAMS = UUID("5f1d9a52-6f0e-5c0a-9d35-7c1f0c8a4a11")
-"""The namespace of all stream ids; changing it would orphan every log."""
+"""Namespace of all stream ids; changing it would make existing logs unreadable."""
 
 
 def stream_id(kind: str, key: str) -> UUID:
-    """The id of the stream that holds the history of one thing.
+    """The id of an aggregate's stream.
 
     Args:
         kind: the kind of aggregate, such as `event-type`.
-        key: its natural key, such as the event type's name. The same key always names the same stream, so that
-            creating a thing twice is a version conflict.
+        key: its natural key, such as the event type's name. The same key always names the same stream, so
+            creating an aggregate twice is a version conflict.
     """
     return uuid5(STREAMS, f"{kind}:{key}")
 
 
 class UnknownMembers(ValueError):
-    """Stored data has members that the event's class does not have; dropping them would falsify what happened.
+    """Stored data has members that the event's class does not have; dropping them would lose information.
 
     Args:
         topic: of the event.
@@ -47,23 +47,23 @@ class UnknownMembers(ValueError):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who caused an event, from where, with which request, and when."""
+    """Origin of an event: actor, address, request and time."""
 
     actor: str
-    """The subject's name; `unauthenticated` where nobody is asked, `rioni` for the broker itself."""
+    """The subject's name; `unauthenticated` while authentication is off, `rioni` for the broker itself."""
     client: str
     """The network address of the client, empty for the broker itself."""
     flow_id: str
     command_id: str
-    """A UUID, the same for every event that one command yields."""
+    """A UUID, shared by all events of one command."""
     recorded_at: str
     """RFC 3339 in UTC with milliseconds and `Z`."""
 
 
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The base of all domain events: frozen, complete, plain JSON.
+    """Base class of all domain events: frozen, self-contained, plain JSON.
 
-    Subclasses set `TOPIC`, `<kind>.<past participle>`, and `KEY`, the field that says whose history they belong to.
+    Subclasses set `TOPIC`, `<kind>.<past participle>`, and `KEY`, the field with the aggregate's key.
     When a subclass changes its fields, or a value in them changes its own, it raises the default of `class_version`,
     adds to `UPCASTERS` the step from the version before and to `DOWNCASTERS` the step back to it, and
     `rioni.domain.log_format` gets a new format.
@@ -72,26 +72,26 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     TOPIC: ClassVar[str]
     KEY: ClassVar[str]
     UPCASTERS: ClassVar[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
-    """By version the step to the next one; it leaves no member behind that the next one does not have."""
+    """Steps to the next version, by version; their result has only members of the next version."""
 
     DOWNCASTERS: ClassVar[dict[int, Callable[[dict[str, Any]], dict[str, Any] | None]]] = {}
-    """By version the step to the version before; None where that can't hold what the event says."""
+    """Steps to the previous version, by version; a step returns None if that version can't express the event."""
 
     class_version: int = 1
 
     @property
     def key(self) -> str:
-        """The natural key of the aggregate that this happened to."""
+        """The natural key of the aggregate."""
         return str(getattr(self, self.KEY))
 
     @property
     def kind(self) -> str:
-        """The kind of aggregate that this happened to."""
+        """The kind of aggregate."""
         return self.TOPIC.partition(".")[0]
 
     @property
     def stream(self) -> UUID:
-        """The id of the stream that this belongs to."""
+        """The id of the aggregate's stream."""
         return stream_id(self.kind, self.key)
 
     def encode(self) -> bytes:
@@ -99,7 +99,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
     def encode_as(self, version: int) -> bytes | None:
-        """The stored form that an older class version has; None where it can't hold what the event says."""
+        """The stored form in an older class version; None if that version can't express the event."""
         fields: dict[str, Any] | None = msgspec.to_builtins(self)
         for newer in range(current_version(type(self)), version, -1):
             if fields is None or (fields := self.DOWNCASTERS[newer](fields)) is None:
@@ -109,7 +109,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the stored form, upcasting what an older class wrote.
+        """Read the stored form, upcasting older class versions.
 
         Raises:
             msgspec.ValidationError: the data does not fit the class, or a newer class wrote it.
@@ -118,7 +118,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
         current = current_version(cls)
         if data.startswith(b'{"class_version":%d,' % current):
             event = msgspec.json.decode(data, type=cls)
-            # PERF: almost everything was written as it would be now; that takes 1 µs to see, looking at members 20.
+            # PERF: nearly all data have the current form: comparing takes 1 µs, checking all members 20.
             if event.encode() == data:
                 return event
         fields = msgspec.json.decode(data, type=dict[str, Any])
@@ -137,7 +137,7 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _unknown_members(value: Any, kind: inspect.Type, path: str = "") -> Iterator[str]:
-    """Yield the paths of all members of a JSON value that fits a type, and that the type does not have."""
+    """Yield the paths of those members of a JSON value, valid for a type, that the type does not have."""
     match kind, value:
         case inspect.StructType(fields=fields), dict():
             known = {field.encode_name: field.type for field in fields}
@@ -153,7 +153,7 @@ def _unknown_members(value: Any, kind: inspect.Type, path: str = "") -> Iterator
             for index, member in enumerate(value):
                 yield from _unknown_members(member, item, f"{path}{index}.")
         case inspect.UnionType(types=types), _:
-            # At most one branch is an object, or none could be told from another.
+            # At most one branch is an object, otherwise they could not be told apart.
             for branch in types:
                 yield from _unknown_members(value, branch, path)
 

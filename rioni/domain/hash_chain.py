@@ -10,7 +10,7 @@ from hashlib import sha256
 
 
 GENESIS = bytes(32)
-"""The hash before the first entry."""
+"""The predecessor hash of the first entry."""
 
 Fields = tuple[int, str, int, str, str, str, str, str, str, bytes]
 """position, stream, version, topic, recorded_at, actor, client, flow_id, command_id, data."""
@@ -21,7 +21,7 @@ def link(previous: bytes, fields: Fields) -> bytes:
 
     Args:
         previous: the hash of the entry before it.
-        fields: the entry, as it stands in the log.
+        fields: the entry, as stored in the log.
     """
     # PERF: 2 µs; one join and one digest.
     parts = [previous]

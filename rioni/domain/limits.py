@@ -1,4 +1,4 @@
-"""The limits that the rules of the domain need, as one value made from the configuration."""
+"""Limits that domain rules check, as one value made from the configuration."""
 
 import msgspec
 

@@ -1,7 +1,7 @@
 """The formats of the log: which class versions of which domain events each release reads and writes.
 
-A release that adds a topic, or raises the class version of one, adds a format here. A log says in which format it is
-written. That is raised only when every live node reads the next one, so nodes of two releases can share a log.
+A release that adds a topic, or raises the class version of one, adds a format here. A log states the format in which it
+is written. That is raised only when every live node can read the next one, so nodes of two releases can share a log.
 """
 
 from collections.abc import Mapping
@@ -10,33 +10,33 @@ from typing import NamedTuple
 
 
 class Format(NamedTuple):
-    """What one format has in addition to the one before it."""
+    """Additions of one format to the previous one."""
 
     release: str
     """The first release that reads and writes it."""
     versions: Mapping[str, int]
-    """By topic the class version that is written from this format on; 1 for a topic that is new in it."""
+    """Class versions by topic, written from this format on; 1 for a topic that is new in it."""
 
 
 Formats = Mapping[int, Format]
 """By number, from 1 without gaps."""
 
 FORMATS: Formats = MappingProxyType({1: Format("0.1.0", {})})
-"""Format 1 has every topic that no later format names, at class version 1."""
+"""Format 1 has every topic that no later format lists, at class version 1."""
 
 
 def newest(formats: Formats) -> int:
-    """The newest format that this release reads, and writes where nobody else needs an older one."""
+    """The newest format that this release reads, and writes unless another node needs an older one."""
     return max(formats)
 
 
 def version_in(topic: str, number: int, formats: Formats) -> int:
-    """The class version in which a format has a topic; 0 where it does not have it.
+    """The class version of a topic in a format; 0 if the format does not have the topic.
 
     Args:
         topic: of a domain event.
-        number: of the format; it may be newer than all that are known.
-        formats: all that are known.
+        number: of the format; may be newer than all known ones.
+        formats: all known ones.
     """
     changes = {known: each.versions[topic] for known, each in formats.items() if topic in each.versions}
     if not changes:

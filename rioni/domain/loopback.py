@@ -4,7 +4,7 @@ from ipaddress import IPv6Address, ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is `localhost` or a loopback address; other names are not looked up, and count as others.
+    """Whether a host is `localhost` or a loopback address; other names are not resolved, and count as not loopback.
 
     Args:
         host: a name or an address, without port and brackets.

@@ -87,7 +87,7 @@ def routes(services: Dependencies, metrics: Metrics) -> list[tuple[str, Any]]:
 
 def create_app(services: Dependencies, metrics: Metrics) -> falcon.App[Any, Any]:
     """Put the application together for one process."""
-    # In this order requests come by them; responses come the other way round.
+    # Requests pass them in this order, responses in reverse.
     middleware: list[Any] = [
         AccessMiddleware(services),
         RequestMiddleware(metrics, services.bodies),

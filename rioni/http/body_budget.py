@@ -1,7 +1,7 @@
 """Bounds the memory that request bodies take in a worker, in total and per client.
 
-Received bytes of a body count, inflated, from its arrival until its request is answered; so a slow client holds what it
-has sent, and one that announces much holds nothing.
+Received bytes of a body count, inflated, from their arrival until the request is answered; so a slow client is charged
+for what it has sent, not for the length that it announces.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from rioni.http.middleware.authentication import caller_of
 WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 100_000_000
 RETRY_AFTER_S = 1
 LARGE_BYTES = 1_000_000
-"""After bodies of this size memory is given back to the system."""
+"""After bodies of this size memory is returned to the system."""
 
 
 class BodyBudget:
@@ -58,7 +58,7 @@ class BodyBudget:
         self._released_large = self._released_large or size >= LARGE_BYTES
 
     def has_released_large(self) -> bool:
-        """Whether the request of a large body has ended since this was asked last."""
+        """Whether a request with a large body has ended since the last call."""
         released, self._released_large = self._released_large, False
         return released
 
@@ -98,6 +98,6 @@ def let_go(req: falcon.Request) -> None:
 
 
 def _client(req: falcon.Request) -> str:
-    """Whose bytes they are: the subject's, where authentication knows one, else those of an address."""
+    """The client to charge: the authenticated subject, otherwise the network address."""
     subject = caller_of(req).subject
     return f"{subject.realm} {subject.name}" if subject.realm else req.remote_addr or "-"

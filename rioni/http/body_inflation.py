@@ -1,7 +1,7 @@
 """Inflates request bodies step by step, within bounds of size, memory and time.
 
-The steps of all requests follow one after the other, each with a break in which others have their turn: however many
-compressed bodies come at once, the worker goes on with everything else.
+The steps of all requests run one after the other, each followed by a pause in which other greenlets run: however many
+compressed bodies come at once, the worker stays responsive.
 """
 
 import threading
@@ -15,20 +15,20 @@ from rioni.domain.errors import Malformed, Overloaded, TooLarge
 
 
 STEP_BYTES = 500_000
-"""PERF: inflating so much takes 1 to 5 ms; then others have their turn."""
+"""PERF: inflating so much takes 1 to 5 ms; then other greenlets run."""
 LONG_BYTES = 50_000
-"""What is not worth a break."""
+"""Bytes that are not worth a pause."""
 BREATH_S = 0.001
 """Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 TURN_S = 30.0
-"""How long a step may wait for those of other requests."""
+"""Time limit of waiting for the steps of other requests."""
 RETRY_AFTER_S = 5
 RATIO_MAX, RATIO_BYTES_MIN = 200, 10_000_000
 """PERF: gzip makes a fiftieth of events that differ in an id and a time, and a thousandth of one byte repeated."""
 GZIP_MEMBERS_MAX = 1_000
 """gzip allows several compressed parts one after the other (RFC 1952, 2.2); tools make one, or one for each 64 kB."""
 GZIP_BYTES = 40_000
-"""The memory of the library for one body, beside what comes out."""
+"""Memory of the library for one body, beside the output."""
 ZSTD_WINDOW_BYTES_MAX = 2**23
 ZSTD_STEP_BYTES = 32
 """PERF: four bytes of Zstandard can become 128 kB, so these become 1 MB at most."""
@@ -45,10 +45,10 @@ class Inflater:
         self._turn = threading.Lock()
 
     def inflated(self, pieces: Iterator[bytes], coding: str, reserve: Callable[[int], None]) -> Iterator[bytes]:
-        """The pieces of a body as they are without their content coding.
+        """Yield the pieces of a body without its content coding.
 
         Args:
-            pieces: as they come from the client.
+            pieces: as received from the client.
             coding: the header `Content-Encoding`; other codings than gzip and zstd are ignored.
             reserve: called with the bytes of memory that inflating takes, before it does; may raise.
 
@@ -100,7 +100,7 @@ class Inflater:
             raise Malformed("Not in ZSTD format")
 
     def _step(self, decompress: Callable[..., bytes], *args: bytes | int) -> bytes:
-        """One step, when it is this request's turn."""
+        """Run one step, when it is this request's turn."""
         if not self._turn.acquire(timeout=TURN_S):
             raise Overloaded("Too many compressed bodies come at once; try again later", RETRY_AFTER_S)
         try:
@@ -113,7 +113,7 @@ class Inflater:
 
 
 class _Ratio:
-    """How much a body has been compressed so far."""
+    """Checks the compression ratio of a body."""
 
     def __init__(self) -> None:
         self.received = self._inflated = 0

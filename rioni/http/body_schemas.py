@@ -1,6 +1,6 @@
 """JSON types of the members of the API's request bodies.
 
-They are fixed and ours, so they are compiled once, at import. Unknown members are ignored, null stands for absent.
+They are fixed, so they are compiled once, at import. Unknown members are ignored, null means absent.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from rioni.domain.subscriptions.cursor_spec import SHIFT_MAX, SHIFT_MIN
 
 
 class Shape:
-    """The JSON types of a body: `schema` says them to clients, a call checks them."""
+    """The JSON types of a body: `schema` documents them, a call checks them."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
@@ -99,7 +99,7 @@ TIMELINE = _shape(storage_id=STRING)
 PARTITION_COUNT = _shape(partition_count=INTEGER)
 FEATURE = _shape(feature=STRING, enabled=_nullable("boolean"))
 REDRIVE_MAX = 1_000
-"""So many dead letters are published again with one request."""
+"""Maximum, and default, number of dead letters to publish again with one request."""
 REDRIVE = _shape(
     event_type=STRING,
     partition=STRING,

@@ -37,12 +37,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STOPPING_KEY = "stopping"
-"""The signal that a process is asked to end."""
+"""The key notified when a process is asked to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The collaborators of one worker process."""
+    """Dependencies of the API in one worker process."""
 
     config: Config
     limits: Limits
@@ -50,9 +50,9 @@ class Dependencies:
     authentication: Authentication
     clock: Clock
     offload: ThreadPool
-    """Where the database is waited for."""
+    """Thread pool for database calls."""
     compute: ThreadPool
-    """Where something is computed that takes long."""
+    """Thread pool for slow computations."""
     bus: CommandBus
     gate: AccessPolicy
     publisher: Publisher
@@ -71,18 +71,18 @@ class Dependencies:
     bodies: BodyBudget
     stream_slots: StreamSlots
     streams: StreamPorts
-    """What all streams work with."""
+    """Dependencies of all streams."""
     refresh_streams: CachedUntilNotified[None]
-    """Brings the registry up to date, once for all streams that a notification wakes."""
+    """Refreshes the registry, once for all streams that a notification wakes."""
     signals: Notifier
     read: Callable[..., Any]
     """`read(query, ...)` calls `query(connection, ...)` with a connection to the read models."""
     live: HealthChecker
-    """Of what is inside this process."""
+    """Health checks of this process."""
     ready: HealthChecker
-    """Of what requests need."""
+    """Health checks of what requests depend on."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the process is asked to end: streams say goodbye then."""
+    """Set when the process is asked to end: streams end with a final batch then."""
 
     def query(self, query: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query of `rioni.projections` off the hub."""

@@ -9,23 +9,23 @@ from rioni.domain.ports.health import Health
 
 
 HOLDS_S = 1.0
-"""For so long what was found is not looked at again, however many ask."""
+"""Lifetime of cached results."""
 
 PATIENCE_S = 4.0
-"""What has not answered by then does not work."""
+"""Time-out of a check; a check without an answer has failed."""
 
 Look = Callable[[], Health | None]
-"""Finds out how well a thing works; None where there is no such thing at present."""
+"""Checks a dependency; returns None if it does not exist at present."""
 
 
 class HealthChecker:
-    """Looks at everything at once, and does not wait for what hangs."""
+    """Runs all health checks concurrently, with a time-out."""
 
     def __init__(self, looks: Mapping[str, Look], clock: Clock) -> None:
-        """Look at nothing yet.
+        """Keep the checks.
 
         Args:
-            looks: for the name of each thing what finds out how well it works; may block, and raise RioniError.
+            looks: checks by name; may block, and raise RioniError.
             clock: for deadlines.
         """
         self._looks, self._clock = looks, clock
@@ -33,7 +33,7 @@ class HealthChecker:
         self._found: dict[str, _CheckResult] = {}
 
     def results(self) -> dict[str, Health]:
-        """How well each thing works; blocks for `PATIENCE_S` at most, unless the clock stands."""
+        """The result of each check; blocks for `PATIENCE_S` at most, unless the clock stops."""
         findings = {name: self._begun(name, look) for name, look in self._looks.items()}
         deadline_s = self._clock.monotonic() + PATIENCE_S
         found = {name: each.wait(max(0.0, deadline_s - self._clock.monotonic())) for name, each in findings.items()}
@@ -48,18 +48,18 @@ class HealthChecker:
 
 
 class _CheckResult:
-    """One look at one thing, in a thread of its own."""
+    """One run of one check, in a thread of its own."""
 
     def __init__(self, look: Look, clock: Clock) -> None:
         self.holds_until_s = float("inf")
-        """As long as it lasts nobody begins another one."""
+        """Until when the result is cached; infinite while the check runs, so no other run is started."""
         self._look, self._clock = look, clock
         self._health: Health | None = Health(reason=f"No response within {PATIENCE_S:g} s.")
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="rioni-health", daemon=True).start()
 
     def wait(self, timeout_s: float) -> Health | None:
-        """What was found, if it is in time."""
+        """The result, or a failure if it did not come in time."""
         self._ended.wait(timeout_s)
         return self._health
 

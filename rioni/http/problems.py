@@ -48,7 +48,7 @@ STATUSES: dict[type[errors.RioniError], HTTPStatus] = {
     errors.FeatureDisabled: HTTPStatus.NOT_IMPLEMENTED,
     errors.Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""Subclasses answer like their nearest base that stands here."""
+"""Statuses by error class; a subclass has that of its nearest base listed here."""
 
 _log = structlog.get_logger("rioni.http")
 
@@ -77,7 +77,7 @@ def _constraint_violation(error: errors.MissingFields) -> bytes:
 
 
 def _available(error: errors.RioniError) -> Mapping[str, str]:
-    """What can be read where a cursor can't be: so that programs need not read the detail."""
+    """The readable range if a cursor is unavailable, so that programs need not parse the detail."""
     cause = error.__cause__ if isinstance(error, errors.InvalidStartCursor) else error
     return cause.available if isinstance(cause, errors.UnavailableCursor) else NOTHING
 
@@ -93,7 +93,7 @@ def _type(error: errors.RioniError, status: HTTPStatus) -> str:
 
 
 def _challenge(error: errors.RioniError) -> str | None:
-    """What a client is told to do about its token (RFC 6750, chapter 3)."""
+    """The header WWW-Authenticate (RFC 6750, chapter 3)."""
     match error:
         case errors.Unauthenticated(refused=refused):
             return 'Bearer realm="rioni"' + (', error="invalid_token"' if refused else "")
@@ -147,7 +147,7 @@ def on_http_error(req: falcon.Request, resp: falcon.Response, ex: falcon.HTTPErr
 
 
 def on_unexpected(req: falcon.Request, resp: falcon.Response, ex: Exception, _params: Any) -> None:
-    """Answer our own mistake, under a number that the log names too."""
+    """Answer an unexpected error, with an id that is logged too."""
     number = "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(24))
     _log.error("unexpected error", error_id=number, method=req.method, path=req.path, exc_info=ex)
     status = HTTPStatus.INTERNAL_SERVER_ERROR

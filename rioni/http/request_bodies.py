@@ -1,7 +1,7 @@
 """Converts request bodies to values of the domain.
 
-The shapes settle JSON types only (400); what a value may be is for the domain to say (422). Enum literals are taken in
-any case (reference common#json-bodies).
+The schemas check JSON types only (400); values are validated by the domain (422). Enum literals are case-insensitive
+(reference common#json-bodies).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ T = TypeVar("T")
 CURSORS_MAX = 1_000
 """PERF: arithmetic with so many takes 10 ms."""
 _NOT_ABSENT = ("partition_strategy", "consumer_group")
-"""The members of which null is something else than nothing."""
+"""The members for which null differs from absent."""
 _ATTRIBUTE_MEMBERS = ("data_type", "value")
 
 
@@ -94,7 +94,7 @@ def committed_cursors(body: bytes) -> list[dict[str, Any]]:
 
 
 def reset_cursors(body: bytes) -> list[CursorSpec]:
-    """Read the places of a reset.
+    """Read the cursors of a reset.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
@@ -106,7 +106,7 @@ def reset_cursors(body: bytes) -> list[CursorSpec]:
 
 
 def named_place(item: Mapping[str, Any]) -> CursorSpec:
-    """The place that an item of the right JSON types names."""
+    """The cursor spec of an item with valid JSON types."""
     # JSON has no integers: 1.0 is one, too.
     shift = int(item.get("shift") or 0)
     return CursorSpec(**{name: item.get(name) for name in (*body_schemas.CURSOR_MEMBERS, "timestamp")}, shift=shift)
@@ -182,7 +182,7 @@ def storage(body: bytes) -> StorageEntry:
 
 
 def timeline_request(body: bytes) -> str | None:
-    """Read in which storage a new timeline shall be.
+    """Read the storage of a new timeline.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
@@ -192,17 +192,17 @@ def timeline_request(body: bytes) -> str | None:
 
 
 def partition_count(body: bytes) -> int | None:
-    """Read how many partitions there shall be; raises as `timeline_request` does."""
+    """Read the new number of partitions; raises as `timeline_request` does."""
     count: int | None = _read(body, body_schemas.PARTITION_COUNT).get("partition_count")
     return count
 
 
 def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
-    """Read which dead letters of a subscription are to be published again.
+    """Read the selection of dead letters to publish again.
 
     Raises:
         Malformed: not JSON, or a wrong JSON type.
-        InvalidCursor: an offset is none.
+        InvalidCursor: an offset is invalid.
     """
     members = _read(body, body_schemas.REDRIVE)
     return RedriveDeadLetters(
@@ -214,7 +214,7 @@ def redrive(subscription_id: str, body: bytes) -> RedriveDeadLetters:
 
 
 def dead_letter_filter(members: Mapping[str, Any]) -> DeadLetterFilter:
-    """Which dead letters are meant; raises InvalidCursor where an offset is none."""
+    """The selected dead letters; raises InvalidCursor for an invalid offset."""
     partition = members.get("partition")
     places = {
         name: parse_offset(offset, partition=partition or "any", oldest_order=FIRST_ORDER)

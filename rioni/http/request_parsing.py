@@ -1,4 +1,4 @@
-"""Parses what every resource needs of a request: subject, body and parameters."""
+"""Parses the common parts of requests: subject, body and parameters."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ DEFINITION_BYTES_MAX = 2_000_000
 """Of an event type: a schema of the largest size fits, whatever way its characters are escaped."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-"""What every database has room for; Python's own conversion also takes other scripts, and gives up on long ones."""
+"""Digits that fit every database; Python's own conversion also accepts other scripts, and fails on long numbers."""
 
 
 def subject_of(req: falcon.Request) -> Subject:
@@ -36,7 +36,7 @@ def subject_of(req: falcon.Request) -> Subject:
 
 
 def context_of(req: falcon.Request, services: Dependencies) -> Context:
-    """In whose name, and when, a command of this request runs."""
+    """The context of a command of this request: subject and time."""
     subject = subject_of(req)
     origin = Origin(
         actor=subject.name,
@@ -49,7 +49,7 @@ def context_of(req: falcon.Request, services: Dependencies) -> Context:
 
 
 def dispatch(command: Any, req: falcon.Request, services: Dependencies) -> Any:
-    """Run a command in the name of the request, and tell every process that the log has grown."""
+    """Run a command for the request, and notify all processes that the log has grown."""
     result = services.bus.dispatch(command, context_of(req, services))
     services.signals.notify(LOG_KEY)
     return result
@@ -65,7 +65,7 @@ def read_body(req: falcon.Request, bytes_max: int) -> bytes:
 
     Raises:
         TooLarge: it is longer than `bytes_max`, before or after inflating; the rest is not read.
-        RequestTimeout: it takes too long to come.
+        RequestTimeout: it is received too slowly.
         Malformed: it is not in the form that Content-Encoding names.
         TooManyStreams, Overloaded: the client, or all of them, send too much at once.
     """
@@ -81,7 +81,7 @@ def read_body(req: falcon.Request, bytes_max: int) -> bytes:
             raise _too_large(bytes_max)
         hold(req, len(piece))
         size += body.write(piece)
-    # PERF: this copies nothing; for 50 MB that could take 100 ms, in which nobody else has a turn.
+    # PERF: this copies nothing; copying 50 MB could block the process for 100 ms.
     return body.getvalue()
 
 

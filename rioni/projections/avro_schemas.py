@@ -25,8 +25,8 @@ class CompiledAvroSchemas:
 
         Args:
             read: `read(query, ...)` calls `query(connection, ...)` with a connection to the read models.
-            offload: where reading and compiling go.
-            bytes_max: how long the JSON of an event may be.
+            offload: runs reading and compiling.
+            bytes_max: maximum length of an event's JSON.
         """
         self._read = read
         self._offload = offload

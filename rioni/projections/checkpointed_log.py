@@ -16,7 +16,7 @@ Begin = Callable[[], AbstractContextManager[Connection]]
 
 
 class SqlCheckpointedLogReader:
-    """Implements the port `Trail`.
+    """Implements the port `CheckpointedLogReader`.
 
     Args:
         log: is followed.
@@ -73,13 +73,13 @@ class SqlCheckpointedLogReader:
             return connection.scalar(query)
 
     def reached(self, follower: str) -> int:
-        """The last position that a follower is done with; 0 at its beginning."""
+        """The checkpoint of a follower: the last position it has processed; 0 at first."""
         query = select(_TRACKING.c.position).where(_TRACKING.c.name == follower)
         with self._reading() as connection:
             return connection.scalar(query) or 0
 
     def reach(self, follower: str, position: int) -> None:
-        """Remember durably that a follower is done with everything up to a position; never backwards."""
+        """Save a follower's checkpoint durably; it never moves backwards."""
         known = _TRACKING.c.name == follower
         with self._writing() as connection:
             if connection.scalar(select(_TRACKING.c.position).where(known)) is None:

@@ -22,7 +22,7 @@ from rioni.domain.timelines.topic_deletion import AbandonedTopic
 ENTRIES_PER_READ = 1_000
 
 CATCH_UP_WAIT_S = 15.0
-"""How long a request waits for another one that asks for what has changed."""
+"""How long a request waits for another one that reads the changes."""
 
 
 class MemoryRegistry:
@@ -146,7 +146,7 @@ class MemoryRegistry:
             event_type, timelines = self.event_type(name), self.timelines(name)
             build = partial(PublishRules.of, event_type, partitions=timelines.active.partitions, limits=self._limits)
             rules = self._compute(build)
-            # Whoever asks next gets them, unless others hold by now.
+            # Cached for the next caller, unless they are outdated by now.
             if (self._states["event-type"].get(name), self._states["timeline"].get(name)) == (event_type, timelines):
                 self._rules[name] = rules
         return rules

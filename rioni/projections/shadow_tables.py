@@ -14,7 +14,7 @@ _TRACKING = table("tracking", column("name"))
 def drop_shadow_tables(connection: Connection) -> list[str]:
     """Remove all of them that there are, in the caller's transaction; the live tables are not touched.
 
-    Only for whoever holds the lock of rebuilds.
+    Only for the holder of the rebuild lock.
 
     Returns:
         The names of the tables that were removed.

@@ -87,7 +87,7 @@ AUDIT_LOG = Table(
     Column("after", Text),
     Index("ix_audit_log_resource", "resource_type", "resource"),
 )
-"""Who changed what, when, from where, with both states."""
+"""The audit trail: actor, change, time and address, with both states."""
 
 
 def lock_against_swap(connection: Connection) -> None:

@@ -17,7 +17,7 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
     """Make one request and wait for its answer.
 
     Args:
-        server: whom to ask.
+        server: the target.
         method: the verb.
         path: below the base URL.
         body: sent as JSON; None for no body.
@@ -27,7 +27,7 @@ def call(server: Server, method: str, path: str, body: Any = None, *, accept: tu
         Status and JSON.
 
     Raises:
-        Unavailable: nobody answers, or with another status.
+        Unavailable: there is no answer, or one with another status.
     """
     connection: http.client.HTTPConnection
     if server.tls is None:

@@ -146,7 +146,7 @@ class _Publisher:
         self._report.add_answer(status, body, self._sent_s)
         if status in OK_STATUSES:
             self._report.add_events(self._plan.batch, self._bodies.size)
-        # A broken connection is not opened again: there may be nobody left to answer.
+        # A broken connection is not opened again: the server may be gone.
         if status == LOST:
             self.done = True
         else:

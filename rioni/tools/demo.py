@@ -32,7 +32,7 @@ EVENTS_PER_BATCH = 500
 UNCOMMITTED_MAX = 5_000
 START_S = 30
 STALLED_S = 60
-"""How long nothing may arrive before the demo gives up."""
+"""The demo fails if no event arrives for this long."""
 AUDIT_ENTRIES = 8
 SERVES = re.compile(r"Rioni serves \S+:(\d+) with ")
 BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -1,7 +1,7 @@
 """A lean HTTP/1.1 client for load generators: prebuilt requests, many connections in one thread, answers as they come.
 
 A load generator shares the machine with the server that it measures, so it must cost little: a request is sent as the
-bytes that it is given, an answer is read by looking for its length, and nothing is copied that nobody asked for.
+given bytes, an answer is read by looking for its length, and nothing is copied without need.
 """
 
 import contextlib
@@ -228,8 +228,8 @@ class LoadConnection:
 
         Args:
             request: all of its bytes.
-            on_answer: told the status, `LOST` where the connection broke, and the body. It may send the next request.
-            on_data: told every piece of the body at once, instead.
+            on_answer: called with status (`LOST` if the connection broke) and body. It may send the next request.
+            on_data: called with every piece of the body at once, instead.
 
         Raises:
             Unavailable: the server can't be reached.
@@ -288,7 +288,7 @@ class LoadConnection:
             self.read()
 
     def close(self) -> None:
-        """Close the socket; nobody is called back."""
+        """Close the socket, without callbacks."""
         if self._socket is not None:
             self._loop.remove(self._socket)
             self._socket.close()

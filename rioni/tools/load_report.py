@@ -44,7 +44,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether a request was answered with an error, or not at all."""
+        """Whether a request was answered with an error, or had no answer."""
         return any(status not in OK_STATUSES for status in self.statuses)
 
     def take_turn(self, requests_max: int | None) -> bool:

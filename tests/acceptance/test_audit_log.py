@@ -21,6 +21,11 @@ def server(tmp_path):
 
 
 def test_the_event_type_is_there_with_the_feature_and_a_subscription_gets_every_change(client, create, subscribe):
+    """The definition of the audit log, and one event of most kinds.
+
+    Source: reference system-event-types#audit-definition, system-event-types#creation,
+    system-event-types#common-definition.
+    """
     assert client.get(f"/event-types/{LOG}").status_code == 404
     assert client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True}).is_success
 

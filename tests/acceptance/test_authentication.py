@@ -1,4 +1,7 @@
-"""Who gets in: reference common#modes, on a server for each mode."""
+"""Who gets in: reference common#modes, on a server for each mode.
+
+Source: reference common#authentication.
+"""
 
 import contextlib
 import json
@@ -126,6 +129,7 @@ CASES = rows(
     indirect=["strict"],
 )
 def test_who_gets_in(strict, method, path, token, status, detail, challenge):
+    """Reference common#public-paths, common#refused-tokens, common#scopes, common#problem-types."""
     headers = bearer(token) if isinstance(token, str) else token
     with strict.client(headers=headers) as client:
         response = client.request(method, path, content=b"[]" if method == "POST" else None)
@@ -163,6 +167,7 @@ def test_a_flow_id_that_could_confuse_a_log_is_replaced(client, sent):
 
 
 def test_a_stream_ends_with_its_token_and_says_so(tmp_path, name):
+    """Reference common#tokens-of-streams."""
     tokens = tmp_path / "tokens.toml"
     write_tokens(tokens, {"lasting": {"uid": "alice"}})
     environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENS": str(tokens)}
@@ -209,6 +214,7 @@ def token_info():
 
 
 def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else_gets_in(token_info, tmp_path):
+    """Reference common#tokens-unavailable."""
     url = f"http://127.0.0.1:{token_info.server_port}/tokeninfo"
     environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENINFO_REMOTE": url}
     running = running_server(tmp_path / "data", "--workers", "1", environment=environment)
@@ -239,6 +245,7 @@ def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else
     ],
 )
 def test_a_server_that_could_not_check_tokens_does_not_start(tmp_path, environment, reason):
+    """Reference authorization#default-administrator."""
     command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(tmp_path / "data")]
     done = subprocess.run(
         command, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False

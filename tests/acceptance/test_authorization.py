@@ -219,6 +219,12 @@ def subscribe(client, consumer_group):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
 def test_who_may_do_what(guarded, case):
+    """Every operation, asked for by every role.
+
+    Source: reference subscriptions#rights, authorization#registry-rights, authorization#event-rights,
+    authorization#broker-rights, authorization#broker-administrators, authorization#all-data-access,
+    authorization#denials, authorization#sections, authorization#order-of-answers.
+    """
     client, subscription = guarded
     answers = {}
     for role in ROLES:
@@ -235,6 +241,7 @@ def test_who_may_do_what(guarded, case):
 
 @pytest.mark.parametrize("case", STREAMS, ids=lambda case: case.operation)
 def test_who_may_stream_a_subscription(guarded, case):
+    """Reference subscriptions#rights, authorization#event-rights."""
     client, _ = guarded
     answers, details = {}, {}
     for role in ROLES:
@@ -278,6 +285,7 @@ def test_nobody_gets_in_without_a_token_or_with_one_that_lacks_the_scope(guarded
 
 @pytest.mark.parametrize("case", CASES + STREAMS, ids=lambda case: case.operation)
 def test_the_scope_of_every_operation_in_mode_full(case):
+    """Reference common#scopes."""
     assert scope_of(*case.operation.split()) == case.scope
 
 

@@ -95,6 +95,7 @@ def test_a_refused_batch_says_what_became_of_each_event(client, create, name):
 
 
 def test_a_body_that_is_no_batch_is_a_problem_with_a_reason(client, create, name):
+    """Reference publishing#binary-steps."""
     create(name, schema=AVRO)
     path, headers = f"/event-types/{name}/events", {"Content-Type": MEDIA_TYPE}
     problem(client.post(path, content=b"[]", headers=headers), 400, "has to begin with the bytes C3 01")
@@ -114,6 +115,7 @@ def test_large_batches_do_not_stop_the_worker(client, create, name):
 
 
 def test_a_low_level_stream_may_be_binary(client, create, name):
+    """Reference low-level-streams#avro-batches."""
     create(name, schema=AVRO)
     publish(client, name, order(1), order(2), order(3, flow_id="mine"))
     response = read_low_level(client, name, 3)
@@ -134,6 +136,7 @@ def test_a_low_level_stream_may_be_binary(client, create, name):
 
 
 def test_each_message_may_come_behind_its_length(client, create, name):
+    """Reference low-level-streams#avro-batches, streams#avro-batches."""
     create(name, schema=AVRO)
     publish(client, name, order(1), order(2), order(3))
     framed = read_low_level(client, name, 3, accept=LENGTH)
@@ -152,6 +155,7 @@ def test_keep_alives_are_messages_too(client, create, subscribe, name):
 
 
 def test_a_subscriptions_stream_may_be_binary(client, create, subscribe, name):
+    """Reference streams#avro-batches."""
     create(name, schema=AVRO)
     subscription_id = subscribe(name, read_from="begin")
     publish(client, name, order(1))
@@ -176,6 +180,7 @@ def test_a_subscriptions_stream_may_be_binary(client, create, subscribe, name):
 
 @pytest.mark.parametrize("accept", ["*/*", "application/x-json-stream", f"{MEDIA_TYPE}, */*"])
 def test_only_who_asks_for_avro_alone_gets_it(client, create, name, accept):
+    """Reference low-level-streams#avro-batches."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
     response = read_low_level(client, name, 1, accept=accept)

@@ -1,4 +1,7 @@
-"""Avro event types, and the schemas of binary batches: reference schemas#avro-evolution, schemas#endpoints."""
+"""Avro event types, and the schemas of binary batches: reference schemas#avro-evolution, schemas#endpoints.
+
+Source: reference schemas#avro-schemas.
+"""
 
 import json
 
@@ -19,6 +22,7 @@ NARROWER = {"type": "avro_schema", "schema": json.dumps(ORDER | {"fields": ORDER
 
 
 def test_an_avro_event_type_is_created_shown_and_put_back(client, create, name):
+    """Reference schemas#schema-members."""
     create(name, schema=AVRO)
     body = client.get(f"/event-types/{name}").json()
     assert (body["schema"]["type"], body["schema"]["schema"]) == ("avro_schema", AVRO["schema"])
@@ -28,12 +32,14 @@ def test_an_avro_event_type_is_created_shown_and_put_back(client, create, name):
 
 
 def test_a_schema_that_would_crash_decoders_is_refused(client, name):
+    """Reference schemas#avro-schema-checks."""
     schema = {"type": "avro_schema", "schema": json.dumps(record(("next", ["null", "Order"])))}
     response = client.post("/event-types", json=event_type_body(name=name, schema=schema))
     problem(response, 422, "failed to parse avro schema Order contains itself at /fields/0/type/1")
 
 
 def test_schemas_evolve_as_the_mode_says(client, create, name):
+    """Reference schemas#find-schema."""
     create(name, schema=AVRO)
     path = f"/event-types/{name}/schemas"
     assert client.post(path, json=AVRO).status_code == 200
@@ -51,6 +57,7 @@ def test_schemas_evolve_as_the_mode_says(client, create, name):
 
 
 def test_a_schema_can_be_checked_without_being_added(client, create, name):
+    """Reference schemas#compatibility-check."""
     create(name, schema=AVRO)
     path = f"/event-types/{name}/schemas/1.0.0/compatibility-check"
     answer = client.post(path, json={"schema": NARROWER["schema"]}).json()
@@ -69,6 +76,7 @@ def test_events_in_json_outlive_the_move_to_avro(client, create, name):
 
 
 def test_events_in_json_need_a_json_schema(client, create, name):
+    """Reference schemas#no-json-schema."""
     create(name, schema=AVRO)
     (item,) = client.post(f"/event-types/{name}/events", json=[event()]).json()
     assert item["detail"] == f"No json_schema found for event type: {name}"
@@ -77,6 +85,7 @@ def test_events_in_json_need_a_json_schema(client, create, name):
 
 @pytest.mark.parametrize("batch", ["batch.publishing", "batch.consumption"])
 def test_the_schemas_of_batches_are_there_for_libraries(client, batch):
+    """Reference schemas#batch-schemas."""
     items = client.get(f"/avro-schemas/{batch}/versions").json()["items"]
     assert [item["version"] for item in items] == ["0", "1"]
     for item in items:
@@ -86,5 +95,6 @@ def test_the_schemas_of_batches_are_there_for_libraries(client, batch):
 
 
 def test_other_schemas_are_not_there(client):
+    """Reference schemas#batch-schemas."""
     problem(client.get("/avro-schemas/nope/versions"), 404, "Avro schema not found for: nope")
     problem(client.get("/avro-schemas/nope/versions/1"), 404, "Avro schema not found for: nope, version 1")

@@ -1,6 +1,7 @@
 """Who is blocked publishes and consumes nothing, from the next request on.
 
-Source: reference low-level-streams#checks, subscriptions#commit, streams#checks, operations#blocked-consumers.
+Source: reference low-level-streams#checks, subscriptions#commit, streams#checks, operations#blocked-consumers,
+settings-and-storages#blacklist, operations#blocking.
 """
 
 import contextlib
@@ -104,6 +105,7 @@ def ask(client, subscription_id, what, token):
     ),
 )  # fmt: skip
 def test_what_is_refused_to_whom(asked, entry, what, token, status, detail):
+    """Reference settings-and-storages#blacklist-types."""
     client, subscription_id = asked
     with blocked(client, entry):
         # More than once: whichever worker answers knows it.
@@ -149,6 +151,7 @@ def test_running_streams_end_at_once_and_say_so(asked, entry, ends):
     ),
 )
 def test_what_is_blocked_is_listed_in_its_place(asked, kind, side, member):
+    """Reference settings-and-storages#get-blacklist."""
     client, _ = asked
     empty = {"producers": {"event_types": [], "apps": []}, "consumers": {"event_types": [], "apps": []}}
     with blocked(client, f"{kind}/somebody"):

@@ -1,4 +1,7 @@
-"""`GET /event-types/{name}/consumers` and `/producers`: who uses an event type."""
+"""`GET /event-types/{name}/consumers` and `/producers`: who uses an event type.
+
+Source: reference event-types#producers, event-types#consumers, operations#usage.
+"""
 
 import time
 
@@ -39,6 +42,7 @@ def ask(client):
 
 
 def test_producers_and_their_events_are_counted(client, create, name, ask):
+    """Reference operations#producers."""
     create(name)
     assert ask(name, "producers") == {"items": []}
     for count in (1, 2):
@@ -50,6 +54,7 @@ def test_producers_and_their_events_are_counted(client, create, name, ask):
 
 
 def test_a_new_event_type_of_the_same_name_has_no_producers_yet(client, create, name, ask):
+    """Reference operations#activity-records."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
     until(lambda: ask(name, "producers")["items"], bool)
@@ -59,6 +64,7 @@ def test_a_new_event_type_of_the_same_name_has_no_producers_yet(client, create, 
 
 
 def test_a_subscription_shows_its_lag_and_its_clients(client, create, subscribe, name, ask):
+    """Reference operations#consumers."""
     create(name, **partitions(2), partition_strategy="user_defined")
     subscription = subscribe(name, read_from="begin")
     (before,) = ask(name, "consumers")["subscriptions"]
@@ -94,6 +100,7 @@ def test_subscriptions_to_other_event_types_are_left_out(create, subscribe, name
 
 
 def test_a_low_level_reader_is_seen_even_before_it_has_got_anything(client, create, name, ask):
+    """Reference operations#consumers."""
     create(name)
     assert ask(name, "consumers")["low_level"] == []
     with open_stream(client, f"/event-types/{name}/events") as stream:
@@ -110,6 +117,8 @@ def test_an_unknown_event_type_has_none(client, path):
 
 
 def test_what_was_seen_outlives_the_server(tmp_path, name):
+    """Reference operations#activity-records."""
+
     def producers(running):
         with running.client() as client:
             return client.get(f"/event-types/{name}/producers").json()["items"]

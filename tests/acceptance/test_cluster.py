@@ -55,6 +55,7 @@ def test_what_one_node_has_answered_the_others_know(server, create, subscribe, n
 
 
 def test_the_first_storage_is_one_that_all_nodes_can_use(client):
+    """Reference settings-and-storages#first-storage."""
     (storage,) = client.get("/storages").json()
     assert storage.pop("kafka_configuration").keys() == {"bootstrap_servers"}
     assert storage == {"id": "default", "storage_type": "kafka", "default": True}
@@ -78,11 +79,13 @@ def test_workers_have_names_that_no_other_node_uses(server):
 
 
 def test_a_storage_that_only_one_node_could_use_is_refused(client):
+    """Reference settings-and-storages#create-storage."""
     answer = client.post("/storages", json={"id": "here", "storage_type": "embedded"})
     problem(answer, 422, "a storage of type embedded is in the data directory of one node")
 
 
 def test_a_node_that_ends_says_goodbye_and_others_go_on_at_once(server, client, create, subscribe, name):
+    """Reference operations#shutdown."""
     create(name, **partitions(4))
     subscription = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription}/events?batch_flush_timeout=1&stream_timeout=60"
@@ -114,6 +117,7 @@ def test_a_node_that_is_started_again_or_added_serves_what_the_others_do(
 
 
 def test_the_partitions_of_a_killed_node_are_taken_over(tmp_path, shared, name):
+    """Reference operations#worker-death."""
     with running_nodes(tmp_path, environment=shared | SHORT_SESSIONS) as nodes:
         staying, killed = nodes.nodes
         with staying.client() as one, killed.client() as two, staying.client() as other:

@@ -1,4 +1,7 @@
-"""What holds for every request: reference common#requests."""
+"""What holds for every request: reference common#requests.
+
+Source: reference common#responses, common#problems, common#service-endpoints, operations#service-endpoints.
+"""
 
 import json
 import re
@@ -14,6 +17,7 @@ pytestmark = pytest.mark.both_modes
 
 
 def test_health_version_and_readiness(client):
+    """Reference common#health, common#version, operations#health, operations#version."""
     response = client.get("/health")
     assert (response.status_code, response.text) == (200, "OK")
     assert response.headers["content-type"].startswith("text/plain")
@@ -28,6 +32,7 @@ def test_health_version_and_readiness(client):
 
 
 def test_metrics_are_summed_over_the_workers(client, server, create, name):
+    """Reference common#metrics."""
     create(name)
     for _ in range(10):
         with server.client() as other:
@@ -40,6 +45,7 @@ def test_metrics_are_summed_over_the_workers(client, server, create, name):
 
 
 def test_prometheus_gets_its_own_formats(client):
+    """Reference common#metrics, operations#metrics-formats."""
     for media_type in ("text/plain", "application/openmetrics-text"):
         response = client.get("/metrics", headers={"Accept": f"{media_type};q=0.5,*/*;q=0.1"})
         assert response.headers["content-type"].startswith(f"{media_type}; version=")
@@ -51,6 +57,7 @@ def test_prometheus_gets_its_own_formats(client):
 
 
 def test_the_metrics_of_a_deleted_event_type_go(client, server, create, name):
+    """Reference operations#metric-series."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
     series = f'rioni_published_events_total{{event_type="{name}"}}'
@@ -72,6 +79,7 @@ def test_the_metrics_tell_of_streams_and_of_the_hub(client, server, create, name
 
 
 def test_an_empty_answer_has_no_content_type(client, create, name):
+    """Reference common#empty-responses."""
     body = event_type_body(name=create(name))
     for answer in (
         client.post(f"/event-types/{name}/events", json=[event()]),
@@ -147,6 +155,7 @@ def test_the_flow_id_is_echoed_or_made(client):
     ),
 )
 def test_what_holds_for_every_request(client, method, path, headers, status, detail):
+    """Reference common#paths, common#content-types, common#content-encoding."""
     response = client.request(method, path, content=b"{}" if method in ("POST", "PUT") else None, headers=headers)
     assert response.status_code == status, response.text
     if status >= 400:
@@ -165,7 +174,7 @@ def test_a_problem_has_the_media_type_that_is_asked_for(client):
 
 
 def test_a_small_body_that_lacks_a_member_is_a_constraint_violation(client):
-    """Reference common#problem-body."""
+    """Reference common#problem-body, common#constraint-violations, common#problem-types."""
     assert problem(client.post("/settings/features", json={"enabled": True}), 400) == {
         "type": "https://zalando.github.io/problem/constraint-violation",
         "title": "Constraint Violation",
@@ -175,7 +184,7 @@ def test_a_small_body_that_lacks_a_member_is_a_constraint_violation(client):
 
 
 def test_unknown_members_are_ignored_and_literals_taken_in_any_case(client, name):
-    """Reference common#json-bodies."""
+    """Reference common#json-bodies, common#enum-literals, schemas#schema-members."""
     schema = {"type": "JSON_SCHEMA", "schema": SCHEMA, "version": "7.0.0", "created_at": "x", "unknown": 1}
     changes = {"category": "BUSINESS", "compatibility_mode": "None", "audience": "Company_Internal"}
     body = event_type_body(name=name, schema=schema, **changes, created_at="x", updated_at=1, unknown={"a": []})
@@ -208,6 +217,7 @@ def test_unknown_members_are_ignored_and_literals_taken_in_any_case(client, name
     ),
 )
 def test_dates_are_rfc_3339(client, dated, occurred_at, status):
+    """Reference schemas#date-time."""
     batch = [event(metadata={"occurred_at": occurred_at})]
     response = client.post(f"/event-types/{dated}/events", json=batch)
     assert response.status_code == status
@@ -238,6 +248,7 @@ def test_a_body_of_a_get_is_ignored(client):
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_answers_are_compressed_if_asked(client, create, name, method):
+    """Reference common#compression."""
     create(name)
     path = f"/event-types/{name}" if method == "GET" else f"/event-types/{name}/schemas"
     body = {"type": "json_schema", "schema": SCHEMA.replace("{", '{"title":"' + "x" * 300 + '",', 1)}

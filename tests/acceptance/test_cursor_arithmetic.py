@@ -1,6 +1,6 @@
 """Cursor distances, shifts and lags.
 
-Source: reference cursors#distances, cursors#shifted-cursors, cursors#arithmetic-requests.
+Source: reference cursors#distances, cursors#shifted-cursors, cursors#arithmetic-requests, cursors#cursor-arithmetic.
 """
 
 import pytest
@@ -58,6 +58,7 @@ FUTURE = {"partition": "0", "timestamp": "2999-01-01T00:00:00Z"}
 
 
 def test_ends_and_times_are_places_too(client, path):
+    """Reference cursors#end, cursors#timestamps, cursors#where-accepted."""
     lags = client.post(f"{path}/cursors-lag", json=[cursor("end"), OLD, FUTURE]).json()
     assert [lag["unconsumed_events"] for lag in lags] == [0, 5, 0]
     pairs = [
@@ -117,6 +118,7 @@ def test_ends_and_times_are_places_too(client, path):
     ),
 )
 def test_bad_cursors_are_refused(client, path, endpoint, body, status, detail):
+    """Reference cursors#arithmetic-errors."""
     problem(client.post(f"{path}/{endpoint}", json=body), status, detail)
 
 
@@ -124,4 +126,5 @@ def test_bad_cursors_are_refused(client, path, endpoint, body, status, detail):
     "endpoint", rows(("7.4", "cursor-distances"), ("7.5", "cursors-lag"), ("7.6", "shifted-cursors"))
 )
 def test_an_unknown_event_type_is_not_found(client, endpoint):
+    """Reference cursors#arithmetic-errors."""
     problem(client.post(f"/event-types/nope/{endpoint}", json=[]), 404)

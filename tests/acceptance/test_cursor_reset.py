@@ -28,6 +28,7 @@ def reset(client, path, name, offset, partition="0"):
 
 
 def test_streams_end_with_a_reason_and_reading_goes_on_behind_the_offset(client, server, filled, name):
+    """Reference subscriptions#reset-effects."""
     query = "/events?batch_limit=5&batch_flush_timeout=1&commit_timeout=5"
     with server.client() as other, open_stream(other, filled + query) as stream:
         batch = stream.batch()
@@ -59,6 +60,7 @@ def test_a_reset_to_the_beginning_delivers_everything_again(client, server, fill
     ],
 )
 def test_places_have_other_names_too(client, filled, name, items, position):
+    """Reference cursors#where-accepted, cursors#all-partitions."""
     items = [item | {"event_type": item.get("event_type") and name} for item in items]
     assert client.patch(f"{filled}/cursors", json={"items": items}).status_code == 204
     (cursor,) = client.get(f"{filled}/cursors").json()["items"]
@@ -114,10 +116,12 @@ def test_without_cursors_the_subscription_is_initialised_and_streams_go_on(clien
     ),
 )
 def test_bad_cursors_are_refused_and_change_nothing(client, filled, name, changes, status, detail):
+    """Reference subscriptions#reset-checks."""
     good = {"event_type": name, "partition": "0", "offset": "2"}
     problem(client.patch(f"{filled}/cursors", json={"items": [good | changes]}), status, detail)
     assert client.get(f"{filled}/cursors").json() == {"items": []}
 
 
 def test_an_unknown_subscription_is_not_found(client):
+    """Reference subscriptions#reset-checks."""
     problem(reset(client, f"/subscriptions/{uuid.uuid4()}", "a", "0"), 404)

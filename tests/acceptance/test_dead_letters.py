@@ -1,4 +1,7 @@
-"""Events that nobody ever commits: reference streams#dead-letter-handling, system-event-types#kpi-event-types."""
+"""Events that nobody ever commits: reference streams#dead-letter-handling.
+
+Source: reference streams#dead-letters, system-event-types#dead-letter-queue.
+"""
 
 import json
 import subprocess
@@ -69,6 +72,7 @@ def test_without_annotations_poison_is_sent_again_and_again(client, server, subs
 
 
 def test_poison_can_be_skipped(client, server, subscribe, poisoned):
+    """Reference streams#failures, streams#search."""
     path = f"/subscriptions/{subscribe(poisoned, read_from='begin', annotations=annotations('SKIP_EVENT'))}"
     seen, infos = consume(server, path, "3")
     assert seen[-2:] == ["2", "3"]
@@ -80,6 +84,7 @@ def test_poison_can_be_skipped(client, server, subscribe, poisoned):
 
 
 def test_poison_can_be_kept_and_published_again_for_this_subscription_alone(client, server, subscribe, poisoned):
+    """Reference streams#listing-dead-letters, streams#redrive, system-event-types#dead-letter-event."""
     subscription = subscribe(poisoned, read_from="begin", annotations=annotations("DEAD_LETTER_QUEUE"))
     path = f"/subscriptions/{subscription}"
     seen, _ = consume(server, path, "3")
@@ -158,6 +163,7 @@ def raw_events(client, name, count):
     ],
 )
 def test_annotations_are_checked_whenever_they_are_given(client, create, subscribe, name, changes, detail):
+    """Reference subscriptions#dead-letter-policy."""
     create(name)
     body = {"owning_application": f"app-{uuid.uuid4().hex[:8]}", "event_types": [name]}
     assert problem_detail(client.post("/subscriptions", json=body | {"annotations": changes})) == detail
@@ -172,6 +178,7 @@ def problem_detail(response):
 
 
 def test_bad_requests_are_told_what_is_wrong(client, create, subscribe, name):
+    """Reference streams#listing-dead-letters."""
     create(name, **partitions(1))
     path = f"/subscriptions/{subscribe(name)}/dead-letters"
     problem(client.get(path, params={"limit": "0"}), 400)

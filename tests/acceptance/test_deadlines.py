@@ -1,4 +1,7 @@
-"""Clients that take their time: headers that trickle in, and bodies (hostile input, H3)."""
+"""Clients that take their time: headers that trickle in, and bodies (hostile input, H3).
+
+Source: reference common#slow-requests, operations#deadlines.
+"""
 
 import contextlib
 import socket
@@ -58,6 +61,7 @@ POST = b"POST /event-types/test.slow/events HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.mark.parametrize("head", [b"GET /health HTTP/1.1\r\nX: ", b"G"], ids=["in a header", "in the request line"])
 def test_headers_that_trickle_in_end_the_connection(impatient, head):
+    """Reference operations#client-deadlines."""
     assert drip(impatient, head) == b""
 
 
@@ -67,6 +71,7 @@ def test_headers_that_trickle_in_end_the_connection(impatient, head):
     ids=["of a stated length", "in chunks"],
 )
 def test_a_body_that_trickles_in_is_answered_and_its_connection_closed(impatient, headers, byte):
+    """Reference operations#client-deadlines."""
     answer = drip(impatient, POST + headers, byte)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"Timed out reading the request body" in answer
@@ -74,7 +79,10 @@ def test_a_body_that_trickles_in_is_answered_and_its_connection_closed(impatient
 
 
 def test_a_large_body_may_take_longer_than_a_small_one(impatient):
-    """It comes in about two seconds, which is more than the second that a body has at least."""
+    """It comes in about two seconds, which is more than the second that a body has at least.
+
+    Source: reference operations#client-deadlines.
+    """
     body = b"[%s]" % b",".join([b" " * 500] * 20)
     parts = urlsplit(impatient.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=DRIP_S) as connection:

@@ -1,4 +1,7 @@
-"""`POST /event-types/{name}/deleted-events`: reference publishing#delete-events."""
+"""`POST /event-types/{name}/deleted-events`: reference publishing#delete-events.
+
+Source: reference publishing#deletions.
+"""
 
 import pytest
 
@@ -18,6 +21,7 @@ def keyed(key, order_id="1"):
 
 
 def test_consumers_do_not_see_deletions(client, create, name):
+    """Reference timelines#deletions."""
     create(name, **COMPACTED)
     for path, key in (("events", "a"), ("deleted-events", "a"), ("events", "b")):
         response = client.post(f"/event-types/{name}/{path}", json=[keyed(key)])
@@ -55,6 +59,7 @@ def test_a_deletion_needs_a_key_and_what_its_partition_is_chosen_by_but_no_valid
     ],
 )
 def test_where_nothing_can_be_deleted_every_event_says_why(client, create, name, changes, detail):
+    """Reference publishing#deletable-events."""
     create(name, **changes)
     deletions = [keyed("a"), {}]
     response = client.post(f"/event-types/{name}/deleted-events", json=deletions)

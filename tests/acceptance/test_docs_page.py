@@ -1,4 +1,7 @@
-"""The page at /docs in a real browser: complete, readable, usable by keyboard, and harmless to its reader."""
+"""The page at /docs in a real browser: complete, readable, usable by keyboard, and harmless to its reader.
+
+Source: reference operations#description.
+"""
 
 import copy
 import re

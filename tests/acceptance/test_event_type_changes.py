@@ -1,4 +1,7 @@
-"""`PUT /event-types/{name}`: reference event-types#fields, event-types#update-checks."""
+"""`PUT /event-types/{name}`: reference event-types#fields, event-types#update-checks.
+
+Source: reference event-types#changing.
+"""
 
 import pytest
 
@@ -40,6 +43,7 @@ from tests.support.builders import SCHEMA, event_type_body
     ),
 )
 def test_putting_back_what_was_got_changes_nothing(client, create, name, members):
+    """Reference event-types#update-event-type."""
     create(name, **members)
     before = client.get(f"/event-types/{name}").json()
     response = client.put(f"/event-types/{name}", json=before)
@@ -166,6 +170,7 @@ def test_a_change_is_seen_at_once(client, create, name):
     ),
 )
 def test_what_may_change_changes_and_what_is_left_out_is_kept(client, create, name, before, changes, after):
+    """Reference event-types#kept-fields, authorization#adding-and-removing, authorization#administrator-exemptions."""
     create(name, **before)
     response = client.put(f"/event-types/{name}", json=event_type_body(name=name, **changes))
     assert (response.status_code, response.content) == (200, b""), response.text
@@ -222,6 +227,11 @@ def test_what_may_change_changes_and_what_is_left_out_is_kept(client, create, na
     ),
 )
 def test_a_change_against_the_rules_is_named_and_changes_nothing(client, create, name, before, changes, detail):
+    """A change against each rule, with the text of its refusal.
+
+    Source: reference event-types#constrained-changes, event-types#cleanup-policy-change, event-types#category-change,
+    authorization#adding-and-removing.
+    """
     create(name, **before)
     state = client.get(f"/event-types/{name}").json()
     body = event_type_body(**({"name": name} | changes))
@@ -230,7 +240,10 @@ def test_a_change_against_the_rules_is_named_and_changes_nothing(client, create,
 
 
 def test_changes_are_checked_in_the_order_of_the_contract(client, switch, name):
-    """Reference event-types#update-checks: fields before the database, the database before existence."""
+    """Reference event-types#update-checks: fields before the database, the database before existence.
+
+    Source: reference authorization#order-of-answers.
+    """
     switch("disable_db_write_operations")
     path = f"/event-types/{name}"
     problem(client.put(path, json=event_type_body(name=name, labels={"": "x"})), 422, "Key cannot be empty")
@@ -240,6 +253,7 @@ def test_changes_are_checked_in_the_order_of_the_contract(client, switch, name):
 
 
 def test_a_change_is_answered_with_the_event_type_if_that_is_switched_on(client, create, switch, name):
+    """Reference event-types#update-event-type."""
     create(name)
     switch("return_body_on_create_update_event_type")
     for _ in range(5):
@@ -248,6 +262,7 @@ def test_a_change_is_answered_with_the_event_type_if_that_is_switched_on(client,
 
 
 def test_an_unknown_owning_application_is_refused_only_where_it_is_new(client, create, switch, name):
+    """Reference event-types#owning-application."""
     create(name, owning_application="nobody")
     switch("validate_event_type_owning_app")
     body = event_type_body(name=name, owning_application="nobody", labels={"a": "b"})
@@ -258,6 +273,7 @@ def test_an_unknown_owning_application_is_refused_only_where_it_is_new(client, c
 
 
 def test_a_change_with_a_wider_schema_adds_a_version(client, create, name):
+    """Reference event-types#update-event-type."""
     create(name)
     wider = SCHEMA.replace('"order_id":{"type":"string"}', '"order_id":{"type":"string"},"note":{"type":"string"}')
     body = event_type_body(name=name, schema={"type": "json_schema", "schema": wider})
@@ -266,6 +282,7 @@ def test_a_change_with_a_wider_schema_adds_a_version(client, create, name):
 
 
 def test_a_change_that_would_undo_another_one_is_refused(client, create, name):
+    """Reference event-types#entity-tags."""
     create(name)
     tag = client.get(f"/event-types/{name}").headers["etag"]
     first, second = (event_type_body(name=name, owning_application=app) for app in ("first", "second"))

@@ -1,4 +1,7 @@
-"""`POST /event-types`: reference event-types#fields, event-types#cleanup-policy, event-types#annotations-and-labels."""
+"""`POST /event-types`: reference event-types#fields, event-types#cleanup-policy, event-types#annotations-and-labels.
+
+Source: reference event-types#definition, event-types#creating.
+"""
 
 import concurrent.futures
 
@@ -20,6 +23,7 @@ DATA_LAKE = "datalake.zalando.org"
 
 
 def test_a_created_event_type_is_answered_in_full_and_can_be_read_at_once(client, name):
+    """Reference event-types#create-event-type, event-types#get-event-type, event-types#warning-header."""
     response = client.post("/event-types", json=event_type_body(name=name))
     assert response.status_code == 201
     created = response.json()
@@ -38,6 +42,7 @@ def test_a_created_event_type_is_answered_in_full_and_can_be_read_at_once(client
 
 
 def test_members_come_in_the_order_that_clients_know(client, create, name):
+    """Reference event-types#response-members."""
     create(name, audience="company-internal")
     assert list(client.get(f"/event-types/{name}").json()) == [
         "name",
@@ -63,6 +68,7 @@ def test_members_come_in_the_order_that_clients_know(client, create, name):
 
 
 def test_the_same_name_again_is_a_conflict(client, create, name):
+    """Reference event-types#create-checks."""
     create(name)
     problem(client.post("/event-types", json=event_type_body(name=name)), 409, f"EventType {name} already exists.")
 
@@ -97,6 +103,7 @@ def test_of_many_concurrent_creations_one_wins(server, name):
 )
 @pytest.mark.parametrize("sent", [{}, None], ids=["absent", "null"])
 def test_what_is_left_out_has_its_default(client, name, field, default, sent):
+    """Reference event-types#fields."""
     body = event_type_body(name=name, category="undefined", enrichment_strategies=[])
     if sent is None and field != "partition_strategy":
         body[field] = None
@@ -278,6 +285,11 @@ def test_what_is_left_out_has_its_default(client, name, field, default, sent):
     ),
 )
 def test_a_broken_rule_is_named(client, name, changes, detail):
+    """A definition against each rule, with the text of its refusal.
+
+    Source: reference event-types#name, event-types#default-statistic, event-types#ordering-fields,
+    event-types#owner-selector, authorization#required-lists.
+    """
     body = event_type_body(**({"name": name} | changes))
     found = problem(client.post("/event-types", json=body), 422, detail)
     if detail.startswith("Field"):
@@ -288,6 +300,7 @@ def test_a_broken_rule_is_named(client, name, changes, detail):
 
 
 def test_all_broken_fields_are_named_together(client):
+    """Reference common#field-violations."""
     found = problem(client.post("/event-types", json={"labels": {"": "x"}}), 422)
     assert sorted(found["detail"].splitlines()) == [
         'Field "category" must not be null',
@@ -365,9 +378,11 @@ def test_the_first_check_that_fails_answers(client, switch, create, name):
     ),
 )
 def test_a_body_that_can_not_be_read_is_refused(client, body, detail):
+    """Reference common#enum-literals, common#json-bodies, event-types#audience."""
     problem(client.post("/event-types", content=body), 400, detail)
 
 
 def test_compacted_event_types_come_with_a_warning(client, name):
+    """Reference event-types#warning-header."""
     response = client.post("/event-types", json=event_type_body(name=name, cleanup_policy="compact"))
     assert response.headers["warning"] == '299 nakadi "Data access warning. Compaction warning"'

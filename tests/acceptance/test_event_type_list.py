@@ -17,6 +17,7 @@ def _names(response):
 
 
 def test_every_filter_can_be_asked_for(client, create, name):
+    """Reference event-types#list-filters."""
     create(f"{name}.a", authorization=AUTHORIZATION, labels={"team": "x"}, annotations={"note": "a:b, c"})
     create(f"{name}.b")
     asked = {"name": f"{name}.*", "category": "BUSINESS", "label": ["team", "team:x"], "annotation": "note:a:b, c"}
@@ -29,6 +30,7 @@ def test_every_filter_can_be_asked_for(client, create, name):
 
 
 def test_labels_may_be_a_list_with_commas(client, create, name):
+    """Reference event-types#list-filters, common#query-parameters."""
     create(f"{name}.a", labels={"team": "x", "tier": "1"})
     create(f"{name}.b", labels={"team": "x"})
     for label in ("team:x,tier", ["team:x", "tier"], "team,tier:1,"):
@@ -36,6 +38,7 @@ def test_labels_may_be_a_list_with_commas(client, create, name):
 
 
 def test_the_links_lead_through_all_pages_and_back(client, names, name):
+    """Reference common#page-links."""
     asked = {"owning_application": name, "name": f"{name}.*"}
     page = client.get("/event-types", params=asked | {"limit": 2})
     seen = [_names(page)]
@@ -49,12 +52,14 @@ def test_the_links_lead_through_all_pages_and_back(client, names, name):
 
 
 def test_without_limit_and_offset_the_list_is_whole(client, names, name):
+    """Reference common#pagination."""
     whole = client.get("/event-types", params={"owning_application": name})
     assert _names(whole) == names
     assert "link" not in whole.headers
 
 
 def test_an_offset_beyond_the_end_has_a_way_back_and_none_on(client, names, name):
+    """Reference common#page-links."""
     page = client.get("/event-types", params={"owning_application": name, "offset": 50, "limit": 10})
     assert _names(page) == []
     assert list(page.links) == ["prev"]
@@ -79,10 +84,12 @@ def test_links_are_headers_whatever_is_asked_for(client, names):
     ],
 )
 def test_pages_that_can_not_be_are_refused(client, query, detail):
+    """Reference common#pagination, common#query-parameters."""
     problem(client.get(f"/event-types?{query}"), 400, detail)
 
 
 def test_who_has_the_list_does_not_get_it_again(client, create, names, name):
+    """Reference event-types#entity-tags."""
     asked = {"owning_application": name, "limit": 3}
     first = client.get("/event-types", params=asked)
     known = {"If-None-Match": first.headers["etag"]}

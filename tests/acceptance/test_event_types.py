@@ -1,4 +1,7 @@
-"""`/event-types`, read and deleted: reference event-types#list-event-types, event-types#delete-checks."""
+"""`/event-types`, read and deleted: reference event-types#list-event-types, event-types#delete-checks.
+
+Source: reference event-types#reading, event-types#deleting.
+"""
 
 import pytest
 
@@ -11,10 +14,12 @@ from tests.acceptance.conftest import (
 
 
 def test_an_unknown_event_type_is_not_found(client):
+    """Reference event-types#get-event-type."""
     problem(client.get("/event-types/nope"), 404, 'EventType "nope" does not exist.')
 
 
 def test_the_list_is_sorted_and_filtered(client, create, name):
+    """Reference event-types#list-filters, common#query-parameters."""
     create(f"{name}.b", owning_application=name)
     create(f"{name}.a", owning_application=name, authorization=AUTHORIZATION)
     found = client.get("/event-types", params={"owning_application": name}).json()
@@ -34,6 +39,7 @@ def test_the_list_is_sorted_and_filtered(client, create, name):
 
 
 def test_a_deleted_event_type_is_gone_and_its_name_free(client, create, name):
+    """Reference event-types#delete-event-type."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
     response = client.delete(f"/event-types/{name}")
@@ -63,6 +69,7 @@ ARCHIVER = {"owning_application": "nakadi_archiver", "consumer_group": "nakadi_t
 def test_event_types_are_deleted_with_the_subscriptions_that_may_go(
     client, create, subscribe, switch, name, subscriptions, feature, status
 ):
+    """Reference event-types#deletable-subscriptions."""
     create(name)
     ids = [subscribe(name, **changes) for changes in subscriptions]
     if feature:
@@ -78,7 +85,7 @@ def test_event_types_are_deleted_with_the_subscriptions_that_may_go(
 
 
 def test_deletion_is_checked_in_the_order_of_the_contract(client, create, subscribe, switch, name):
-    """Reference event-types#delete-checks."""
+    """Reference event-types#delete-checks, authorization#mandatory-sections."""
     path = f"/event-types/{name}"
     switch("force_event_type_authz")
     switch("disable_db_write_operations")
@@ -96,6 +103,7 @@ def test_deletion_is_checked_in_the_order_of_the_contract(client, create, subscr
 
 
 def test_an_event_type_that_the_client_has_already_is_not_sent_again(client, create, name):
+    """Reference event-types#entity-tags."""
     create(name)
     tag = client.get(f"/event-types/{name}").headers["etag"]
     response = client.get(f"/event-types/{name}", headers={"If-None-Match": tag})

@@ -1,4 +1,7 @@
-"""Subscriptions that say which events they want."""
+"""Subscriptions that say which events they want.
+
+Source: reference subscriptions#filters.
+"""
 
 import pytest
 
@@ -22,6 +25,7 @@ def commit(client, subscription, stream, batch):
 
 
 def test_only_what_matches_is_sent_and_the_rest_counts_as_consumed(client, server, create, subscribe, name):
+    """Reference streams#hidden-events."""
     create(name)
     publish_orders(client, name, "1", "22", "3", "44", "5")
     subscription = subscribe(name, read_from="begin", filter="size(event.order_id) == 2")

@@ -46,6 +46,7 @@ def order_ids(batches):
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 def test_a_low_level_stream_shows_neither_deleted_nor_foreign_events(client, create, subscribe, name, encoding):
+    """Reference low-level-streams#skipped-events."""
     create(name, cleanup_policy="compact")
     tagged = subscribe(name, read_from="begin")
     publish(client, name, "1", "2")
@@ -87,6 +88,7 @@ def test_what_a_subscription_is_not_given_is_committed_for_it(client, server, cr
 
 
 def test_a_stream_that_is_given_nothing_leaves_nothing_behind(client, server, create, subscribe, name):
+    """Reference streams#autocommit."""
     create(name, cleanup_policy="compact")
     subscription_id = subscribe(name, read_from="begin")
     for _ in range(3):

@@ -69,6 +69,7 @@ def lists(size, events=1):
     [(14_000_000, 14, ""), (14_000_000, 1, "gzip"), (140_000_000, 18, "gzip"), (140_000_000, 18, "zstd")],
 )
 def test_lists_upon_lists_are_refused_before_they_take_memory(attacked, size, events, coding, at_once):
+    """Reference publishing#batch-limits, common#content-encoding."""
     body = lists(size, events)
     if coding:
         body = gzip.compress(body) if coding == "gzip" else zstandard.compress(body)
@@ -90,6 +91,7 @@ def test_lists_upon_lists_are_refused_before_they_take_memory(attacked, size, ev
 
 @pytest.mark.parametrize("connections", [6, 60])
 def test_clients_that_withhold_the_end_of_a_body_hold_no_more_than_their_share(attacked, connections):
+    """Reference common#bodies-in-flight."""
     compressed = gzip.compress(b'[{"a":"%b"}]' % (bytes(48 + number % 7 for number in range(1_000)) * 12_000), 1)
     head = (
         "POST /event-types/test.attacked/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -134,6 +136,7 @@ def first_line(sock):
     ],
 )
 def test_a_long_body_is_not_read_for_those_who_may_not_write(attacked, name, length, status):
+    """Reference publishing#large-bodies."""
     address = httpx.URL(attacked.url)
     with socket.create_connection((address.host, address.port), timeout=20) as sock:
         head = f"POST /event-types/{name}/events HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n"
@@ -144,7 +147,10 @@ def test_a_long_body_is_not_read_for_those_who_may_not_write(attacked, name, len
 @pytest.mark.parametrize("at_once", [1, 3])
 @pytest.mark.parametrize("filler", [b"\x00\x00\x00\xff\xff", b"garbage"])
 def test_a_compressed_body_without_an_end_is_given_up(attacked, filler, at_once):
-    """Neither what inflates to nothing nor what follows the compressed part goes on for ever."""
+    """Neither what inflates to nothing nor what follows the compressed part goes on for ever.
+
+    Source: reference common#content-encoding.
+    """
     beginning = gzip.compress(b"[]") if filler == b"garbage" else gzip.compress(b"")[:10]
     with ThreadPoolExecutor(at_once) as clients:
         answers = [clients.submit(send_without_end, attacked, beginning, filler * 20_000) for _ in range(at_once)]

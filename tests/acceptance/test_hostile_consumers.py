@@ -166,6 +166,7 @@ BODIES = rows(
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), BODIES)
 def test_hostile_bodies(raw, known, method, path, body, status):
+    """Reference common#body-limits."""
     content = body if isinstance(body, bytes | str) else json.dumps(body).replace("{0}", known[0])
     coding = {"Content-Encoding": "gzip"} if isinstance(body, bytes) else {}
     headers = {"X-Nakadi-StreamId": ID} | coding
@@ -195,6 +196,7 @@ def test_hostile_bodies(raw, known, method, path, body, status):
     ),
 )  # fmt: skip
 def test_hostile_paths_and_queries(raw, known, path, status, text):
+    """Reference common#paths, common#query-parameters."""
     answer = raw.get(path.format(*known))
     assert answer.status_code == status, answer.text[:300]
     assert text in answer.text

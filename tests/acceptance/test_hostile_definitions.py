@@ -52,6 +52,7 @@ ATTACKS = [
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(("changes", "status", "detail"), ATTACKS)
 def test_nobody_waits_for_a_definition_that_takes_long(server, client, name, changes, status, detail, times):
+    """Reference event-types#definition-limits, common#body-limits."""
     # Written beforehand: this process, which measures, is to have nothing else to do.
     body = json.dumps(event_type_body(name=name) | changes).encode()
     headers = {"Content-Type": "application/json"}

@@ -1,4 +1,7 @@
-"""Headers that are long, many, or both."""
+"""Headers that are long, many, or both.
+
+Source: reference common#header-limits.
+"""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,7 @@
-"""Publishing again what was published before: the header Idempotency-Key, and event types that store an eid once."""
+"""Publishing again what was published before: the header Idempotency-Key, and event types that store an eid once.
+
+Source: reference publishing#sending-again.
+"""
 
 import json
 import uuid
@@ -22,6 +25,7 @@ def stored(client, name):
 
 
 def test_a_repeated_batch_is_stored_once(client, server, create, name):
+    """Reference publishing#idempotency-keys."""
     create(name)
     path, headers = f"/event-types/{name}/events", {"Idempotency-Key": str(uuid.uuid4())}
     body = json.dumps([event("1"), event("2")])
@@ -47,6 +51,7 @@ def test_a_batch_that_is_sent_many_times_at_once_to_all_workers_is_stored_once(s
 
 
 def test_a_key_is_for_one_batch(client, create, name):
+    """Reference publishing#reused-keys."""
     create(name)
     path, headers = f"/event-types/{name}/events", {"Idempotency-Key": "mine"}
     assert client.post(path, json=[event("1")], headers=headers).status_code == 200
@@ -55,6 +60,7 @@ def test_a_key_is_for_one_batch(client, create, name):
 
 
 def test_a_refused_batch_may_be_repaired(client, create, name):
+    """Reference publishing#reused-keys."""
     create(name)
     path, headers = f"/event-types/{name}/events", {"Idempotency-Key": "mine"}
     assert client.post(path, json=[event(1)], headers=headers).status_code == 422
@@ -63,6 +69,7 @@ def test_a_refused_batch_may_be_repaired(client, create, name):
 
 
 def test_a_key_of_one_event_type_is_free_for_others_and_for_its_successor(client, create, name):
+    """Reference publishing#idempotency-keys."""
     headers = {"Idempotency-Key": "mine"}
     for each in (name, f"{name}.other"):
         create(each)
@@ -82,6 +89,7 @@ def test_events_without_eid_are_stored_once_too(client, create, name):
 
 
 def test_a_deletion_is_another_request_than_a_publication(client, create, name):
+    """Reference publishing#reused-keys."""
     create(name, cleanup_policy="compact")
     headers = {"Idempotency-Key": "mine"}
     body = [event(metadata={"partition_compaction_key": "a"})]
@@ -90,6 +98,7 @@ def test_a_deletion_is_another_request_than_a_publication(client, create, name):
 
 
 def test_an_eid_is_stored_once_where_the_event_type_says_so(client, create, name):
+    """Reference publishing#event-ids."""
     create(name, **ONCE)
     path, events = f"/event-types/{name}/events", [event(str(number)) for number in range(3)]
     for batch in (events[:2], events, events[1:], [events[2], events[2]]):
@@ -99,5 +108,6 @@ def test_an_eid_is_stored_once_where_the_event_type_says_so(client, create, name
 
 @pytest.mark.parametrize("switch", ["yes", "", "ON"])
 def test_the_switch_is_on_or_off(client, name, switch):
+    """Reference publishing#event-ids."""
     body = event_type_body(name=name, annotations={"rioni.io/idempotent-publishing": switch})
     problem(client.post("/event-types", json=body), 422, "must be one of on, off")

@@ -131,6 +131,7 @@ def test_the_event_types_are_those_of_the_contract(client, name):
 
 
 def test_a_batch_that_was_stored_is_reported(client):
+    """Reference system-event-types#batch-published, system-event-types#client-fields."""
     events = [event(), event(), event()]
     body = json.dumps(events).encode()
     assert client.post(f"/event-types/{NAME}/events", content=body).status_code == 200
@@ -153,6 +154,7 @@ def test_a_refused_batch_is_not_reported(client):
 
 @pytest.mark.parametrize("api", ["lola", "hila"])
 def test_what_was_streamed_is_reported(client, subscribe, api):
+    """Reference system-event-types#data-streamed."""
     name = f"test.{uuid.uuid4().hex[:8]}"
     assert client.post("/event-types", json=event_type_body(name=name)).is_success
     subscription = subscribe(name, read_from="begin") if api == "hila" else None
@@ -176,6 +178,7 @@ def test_what_was_streamed_is_reported(client, subscribe, api):
 
 
 def test_every_request_is_reported_and_logged_and_streams_when_they_end(client, server):
+    """Reference system-event-types#access-log."""
     agent = f"agent-{uuid.uuid4()}"
     headers = {"User-Agent": agent, "X-Flow-Id": agent, "Accept-Encoding": "identity"}
     missing = client.get("/event-types/nobody.knows?a=b", headers=headers)
@@ -205,6 +208,7 @@ def test_every_request_is_reported_and_logged_and_streams_when_they_end(client, 
 
 
 def test_what_happens_to_event_types_and_subscriptions_is_reported(client, subscribe):
+    """Reference system-event-types#event-type-log, system-event-types#subscription-log."""
     name = f"test.{uuid.uuid4().hex[:8]}"
     body = event_type_body(name=name, compatibility_mode="none")
     assert client.post("/event-types", json=body).is_success
@@ -226,6 +230,7 @@ def test_what_happens_to_event_types_and_subscriptions_is_reported(client, subsc
 
 
 def test_the_brokers_own_publishing_is_not_reported_but_its_consumers_are(client):
+    """Reference system-event-types#publisher."""
     assert client.post(f"/event-types/{NAME}/events", json=[event()]).is_success
     reports(client, "nakadi.batch.published", lambda each: each["event_type"] == NAME)
     reports(client, "nakadi.data.streamed", lambda each: each["event_type"] == "nakadi.batch.published")

@@ -1,4 +1,7 @@
-"""`GET /event-types/{name}/events`: reference low-level-streams#checks."""
+"""`GET /event-types/{name}/events`: reference low-level-streams#checks.
+
+Source: reference low-level-streams#opening, low-level-streams#response.
+"""
 
 import json
 
@@ -22,7 +25,7 @@ WARNING = (
 
 
 def test_batches_have_the_documented_form(client, create, name):
-    """Reference low-level-streams#json-batches, byte by byte."""
+    """Reference low-level-streams#json-batches, low-level-streams#response-headers, byte by byte."""
     create(name)
     publish_orders(client, name, "1", "2", "3")
     path = f"/event-types/{name}/events?batch_limit=2&stream_limit=3&batch_flush_timeout=1"
@@ -39,7 +42,10 @@ def test_batches_have_the_documented_form(client, create, name):
 
 
 def test_keep_alives_have_the_documented_form(client, create, name):
-    """Reference low-level-streams#json-batches: the place is that of the last event, or where the stream began."""
+    """Reference low-level-streams#json-batches: the place is that of the last event, or where the stream began.
+
+    Source: reference low-level-streams#keep-alives.
+    """
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=1"
     for offset in ("001-0001--1", "001-0001-000000000000000000"):
@@ -49,6 +55,7 @@ def test_keep_alives_have_the_documented_form(client, create, name):
 
 
 def test_without_cursors_only_new_events_come(client, create, server, name):
+    """Reference low-level-streams#start-position."""
     create(name)
     publish_orders(client, name, "old")
     path = f"/event-types/{name}/events?batch_limit=1&stream_limit=1&batch_flush_timeout=1"
@@ -68,6 +75,7 @@ def test_without_cursors_only_new_events_come(client, create, server, name):
     ),
 )
 def test_only_listed_partitions_are_read_from_where_the_cursors_say(client, create, name, cursors, expected):
+    """Reference cursors#exclusive-offsets, low-level-streams#cursors-header."""
     create(name, partition_strategy="user_defined", **partitions(3))
     for partition in "012":
         events = [event(f"{partition}{number}", metadata={"partition": partition}) for number in range(3)]
@@ -82,6 +90,7 @@ def test_only_listed_partitions_are_read_from_where_the_cursors_say(client, crea
 
 
 def test_an_idle_stream_is_kept_alive_and_ends_at_its_limit(client, create, name):
+    """Reference low-level-streams#keep-alive-limit."""
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=2"
     with open_stream(client, path, headers=BEGIN) as stream:
@@ -110,6 +119,7 @@ def test_a_stream_ends_at_its_timeout(client, create, name):
     ),
 )
 def test_parameters_have_limits(client, create, name, query, detail):
+    """Reference low-level-streams#parameter-errors."""
     create(name)
     problem(client.get(f"/event-types/{name}/events?{query}"), 422, detail)
 
@@ -150,12 +160,16 @@ def test_a_parameter_must_be_a_number(client, create, name):
     ),
 )
 def test_bad_cursors_are_refused(client, create, name, cursors, status, detail):
+    """Reference low-level-streams#cursor-errors."""
     create(name)
     problem(client.get(f"/event-types/{name}/events", headers={"X-Nakadi-Cursors": cursors}), status, detail)
 
 
 def test_a_cursor_that_has_no_place_is_answered_with_those_that_there_are(client, create, name):
-    """For programs, which would have to read the detail otherwise."""
+    """For programs, which would have to read the detail otherwise.
+
+    Source: reference cursors#problem-fields, low-level-streams#cursor-errors.
+    """
     create(name)
     publish_orders(client, name, "0", "1")
     headers = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"7"}]'}
@@ -182,6 +196,7 @@ def test_all_partitions_are_streamed(client, create, name):
 
 
 def test_a_stream_is_compressed_batch_by_batch_if_asked(client, create, name):
+    """Reference low-level-streams#compression."""
     create(name)
     publish_orders(client, name, "1")
     path = f"/event-types/{name}/events?batch_flush_timeout=1"
@@ -215,6 +230,7 @@ def add_partitions(client, name):
     ),
 )
 def test_a_stream_goes_on_whatever_becomes_of_the_event_type(client, create, name, change, offset):
+    """Reference low-level-streams#timeline-switches, low-level-streams#partition-changes."""
     create(name, partition_strategy="user_defined")
     with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=1", headers=BEGIN) as stream:
         for number in range(2):
@@ -229,7 +245,7 @@ def test_a_stream_goes_on_whatever_becomes_of_the_event_type(client, create, nam
 
 
 def test_the_deletion_of_the_event_type_ends_a_stream_with_the_reason(client, create, name):
-    """Reference low-level-streams#right-checks."""
+    """Reference low-level-streams#right-checks, low-level-streams#end-reasons."""
     create(name)
     with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=30", headers=BEGIN) as stream:
         assert client.delete(f"/event-types/{name}").status_code == 200

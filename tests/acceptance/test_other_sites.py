@@ -1,4 +1,7 @@
-"""Requests that a browser sends for web pages of other sites, and for host names that are not the broker's."""
+"""Requests that a browser sends for web pages of other sites, and for host names that are not the broker's.
+
+Source: reference common#other-sites, common#host-names.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

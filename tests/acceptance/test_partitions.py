@@ -1,4 +1,7 @@
-"""`/event-types/{name}/partitions`: reference cursors#offset-forms, cursors#one-partition, cursors#partition-list."""
+"""`/event-types/{name}/partitions`: reference cursors#offset-forms, cursors#one-partition, cursors#partition-list.
+
+Source: reference cursors#partitions.
+"""
 
 import json
 
@@ -22,6 +25,7 @@ def filled(client, create, name):
 
 
 def test_partitions_tell_what_they_hold(client, filled):
+    """Reference cursors#available-offsets."""
     assert client.get(filled).json() == [
         {
             "partition": "0",
@@ -38,6 +42,7 @@ def test_partitions_tell_what_they_hold(client, filled):
 
 
 def test_asked_with_cursors_they_tell_what_is_unconsumed(client, filled):
+    """Reference cursors#consumed-cursors."""
     cursors = json.dumps([{"partition": "0", "offset": "001-0001-000000000000000000"}])
     found = client.get(filled, params={"cursors": cursors}).json()
     assert [(each["partition"], each.get("unconsumed_events")) for each in found] == [("1", None), ("0", 2)]
@@ -89,6 +94,7 @@ def test_the_lag_counts_the_events_behind_an_offset(client, filled, offset, lag)
     ),
 )
 def test_bad_cursors_are_refused(client, filled, cursors, detail):
+    """Reference cursors#partition-errors."""
     problem(client.get(filled, params={"cursors": cursors}), 422, detail)
 
 
@@ -112,4 +118,5 @@ def test_bad_cursors_are_refused(client, filled, cursors, detail):
     ),
 )
 def test_what_does_not_exist_is_not_found(client, filled, path, query, status, detail):
+    """Reference cursors#partition-errors, cursors#partition-ids."""
     problem(client.get(path.format(filled), params=query), status, detail)

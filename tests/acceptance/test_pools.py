@@ -160,6 +160,7 @@ cli.main()
 
 
 def test_threads_that_hang_are_named_with_their_stacks_and_one_worker_after_the_other_is_replaced(tmp_path):
+    """Reference operations#hanging-threads, operations#liveness."""
     tokens, pipe = tmp_path / "tokens.toml", tmp_path / "pipe"
     write_tokens(tokens, {"known": {"uid": "alice"}})
     saved = tokens.read_bytes()

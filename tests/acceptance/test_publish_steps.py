@@ -1,6 +1,6 @@
 """The order of the steps of publishing, and what the first one that fails answers.
 
-Source: reference publishing#steps, publishing#batch-format.
+Source: reference publishing#steps, publishing#batch-format, publishing#publish-request.
 """
 
 import json
@@ -71,6 +71,7 @@ def test_a_wrong_tag_is_named(client, create, name, header, detail):
 )
 @pytest.mark.parametrize("path", PATHS)
 def test_what_can_not_be_read_is_explained(client, create, name, path, body, detail):
+    """Reference publishing#batch-format, publishing#strict-json."""
     create(name)
     response = client.post(f"/event-types/{name}/{path}", content=body)
     problem(response, 400, f"Error occurred when parsing event(s). {detail}")
@@ -117,6 +118,7 @@ def with_wrong_order_id(index):
     ],
 )
 def test_results_say_how_far_each_event_came(client, create, name, make, detail, steps, known):
+    """Reference publishing#refused-batches, publishing#result-items."""
     create(name, partition_strategy="user_defined", **partitions(2))
     events = [make(index) for index in range(3)]
     response = client.post(f"/event-types/{name}/events", json=events)

@@ -34,6 +34,7 @@ def test_an_empty_batch_is_fine(client, create, name):
 
 
 def test_metadata_is_enriched_and_the_rest_kept_byte_for_byte(client, create, name):
+    """Reference publishing#stored-form, publishing#enrichment."""
     create(name)
     eid = str(uuid.uuid4())
     body = (
@@ -130,6 +131,7 @@ def test_an_unreadable_body_is_refused_even_for_an_unknown_event_type(client):
 
 
 def test_an_event_may_not_be_too_large(client, create, name):
+    """Reference publishing#event-size."""
     create(name)
     response = client.post(f"/event-types/{name}/events", json=[event("x" * 1_000_000)])
     assert response.status_code == 422
@@ -138,6 +140,7 @@ def test_an_event_may_not_be_too_large(client, create, name):
 
 
 def test_a_body_may_not_be_too_large(client, create, name):
+    """Reference publishing#batch-limits, common#body-limits."""
     create(name)
     body = b"[" + b" " * 60_000_000 + b"]"
     problem(client.post(f"/event-types/{name}/events", content=body), 413, "larger than")
@@ -152,6 +155,7 @@ def test_a_body_may_not_be_too_large(client, create, name):
     ("coding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress)]
 )
 def test_compressed_bodies_are_understood(client, create, name, coding, compress):
+    """Reference common#content-encoding."""
     create(name)
     body, headers = json.dumps([event()]).encode(), {"Content-Encoding": coding}
     path = f"/event-types/{name}/events"
@@ -161,6 +165,7 @@ def test_compressed_bodies_are_understood(client, create, name, coding, compress
 
 
 def test_events_of_one_key_go_to_one_partition(client, create, name):
+    """Reference publishing#hash-strategy, cursors#key-order."""
     create(name, partition_strategy="hash", partition_key_fields=["order_id"], **partitions(3))
     keys = [f"key-{number}" for number in range(20)]
     for _ in range(3):
@@ -177,6 +182,7 @@ def test_events_of_one_key_go_to_one_partition(client, create, name):
 
 
 def test_the_publisher_may_choose_the_partition(client, create, name):
+    """Reference publishing#user-defined-strategy."""
     create(name, partition_strategy="user_defined", **partitions(3))
     path = f"/event-types/{name}/events"
     assert client.post(path, json=[event(metadata={"partition": "2"})]).status_code == 200
@@ -205,6 +211,7 @@ def test_undefined_events_are_stored_as_they_are(client, create, name):
 
 
 def test_a_blocked_producer_is_refused_until_it_is_unblocked(client, create, name):
+    """Reference settings-and-storages#blacklist-types."""
     create(name)
     entry = f"/settings/blacklist/PRODUCER_ET/{name}"
     assert client.put(entry).status_code == 204
@@ -214,6 +221,7 @@ def test_a_blocked_producer_is_refused_until_it_is_unblocked(client, create, nam
 
 
 def test_published_events_are_in_order(client, create, name):
+    """Reference cursors#partition-order."""
     create(name)
     for start in range(0, 100, 10):
         client.post(f"/event-types/{name}/events", json=[event(str(number)) for number in range(start, start + 10)])
@@ -236,6 +244,7 @@ def test_published_events_are_in_order(client, create, name):
     ],
 )
 def test_events_keep_the_span_context_of_their_request(client, create, name, headers, kept):
+    """Reference common#span-context."""
     create(name)
     own = {"span_ctx": {"trace": "mine"}}
     path = f"/event-types/{name}/events"
@@ -246,5 +255,6 @@ def test_events_keep_the_span_context_of_their_request(client, create, name, hea
 
 
 def test_every_answer_carries_a_span_context(client):
+    """Reference common#span-context."""
     assert client.get("/event-types/nope").headers["span_ctx"] == "{}"
     assert client.put("/event-types//x").headers["span_ctx"] == "{}"

@@ -1,4 +1,7 @@
-"""The retention time of an event type, raised and lowered while somebody reads (reference timelines#kept-events)."""
+"""The retention time of an event type, raised and lowered while somebody reads (reference timelines#kept-events).
+
+Source: reference timelines#retention.
+"""
 
 import uuid
 
@@ -79,6 +82,7 @@ def read(stream, count):
 
 
 def test_events_stay_and_go_as_the_retention_time_says_whatever_it_was_and_readers_go_on(server, client, create, name):
+    """Reference timelines#expired-events, timelines#cleanup."""
     create(name, options=LONG)
     forgetful = create(f"{name}-forgetful", options=SHORT)
     path = f"/event-types/{name}/events?batch_limit=1&batch_flush_timeout=1"

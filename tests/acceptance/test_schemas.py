@@ -1,6 +1,6 @@
 """`/event-types/{name}/schemas`, and what schemas mean for events.
 
-Source: reference schemas#effective-schema, schemas#evolution.
+Source: reference schemas#effective-schema, schemas#evolution, schemas#schema-objects.
 """
 
 import json
@@ -18,6 +18,7 @@ def wider(count):
 
 
 def test_a_new_version_is_added_and_answered(client, create, name):
+    """Reference schemas#get-schema."""
     create(name)
     response = client.post(f"/event-types/{name}/schemas", json=wider(1))
     assert response.status_code == 201
@@ -52,6 +53,7 @@ def versions(server):
     ),
 )
 def test_versions_come_newest_first_in_pages(client, versions, query, minors, before, behind):
+    """Reference schemas#list-schemas, common#pagination, common#page-links."""
     body = client.get(f"{versions}?{query}").json()
     assert [item["version"] for item in body["items"]] == [f"1.{minor}.0" for minor in minors]
     links = {"prev": before, "next": behind}
@@ -68,10 +70,12 @@ def test_versions_come_newest_first_in_pages(client, versions, query, minors, be
     ),
 )
 def test_pages_have_limits(client, versions, query, detail):
+    """Reference common#pagination, common#query-parameters."""
     problem(client.get(f"{versions}?{query}"), 400, detail)
 
 
 def test_what_does_not_exist_is_not_found(client, create, name):
+    """Reference schemas#get-schema, schemas#list-schemas."""
     problem(client.get("/event-types/nope/schemas"), 404)
     problem(client.get("/event-types/nope/schemas/latest"), 404)
     problem(client.post("/event-types/nope/schemas", json=wider(1)), 404)
@@ -159,6 +163,7 @@ ORDER = {"properties": {"order_id": STRING}, "required": ["order_id"]}
     ),
 )
 def test_a_bad_schema_is_refused(client, create, name, mode, body, detail):
+    """Reference schemas#schema-checks, schemas#refused-changes."""
     create(name, compatibility_mode=mode)
     problem(client.post(f"/event-types/{name}/schemas", json=body), 422, detail)
     assert client.get(f"/event-types/{name}/schemas/latest").json()["version"] == "1.0.0"
@@ -187,6 +192,7 @@ def test_a_bad_schema_is_refused(client, create, name, mode, body, detail):
     ),
 )
 def test_a_change_of_the_schema_counts_the_version_up(client, create, name, mode, submitted, version):
+    """Reference schemas#versions."""
     create(name, compatibility_mode=mode, schema=json_schema(**ORDER))
     path = f"/event-types/{name}/schemas"
     response = client.post(path, json=json_schema(**submitted))
@@ -248,6 +254,7 @@ VIOLATIONS = {
     ),
 )
 def test_what_is_wrong_with_an_event_is_said_in_the_words_of_the_contract(client, strict, members, detail):
+    """Reference schemas#violation-texts."""
     sent = {key: value for key, value in event(**members).items() if value is not ...}
     response = client.post(f"/event-types/{strict}/events", json=[sent])
     assert response.status_code == 422, response.text
@@ -333,6 +340,7 @@ DATA = {"data_type": "x", "data_op": "C", "data": {"order_id": "1"}, "metadata":
     ),
 )
 def test_events_are_validated_against_the_effective_schema(client, name, category, mode, schema, sent, detail):
+    """Reference schemas#effective-schema-steps, event-types#categories."""
     strategies = [] if category == "undefined" else ["metadata_enrichment"]
     changes = {"category": category, "compatibility_mode": mode, "enrichment_strategies": strategies}
     body = event_type_body(name=name, schema=json_schema(**schema), **changes)
@@ -355,6 +363,7 @@ def test_events_are_validated_against_the_new_version_at_once(client, create, na
 
 
 def test_a_schema_is_fetched_by_its_meaning_and_the_newest_match_wins(client, create, name):
+    """Reference schemas#find-schema."""
     create(name)
     path = f"/event-types/{name}/schemas"
     client.post(path, json=wider(1))
@@ -368,6 +377,7 @@ def test_a_schema_is_fetched_by_its_meaning_and_the_newest_match_wins(client, cr
 
 
 def test_compatibility_is_checked_against_any_version_and_changes_nothing(client, create, name):
+    """Reference schemas#compatibility-check."""
     create(name)
     path = f"/event-types/{name}/schemas"
     client.post(path, json=wider(1))

@@ -32,6 +32,7 @@ def order_ids(events):
 
 
 def test_a_browser_goes_on_behind_the_last_batch_that_it_has_seen(client, create, name):
+    """Reference low-level-streams#server-sent-events, low-level-streams#cursors-header."""
     create(name)
     publish_orders(client, name, "1", "2", "3", "4")
     path = f"/event-types/{name}/events?batch_limit=2&batch_flush_timeout=1&stream_limit=2"
@@ -44,6 +45,7 @@ def test_a_browser_goes_on_behind_the_last_batch_that_it_has_seen(client, create
 
 
 def test_the_id_names_all_partitions_of_the_stream(client, create, name):
+    """Reference low-level-streams#server-sent-events."""
     create(name, **partitions(3))
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_limit=1"
     begin = [{"partition": number, "offset": "BEGIN"} for number in "012"]
@@ -55,6 +57,7 @@ def test_the_id_names_all_partitions_of_the_stream(client, create, name):
 
 
 def test_the_stream_of_a_subscription_commits_what_a_browser_has_seen(client, create, name, subscribe):
+    """Reference streams#server-sent-events, streams#reconnecting."""
     create(name)
     publish_orders(client, name, "1", "2", "3")
     subscription = subscribe(name, read_from="begin")
@@ -85,6 +88,7 @@ def test_a_script_commits_with_the_stream_id_that_it_was_told(client, server, cr
 
 
 def test_keep_alives_are_comments(client, create, name):
+    """Reference streams#server-sent-events."""
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1&stream_keep_alive_limit=2"
     with client.stream("GET", path, headers=EVENTS) as response:
@@ -93,6 +97,7 @@ def test_keep_alives_are_comments(client, create, name):
 
 @pytest.mark.parametrize("last", ["x", "1", '["x"]', "{}", '[{"partition":"0"}]', '[{"partition":0,"offset":1}]'])
 def test_an_id_that_no_stream_has_written_is_refused(client, create, name, subscribe, last):
+    """Reference streams#reconnecting."""
     create(name)
     headers = EVENTS | {"Last-Event-ID": last}
     assert problem(client.get(f"/subscriptions/{subscribe(name)}/events?stream_timeout=1", headers=headers), 400)

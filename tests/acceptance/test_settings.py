@@ -1,4 +1,7 @@
-"""`/settings`: reference settings-and-storages#administrators."""
+"""`/settings`: reference settings-and-storages#administrators.
+
+Source: reference settings-and-storages#features.
+"""
 
 import pytest
 
@@ -10,6 +13,11 @@ DEFAULT_ADMIN = {"data_type": "service", "value": "stups_nakadi"}
 
 
 def test_the_default_administrator_is_always_shown_and_never_stored(client):
+    """It is in every list, whatever was posted.
+
+    Source: reference settings-and-storages#get-admins, settings-and-storages#set-admins,
+    authorization#default-administrator.
+    """
     lists = client.get("/settings/admins").json()
     assert all(DEFAULT_ADMIN in lists[name] for name in ("admins", "readers", "writers"))
     alice = {"data_type": "user", "value": "alice"}
@@ -20,11 +28,13 @@ def test_the_default_administrator_is_always_shown_and_never_stored(client):
 
 @pytest.mark.parametrize("name", ["admins", "readers", "writers"])
 def test_no_list_of_administrators_may_be_empty(client, name):
+    """Reference settings-and-storages#set-admins."""
     lists = {"admins": [DEFAULT_ADMIN], "readers": [DEFAULT_ADMIN], "writers": [DEFAULT_ADMIN]} | {name: []}
     problem(client.post("/settings/admins", json=lists), 422, f'Field "{name}" must contain at least one attribute')
 
 
 def test_the_blacklist_shows_what_is_blocked(client, name):
+    """Reference settings-and-storages#change-blacklist."""
     assert client.put(f"/settings/blacklist/CONSUMER_APP/{name}").status_code == 204
     assert client.put(f"/settings/blacklist/CONSUMER_APP/{name}").status_code == 204
     assert name in client.get("/settings/blacklist").json()["consumers"]["apps"]
@@ -62,6 +72,7 @@ FEATURES = [
 
 
 def test_all_features_are_listed_and_all_but_repartitioning_are_off_until_they_are_switched_on(client):
+    """Reference settings-and-storages#get-features, settings-and-storages#feature-defaults."""
     items = client.get("/settings/features").json()["items"]
     assert [item["feature"] for item in items] == FEATURES
     assert [item["feature"] for item in items if item["enabled"]] == ["repartitioning"]
@@ -78,18 +89,21 @@ def test_all_features_are_listed_and_all_but_repartitioning_are_off_until_they_a
     ),
 )
 def test_features_are_switched_under_each_of_their_names(client, spelling, feature):
+    """Reference settings-and-storages#switch-feature, settings-and-storages#feature-names."""
     for body, enabled in (({"enabled": True}, True), ({"enabled": True}, True), ({"enabled": False}, False)):
         assert client.post("/settings/features", json={"feature": spelling} | body).status_code == 204
         assert {"feature": feature, "enabled": enabled} in client.get("/settings/features").json()["items"]
 
 
 def test_a_feature_without_a_state_is_switched_off(client, switch):
+    """Reference settings-and-storages#switch-feature."""
     switch("skip_misplaced_events")
     assert client.post("/settings/features", json={"feature": "skip_misplaced_events"}).status_code == 204
     assert {"feature": "skip_misplaced_events", "enabled": False} in client.get("/settings/features").json()["items"]
 
 
 def test_unknown_features_are_refused(client):
+    """Reference settings-and-storages#switch-feature."""
     problem(client.post("/settings/features", json={"feature": "nope", "enabled": True}), 400, "Possible values: [")
 
 
@@ -146,6 +160,7 @@ ADMINS = {"admins": [ALICE], "readers": [ALICE], "writers": [ALICE]}
     ),
 )
 def test_writing_to_the_database_can_be_switched_off(client, subscribed, switch, method, path, body, status):
+    """Reference common#read-only-mode."""
     name, subscription_id = subscribed
     path = path.format(name=name, id=subscription_id)
     switch("disable_db_write_operations")
@@ -157,6 +172,7 @@ def test_writing_to_the_database_can_be_switched_off(client, subscribed, switch,
 
 
 def test_authorization_can_be_made_mandatory(client, create, switch, name):
+    """Reference authorization#mandatory-sections."""
     create(name)
     switch("force_event_type_authz")
     for response in (
@@ -175,6 +191,7 @@ def test_owning_applications_of_subscriptions_can_be_checked(client, create, swi
 
 
 def test_a_decision_about_the_data_lake_can_be_made_mandatory(client, switch, name):
+    """Reference event-types#data-lake-annotations."""
     switch("force_data_lake_annotations")
     body = event_type_body(name=name)
     problem(client.post("/event-types", json=body), 422, "datalake.zalando.org/materialize-events")
@@ -190,4 +207,5 @@ def test_a_decision_about_the_data_lake_can_be_made_mandatory(client, switch, na
     ),
 )
 def test_the_strategies_are_listed(client, path, body):
+    """Reference event-types#strategies."""
     assert client.get(path).json() == body

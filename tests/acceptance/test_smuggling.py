@@ -1,6 +1,8 @@
 """Requests that a proxy may read otherwise than the broker: none is read with goodwill (hostile input, H1, H2).
 
 Behind each stands a second request. Whoever found the end of the first one elsewhere would answer it.
+
+Source: reference common#request-framing.
 """
 
 import re

@@ -79,6 +79,7 @@ def in_kafka(client, storage, name):
 
 
 def test_a_kafka_that_hangs_stops_no_change_that_does_not_need_it(server, client, storage, name, paused):
+    """Reference operations#server-deadlines."""
     other = f"{name}.embedded"
     for each in "abc":
         in_kafka(client, storage, f"{name}.{each}")

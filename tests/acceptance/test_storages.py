@@ -1,4 +1,7 @@
-"""`/storages`: reference settings-and-storages#storage-members."""
+"""`/storages`: reference settings-and-storages#storage-members.
+
+Source: reference settings-and-storages#storages.
+"""
 
 import uuid
 
@@ -27,6 +30,11 @@ def kafka(storage_id, configuration=EXHIBITOR, **members):
 
 @pytest.mark.one_server
 def test_the_default_storage_is_there_from_the_start(client):
+    """A new broker has one storage, in the list and by its id.
+
+    Source: reference settings-and-storages#first-storage, settings-and-storages#list-storages,
+    settings-and-storages#get-storage.
+    """
     assert client.get("/storages").json()[0] == {"id": "default", "storage_type": "embedded", "default": True}
     assert client.get("/storages/default").json()["storage_type"] == "embedded"
     problem(client.get("/storages/nope"), 404, "No storage with id nope")
@@ -34,6 +42,11 @@ def test_the_default_storage_is_there_from_the_start(client):
 
 @pytest.mark.parametrize("configuration", [EXHIBITOR, ZOOKEEPER])
 def test_a_storage_is_created_shown_and_deleted(client, storage_id, configuration):
+    """A storage from its creation to its deletion.
+
+    Source: reference settings-and-storages#create-storage, settings-and-storages#get-storage,
+    settings-and-storages#delete-storage.
+    """
     created = client.post("/storages", json=kafka(storage_id, configuration))
     assert created.status_code == 201
     assert created.json() == kafka(storage_id, configuration, default=False)
@@ -45,6 +58,7 @@ def test_a_storage_is_created_shown_and_deleted(client, storage_id, configuratio
 
 
 def test_nothing_but_known_members_is_kept_and_no_credentials_in_them(client, storage_id):
+    """Reference settings-and-storages#kafka-configuration."""
     configuration = EXHIBITOR | {
         "bootstrap_servers": "SASL_SSL://u:s3cret@k:9092, u:s3cret@l:9092",
         "zk_address": "u:s3/cr@et@z:2181",
@@ -61,6 +75,7 @@ def test_nothing_but_known_members_is_kept_and_no_credentials_in_them(client, st
 
 @pytest.mark.both_modes
 def test_a_cluster_shows_how_its_default_storage_is_reached_so_that_it_can_be_copied(client, server, storage_id):
+    """Reference settings-and-storages#first-storage."""
     default = client.get("/storages/default").json()
     if default["storage_type"] == "embedded":
         assert "kafka_configuration" not in default
@@ -91,6 +106,7 @@ def test_a_cluster_shows_how_its_default_storage_is_reached_so_that_it_can_be_co
     ],
 )
 def test_a_storage_that_cannot_be_is_refused(client, body, status, detail):
+    """Reference settings-and-storages#create-storage."""
     problem(client.post("/storages", json=body), status, detail)
 
 
@@ -99,13 +115,17 @@ def test_a_body_that_is_not_json_is_400(client):
 
 
 def test_what_is_not_there_can_not_be_deleted_nor_made_the_default(client):
+    """Reference settings-and-storages#delete-storage, settings-and-storages#default-storage."""
     problem(client.delete("/storages/nope"), 404, "Tried to remove storage that doesn't exist, id: nope")
     problem(client.put("/storages/default/nope"), 404, "Storage with id nope is not found")
 
 
 @pytest.mark.one_server
 def test_event_types_are_stored_in_the_default_storage_of_their_time(client, storage_id, name):
-    """The one test that changes the default storage of the server; others go on in whatever is the default."""
+    """The one test that changes the default storage of the server; others go on in whatever is the default.
+
+    Source: reference settings-and-storages#default-storage, settings-and-storages#delete-storage.
+    """
     assert client.post("/storages", json={"id": storage_id, "storage_type": "embedded"}).status_code == 201
     made = client.put(f"/storages/default/{storage_id}")
     assert made.json() == {"id": storage_id, "storage_type": "embedded", "default": True}

@@ -41,6 +41,7 @@ def wishes(name, *wanted):
     ),
 )
 def test_who_is_let_in(client, server, path, name, there, wanted, detail):
+    """Reference streams#slots, streams#direct-streams."""
     with contextlib.ExitStack() as stack:
         for each in there:
             stack.enter_context(
@@ -78,7 +79,7 @@ def test_the_first_stream_initialises_the_subscription(client, server, path, nam
 
 
 def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, server, path, name):
-    """Reference subscriptions#reset."""
+    """Reference subscriptions#reset, streams#closing, subscriptions#reset-effects, subscriptions#reset-checks."""
     publish_orders(client, name, "a", "b", metadata={"partition": "0"})
     publish_orders(client, name, "c", metadata={"partition": "1"})
     subscription_id = path.split("/")[2]
@@ -112,7 +113,10 @@ def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, serv
 
 
 def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server, path, name):
-    """Reference streams#commit-timeout; then the partitions are free at once."""
+    """Reference streams#commit-timeout; then the partitions are free at once.
+
+    Source: reference streams#disconnected-clients, subscriptions#ownership.
+    """
     publish_orders(client, name, "a", metadata={"partition": "0"})
     subscription_id = path.split("/")[2]
     with server.client() as other, open_stream(other, f"{path}?batch_flush_timeout=30") as stream:
@@ -127,7 +131,7 @@ def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server
 def test_a_partition_that_is_handed_over_shows_both_streams_and_is_delivered_again(client, server, path, name):
     """Uncommitted events come again, from the new owner.
 
-    Source: reference subscriptions#partition-statistics.
+    Source: reference subscriptions#partition-statistics, streams#hand-over.
     """
     publish_orders(client, name, "a", metadata={"partition": "0"})
     publish_orders(client, name, "b", metadata={"partition": "1"})

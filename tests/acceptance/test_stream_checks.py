@@ -37,6 +37,7 @@ def blocked(server):
     ),
 )
 def test_checks_of_a_low_level_stream(client, create, blocked, name, which, query, answer):
+    """Reference low-level-streams#checks, low-level-streams#parameter-errors."""
     headers, status, detail = answer
     names = {"blocked": blocked, "unknown": name, "known": name}
     if which == "known":
@@ -58,6 +59,7 @@ def test_checks_of_a_low_level_stream(client, create, blocked, name, which, quer
     ),
 )
 def test_checks_of_a_subscriptions_stream(client, create, subscribe, name, known, body, status, detail):
+    """Reference streams#checks."""
     create(name)
     subscription_id = subscribe(name) if known else UNKNOWN
     wanted = [{"event_type": name, "partition": each} for each in body.get("partitions", [])]

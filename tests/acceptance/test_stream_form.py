@@ -1,6 +1,6 @@
 """How streams of subscriptions are asked for, and what they are made of.
 
-Source: reference streams#parameters, streams#json-batches.
+Source: reference streams#parameters, streams#json-batches, streams#opening, streams#batches.
 """
 
 import json
@@ -29,7 +29,10 @@ def path(client, create, subscribe, name):
 
 
 def test_a_stream_is_made_of_lines_of_known_form(client, path, name):
-    """Reference streams#json-batches: order of members, absent ones, tokens, and events as they are stored."""
+    """Reference streams#json-batches: order of members, absent ones, tokens, and events as they are stored.
+
+    Source: reference streams#response-headers, streams#keep-alives.
+    """
     with client.stream("GET", f"{path}?batch_limit=3&batch_flush_timeout=1&stream_keep_alive_limit=1") as response:
         assert response.headers["content-type"] == "application/x-json-stream"
         assert response.headers["transfer-encoding"] == "chunked"
@@ -82,6 +85,7 @@ def test_the_log_says_that_a_stream_begins_with_what_and_why_it_ends(client, ser
     ),
 )
 def test_where_parameters_come_from(client, path, method, query, body, sizes):
+    """Reference streams#methods."""
     with open_stream(client, path + query, method, json=body) as stream:
         assert [len(stream.batch()["events"]) for _ in sizes] == sizes
 
@@ -100,6 +104,7 @@ def test_where_parameters_come_from(client, path, method, query, body, sizes):
     ),
 )
 def test_which_form_is_chosen(client, path, accept, media_type):
+    """Reference streams#avro-batches."""
     with client.stream("GET", path, headers={} if accept is None else {"Accept": accept}) as response:
         assert response.headers["content-type"].partition(";")[0] == media_type
 

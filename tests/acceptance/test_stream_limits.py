@@ -1,7 +1,7 @@
 """What streams may hold, and how they are closed from outside.
 
 Source: reference low-level-streams#connection-limits, streams#checks, operations#stream-limits,
-streams#closing-a-stream.
+streams#closing-a-stream, operations#slots.
 """
 
 import contextlib
@@ -61,7 +61,10 @@ def refused_at_last(client, headers, detail):
 
 
 def test_low_level_slots_are_counted_over_all_workers_and_free_when_closed(limited):
-    """Which worker gets a connection is chance: with a count of its own each of them would let two in."""
+    """Which worker gets a connection is chance: with a count of its own each of them would let two in.
+
+    Source: reference operations#slot-counts, operations#slot-release.
+    """
     for _ in range(2):
         with contextlib.ExitStack() as stack, limited.client() as client:
             opened(limited, stack, LOW_LEVEL, headers=ONE)
@@ -72,7 +75,10 @@ def test_low_level_slots_are_counted_over_all_workers_and_free_when_closed(limit
 
 
 def test_all_full_partitions_are_named_and_where_one_is_full_none_is_taken(limited):
-    """Reference low-level-streams#connection-limits; the limits of the parameters come first (4.1)."""
+    """Reference low-level-streams#connection-limits; the limits of the parameters come first (4.1).
+
+    Source: reference operations#slot-counts.
+    """
     one = {"X-Nakadi-Cursors": '[{"partition":"1","offset":"BEGIN"}]'}
     some = {"X-Nakadi-Cursors": '[{"partition":"1","offset":"BEGIN"},{"partition":"0","offset":"BEGIN"}]'}
     with contextlib.ExitStack() as stack, limited.client() as client:
@@ -88,6 +94,7 @@ def test_all_full_partitions_are_named_and_where_one_is_full_none_is_taken(limit
 
 
 def test_slots_of_a_killed_worker_are_free(limited):
+    """Reference operations#slot-release, operations#worker-death."""
     with contextlib.ExitStack() as stack:
         for _ in range(2):
             opened(limited, stack, LOW_LEVEL, headers=ONE)
@@ -100,6 +107,7 @@ def test_slots_of_a_killed_worker_are_free(limited):
 
 
 def test_a_client_has_only_so_many_streams_of_all_kinds(limited):
+    """Reference operations#slot-counts."""
     with limited.client() as client, contextlib.ExitStack() as stack:
         body = {"owning_application": "few", "event_types": ["test.few"]}
         path = f"/subscriptions/{client.post('/subscriptions', json=body).json()['id']}/events"
@@ -141,7 +149,10 @@ def test_a_stream_that_is_closed_from_outside_ends_with_a_reason_and_its_slot_is
 def test_a_client_that_comes_back_at_once_gets_the_slot_of_its_closed_connection(
     client, server, create, subscribe, name
 ):
-    """It is noticed within a second that the connection is closed: the request waits for that, and is not refused."""
+    """It is noticed within a second that the connection is closed: the request waits for that, and is not refused.
+
+    Source: reference streams#slots.
+    """
     create(name)
     path = f"/subscriptions/{subscribe(name)}/events?batch_flush_timeout=30"
     for _ in range(3):
@@ -150,7 +161,10 @@ def test_a_client_that_comes_back_at_once_gets_the_slot_of_its_closed_connection
 
 
 def test_a_client_that_stops_reading_is_cut_off_and_holds_nothing(client, server, create, subscribe, name):
-    """Longer than the server's and the client's buffers is what waits for it."""
+    """Longer than the server's and the client's buffers is what waits for it.
+
+    Source: reference streams#slow-clients.
+    """
     create(name)
     for _ in range(40):
         answer = client.post(f"/event-types/{name}/events", json=[event("x" * 200_000) for _ in range(2)])

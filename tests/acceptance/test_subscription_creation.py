@@ -1,4 +1,7 @@
-"""`POST /subscriptions`: reference subscriptions#fields, subscriptions#creation-checks."""
+"""`POST /subscriptions`: reference subscriptions#fields, subscriptions#creation-checks.
+
+Source: reference subscriptions#subscription-objects.
+"""
 
 import concurrent.futures
 import json
@@ -21,6 +24,7 @@ def app():
 
 
 def test_a_created_subscription_is_answered_in_full_members_in_order(client, create, name, app):
+    """Reference subscriptions#creation, subscriptions#show."""
     create(name)
     response = client.post("/subscriptions", json={"owning_application": app, "event_types": [name]})
     assert response.status_code == 201
@@ -124,7 +128,10 @@ def test_generated_fields_are_ignored(client, create, name, app, field):
     ),
 )
 def test_1_fields_keep_to_their_rules(client, app, changes, status, detail):
-    """The event type does not exist, and creation is off: that is for later steps."""
+    """The event type does not exist, and creation is off: that is for later steps.
+
+    Source: reference subscriptions#field-errors, subscriptions#authorization-section.
+    """
     response = client.post("/subscriptions", json={"owning_application": app, "event_types": ["nope"]} | changes)
     problem(response, status)
     lines = response.json()["detail"].removesuffix("\n").split("\n")
@@ -136,6 +143,7 @@ def test_1_fields_keep_to_their_rules(client, app, changes, status, detail):
 
 
 def test_2_the_same_subscription_again_is_found_and_nothing_else_is_looked_at(client, create, switch, name, app):
+    """Reference subscriptions#existing-subscription, subscriptions#identity."""
     create(f"{name}.a")
     create(f"{name}.b")
     body = {"owning_application": app, "event_types": [f"{name}.b", f"{name}.a", f"{name}.b"]}
@@ -152,6 +160,7 @@ def test_2_the_same_subscription_again_is_found_and_nothing_else_is_looked_at(cl
 
 
 def test_applications_groups_and_event_types_make_subscriptions_different(client, create, name, app):
+    """Reference subscriptions#identity."""
     create(f"{name}.a")
     create(f"{name}.b")
     body = {"owning_application": app, "event_types": [f"{name}.a"]}
@@ -167,6 +176,7 @@ def test_applications_groups_and_event_types_make_subscriptions_different(client
 
 
 def test_concurrent_identical_creations_give_one_subscription(server, create, name, app):
+    """Reference subscriptions#existing-subscription, subscriptions#identity."""
     create(name)
 
     def attempt(_):
@@ -186,7 +196,10 @@ def thirteen(create, name):
 
 
 def test_3_to_11_rules_are_asked_in_the_order_of_the_contract(client, switch, thirteen):
-    """Everything is wrong at first, and then one thing less each time."""
+    """Everything is wrong at first, and then one thing less each time.
+
+    Source: reference subscriptions#initial-cursors, subscriptions#authorization-section.
+    """
     features = ("disable_subscription_creation", "disable_db_write_operations", "force_subscription_authz")
     for feature in (*features, "validate_subscription_owning_app"):
         switch(feature)
@@ -239,6 +252,7 @@ def test_3_to_11_rules_are_asked_in_the_order_of_the_contract(client, switch, th
 
 
 def test_initial_cursors_may_name_places_in_other_ways_and_show_what_they_stood_for(client, create, name, app):
+    """Reference subscriptions#initial-cursors."""
     create(name, **partitions(2), partition_strategy="user_defined")
     client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": "1"}) for _ in range(3)])
     body = {"owning_application": app, "event_types": [name], "read_from": "cursors"}

@@ -1,6 +1,8 @@
 """`GET` and `POST /subscriptions/{id}/cursors`: reference subscriptions#committed-cursors, subscriptions#commit-checks.
 
 The order of the checks of a commit is in `tests/commands/subscriptions/test_cursor_commits.py`.
+
+Source: reference subscriptions#cursors.
 """
 
 import json
@@ -58,10 +60,12 @@ def committed(client, subscription):
 
 
 def test_nothing_is_committed_before_a_subscription_is_initialised(client, subscription):
+    """Reference subscriptions#creation."""
     assert client.get(f"{subscription}/cursors").content == b'{"items":[]}'
 
 
 def test_committed_cursors_are_shown_members_in_order(client, subscription, commit, cursor, name):
+    """Reference subscriptions#cursor-tokens."""
     assert commit(cursor).status_code == 204
     first, second = (client.get(f"{subscription}/cursors").json()["items"] for _ in range(2))
     tokens = [item["cursor_token"] for item in first + second]
@@ -146,6 +150,8 @@ def test_9_and_10_the_stream_must_be_one_that_lives(client, subscription, cursor
 
 
 def test_12_the_partition_must_be_the_streams_own(client, server, subscription, name, cursor):
+    """Reference subscriptions#ownership."""
+
     def body(partition):
         return {"partitions": [{"event_type": name, "partition": partition}]}
 
@@ -164,6 +170,7 @@ def test_12_the_partition_must_be_the_streams_own(client, server, subscription, 
 
 
 def test_some_cursors_advance_and_some_do_not(commit, committed, cursor):
+    """Reference subscriptions#commit-results, subscriptions#commit-order."""
     assert commit(cursor).status_code == 204
     # In another order than that of the answer, and with something more.
     positions = (105, 106, 102, 96, 130, 120, 121)
@@ -193,6 +200,7 @@ def test_some_cursors_advance_and_some_do_not(commit, committed, cursor):
     ),
 )
 def test_a_cursor_is_committed_if_it_is_ahead(commit, committed, cursor, offset, status, position):
+    """Reference subscriptions#commit-results, subscriptions#commits-ahead, subscriptions#cursor-tokens."""
     assert commit(cursor).status_code == 204
     response = commit(cursor | {"offset": offset, "cursor_token": ""})
     assert response.status_code == status
@@ -205,10 +213,12 @@ def test_a_cursor_is_committed_if_it_is_ahead(commit, committed, cursor, offset,
 
 
 def test_on_a_new_subscription_begin_is_outdated(commit, cursor):
+    """Reference subscriptions#commit-order."""
     assert commit(cursor | {"offset": "BEGIN"}).json()["items"][0]["result"] == "outdated"
 
 
 def test_what_lies_behind_a_committed_cursor_is_not_sent_again(client, server, create, subscribe, name, cursor):
+    """Reference subscriptions#commit."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event(str(number)) for number in range(4)])
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"

@@ -56,6 +56,7 @@ def page(client, app):
     ),
 )
 def test_pages_by_offset(three, page, query, found, links):
+    """Reference subscriptions#pages-by-offset."""
     assert page(query) == ([three[number] for number in found], links)
 
 
@@ -75,7 +76,10 @@ def test_pages_by_offset(three, page, query, found, links):
     ),
 )
 def test_pages_by_token_are_ordered_by_id(three, page, query, found, links):
-    """Here the tokens end with the rank of the id."""
+    """Here the tokens end with the rank of the id.
+
+    Source: reference subscriptions#pages-by-token.
+    """
     ordered = sorted(three)
 
     def token(text):
@@ -91,6 +95,7 @@ def test_pages_by_token_are_ordered_by_id(three, page, query, found, links):
 
 
 def test_a_feature_makes_the_first_page_one_of_tokens(three, page, switch):
+    """Reference subscriptions#pages-by-token."""
     switch("token_subscription_iteration")
     ordered = sorted(three)
     assert page("limit=2") == (ordered[:2], {"next": f"token=F{ordered[1]}&limit=2"})
@@ -98,6 +103,7 @@ def test_a_feature_makes_the_first_page_one_of_tokens(three, page, switch):
 
 
 def test_links_repeat_the_query_in_the_order_that_clients_know(client, three, name, app):
+    """Reference subscriptions#page-links."""
     query = "&".join(reversed(FULL.format(name, app, "offset=1").split("&")))
     links = client.get(f"/subscriptions?{query}").json()["_links"]
     # Event types stay in the order of the request.
@@ -150,6 +156,7 @@ def test_only_the_named_application_is_listed(client, three, subscribe, name, ap
     ),
 )
 def test_bad_parameters_are_refused(client, query, detail):
+    """Reference common#query-parameters."""
     problem(client.get(f"/subscriptions?{query}"), 400, detail)
 
 

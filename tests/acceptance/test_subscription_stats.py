@@ -1,4 +1,7 @@
-"""`GET /subscriptions/{id}/stats`: reference subscriptions#partition-statistics."""
+"""`GET /subscriptions/{id}/stats`: reference subscriptions#partition-statistics.
+
+Source: reference subscriptions#statistics.
+"""
 
 import json
 import uuid
@@ -85,7 +88,7 @@ def test_streams_of_both_kinds_are_told_apart(server, stats, two, name):
 
 
 def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two, name):
-    """Reference subscriptions#partition-statistics: unconsumed_events."""
+    """Reference subscriptions#partition-statistics, subscriptions#unconsumed-events: unconsumed_events."""
     publish(client, f"{name}.a", "0", 5)
     publish(client, f"{name}.b", "2", 2)
     assert client.patch(f"/subscriptions/{two}/cursors", json={"items": []}).status_code == 204
@@ -99,7 +102,7 @@ def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two
 
 @pytest.mark.both_modes
 def test_time_lag_is_there_where_it_is_asked_for(client, stats, two, name):
-    """Reference subscriptions#partition-statistics: consumer_lag_seconds."""
+    """Reference subscriptions#partition-statistics, subscriptions#time-lag: consumer_lag_seconds."""
     publish(client, f"{name}.a", "0", 1)
     client.patch(f"/subscriptions/{two}/cursors", json={"items": []})
     for query in ("", "?show_time_lag=false"):
@@ -119,7 +122,10 @@ def test_bad_requests_are_refused(client, two):
 def test_a_cursor_beyond_the_last_event_is_named_instead_of_a_lag_of_none(
     client, server, create, subscribe, name, stats
 ):
-    """A lag of 0 would say that all is well, while nothing that is published next would be delivered."""
+    """A lag of 0 would say that all is well, while nothing that is published next would be delivered.
+
+    Source: reference subscriptions#cursors-beyond-the-end.
+    """
     create(name)
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     ahead = {"event_type": name, "partition": "0", "offset": format_offset(1, 9), "cursor_token": ""}

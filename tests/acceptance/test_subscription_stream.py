@@ -72,6 +72,7 @@ def test_events_are_streamed_committed_and_not_seen_again(client, server, create
 
 
 def test_uncommitted_events_come_again(client, server, create, subscribe, name):
+    """Reference streams#final-batch, cursors#delivery."""
     create(name)
     publish_orders(client, name, "1", "2")
     subscription_id = subscribe(name, read_from="begin")
@@ -96,6 +97,7 @@ def test_a_stream_waits_for_commits_beyond_its_window(client, server, create, su
 
 
 def test_without_a_commit_in_time_the_stream_ends(client, server, create, subscribe, name):
+    """Reference streams#commit-timeout."""
     create(name)
     publish_orders(client, name, "1")
     subscription_id = subscribe(name, read_from="begin")
@@ -107,6 +109,7 @@ def test_without_a_commit_in_time_the_stream_ends(client, server, create, subscr
 
 
 def test_an_idle_stream_is_kept_alive_and_ends_at_its_timeout(client, server, create, subscribe, name):
+    """Reference streams#keep-alives, streams#end-reasons."""
     create(name)
     subscription_id = subscribe(name)
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=1&stream_timeout=2"
@@ -167,6 +170,7 @@ def test_a_parameter_must_be_a_number(client, create, subscribe, name):
 
 
 def test_no_more_streams_than_partitions(client, server, create, subscribe, name):
+    """Reference streams#slots."""
     create(name)
     subscription_id = subscribe(name)
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=1"
@@ -179,6 +183,7 @@ def test_no_more_streams_than_partitions(client, server, create, subscribe, name
 
 
 def test_partitions_are_shared_and_handed_over(client, server, create, subscribe, name):
+    """Reference streams#assignment."""
     create(name, partition_strategy="user_defined", **partitions(4))
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=1&max_uncommitted_events=100"
@@ -214,6 +219,7 @@ def test_a_closed_client_frees_its_partitions(client, server, create, subscribe,
 
 
 def test_the_streams_of_a_killed_worker_are_taken_over(client, server, create, subscribe, name):
+    """Reference operations#worker-death."""
     create(name, **partitions(2))
     publish_orders(client, name, *map(str, range(20)))
     subscription_id = subscribe(name, read_from="begin")
@@ -230,6 +236,7 @@ def test_the_streams_of_a_killed_worker_are_taken_over(client, server, create, s
 
 
 def test_requested_partitions_are_honoured(client, server, create, subscribe, name):
+    """Reference streams#direct-streams."""
     create(name, partition_strategy="user_defined", **partitions(2))
     subscription_id = subscribe(name)
     path = f"/subscriptions/{subscription_id}/events"
@@ -246,6 +253,7 @@ def test_requested_partitions_are_honoured(client, server, create, subscribe, na
 
 
 def test_a_deleted_subscription_ends_its_streams_with_a_reason(client, server, create, subscribe, name):
+    """Reference subscriptions#deletion."""
     create(name)
     subscription_id = subscribe(name)
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=30"
@@ -278,6 +286,7 @@ def test_two_event_types_are_read_through_one_subscription(client, server, creat
 
 
 def test_many_consumers_see_everything_in_order(client, server, create, subscribe, name):
+    """Reference cursors#ordering, cursors#key-order, cursors#delivery."""
     create(name, partition_strategy="hash", partition_key_fields=["order_id"], **partitions(8))
     subscription_id = subscribe(name, read_from="begin")
     path = f"/subscriptions/{subscription_id}/events?batch_limit=20&batch_flush_timeout=1&max_uncommitted_events=200"

@@ -1,4 +1,7 @@
-"""`/subscriptions`: reference subscriptions#fields."""
+"""`/subscriptions`: reference subscriptions#fields.
+
+Source: reference subscriptions#operations.
+"""
 
 import uuid
 
@@ -18,6 +21,7 @@ def app():
 
 
 def test_what_does_not_exist_is_not_found(client):
+    """Reference subscriptions#show."""
     detail = 'Subscription with id "nope" does not exist'
     problem(client.get("/subscriptions/nope"), 404, detail)
     problem(client.delete("/subscriptions/nope"), 404, detail)
@@ -27,6 +31,7 @@ def test_what_does_not_exist_is_not_found(client):
 
 
 def test_authorization_annotations_and_labels_may_change(client, create, subscribe, name):
+    """Reference subscriptions#change."""
     create(name)
     path = f"/subscriptions/{subscribe(name)}"
     before = client.get(path).json()
@@ -57,6 +62,7 @@ def test_authorization_annotations_and_labels_may_change(client, create, subscri
     ),
 )
 def test_the_rest_may_not_change(client, create, subscribe, name, changes, status, detail):
+    """Reference subscriptions#change."""
     create(name)
     path = f"/subscriptions/{subscribe(name)}"
     before = client.get(path).json()
@@ -92,6 +98,7 @@ def test_an_unknown_subscription_is_not_changed(client, create, name):
 
 
 def test_a_deleted_subscription_is_gone_and_can_be_created_anew(client, create, name, app):
+    """Reference subscriptions#deletion."""
     create(name)
     body = {"owning_application": app, "event_types": [name]}
     first = client.post("/subscriptions", json=body).json()["id"]
@@ -104,6 +111,7 @@ def test_a_deleted_subscription_is_gone_and_can_be_created_anew(client, create, 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_the_dead_letter_queue_is_there_for_the_first_subscription_that_asks_for_it(tmp_path, method):
+    """Reference system-event-types#creation, system-event-types#dead-letter-definition."""
     policy = {"nakadi.zalando.org/subscription-unprocessable-event-policy": "DEAD_LETTER_QUEUE"} | {
         "nakadi.zalando.org/subscription-max-event-send-count": "3"
     }

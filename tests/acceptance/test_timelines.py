@@ -1,6 +1,7 @@
 """Timelines and the number of partitions.
 
-Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
+Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects,
+timelines#model-and-switches, timelines#partition-count.
 """
 
 import json
@@ -50,6 +51,7 @@ PLACES = [(1, 0), (1, 1), (4, 0), (6, 0), (6, 1)]
 
 
 def test_timelines_are_listed_by_order(client, create, publish, switch, name):
+    """Reference timelines#timeline-list."""
     create(name, **partitions(2), partition_strategy="user_defined")
     (only,) = client.get(f"/event-types/{name}/timelines").json()
     assert only | {"id": "", "topic": "", "created_at": "", "switched_at": ""} == {
@@ -81,11 +83,13 @@ def test_timelines_are_listed_by_order(client, create, publish, switch, name):
     ],
 )
 def test_a_timeline_that_cannot_be_is_refused(client, create, name, body, status, detail):
+    """Reference timelines#creation-errors."""
     problem(client.post(f"/event-types/{create(name)}/timelines", json=body), status, detail)
     assert len(client.get(f"/event-types/{name}/timelines").json()) == 1
 
 
 def test_unknown_and_compacted_event_types_have_no_timelines_to_switch(client, create, name):
+    """Reference timelines#creation-errors, timelines#timeline-list."""
     detail = 'EventType "nope" does not exist'
     unknown = client.get("/event-types/nope/timelines")
     assert problem(unknown, 404)["detail"] == detail
@@ -100,6 +104,7 @@ def test_unknown_and_compacted_event_types_have_no_timelines_to_switch(client, c
 
 
 def test_low_level_streams_read_across_timelines(client, history):
+    """Reference timelines#reading-across-timelines, cursors#positions, cursors#partition-order."""
     path = f"/event-types/{history}/events"
     with open_stream(client, path, headers=cursors(p0="BEGIN"), params={"stream_limit": 5}) as stream:
         batches = stream.batches()
@@ -112,11 +117,13 @@ def test_low_level_streams_read_across_timelines(client, history):
 
 @pytest.mark.parametrize("place", [(1, 4), (2, 0), (4, 1), (7, -1)])
 def test_places_that_no_timeline_has_are_412(client, history, place):
+    """Reference low-level-streams#cursor-errors."""
     response = client.get(f"/event-types/{history}/events", headers=cursors(p0=offset(*place)))
     problem(response, 412, f"offset {place[1]} for partition 0 event type {history} is unavailable")
 
 
 def test_partitions_tell_the_first_and_the_last_event_of_all_timelines(client, history, switch):
+    """Reference cursors#available-offsets."""
     expected = {
         "partition": "0",
         "oldest_available_offset": offset(1, 0),
@@ -130,6 +137,7 @@ def test_partitions_tell_the_first_and_the_last_event_of_all_timelines(client, h
 
 
 def test_cursor_arithmetic_crosses_timelines(client, history):
+    """Reference timelines#reading-across-timelines, cursors#timeline-ends, cursors#shifts."""
     first, last = ({"partition": "0", "offset": offset(*place)} for place in (PLACES[0], PLACES[-1]))
     pairs = [{"initial_cursor": first, "final_cursor": last}, {"initial_cursor": last, "final_cursor": first}]
     answered = client.post(f"/event-types/{history}/cursor-distances", json=pairs).json()
@@ -145,6 +153,7 @@ def test_cursor_arithmetic_crosses_timelines(client, history):
 
 
 def test_subscriptions_read_and_commit_across_timelines(client, history, subscribe, switch, publish):
+    """Reference timelines#reading-across-timelines."""
     subscription = subscribe(history, read_from="begin")
     path = f"/subscriptions/{subscription}"
     with open_stream(client, f"{path}/events") as stream:
@@ -191,6 +200,7 @@ def test_an_event_type_gets_more_partitions(client, create, switch, name):
     ],
 )
 def test_a_number_of_partitions_that_cannot_be_is_refused(client, create, name, body, status, detail):
+    """Reference timelines#count-checks."""
     create(name, **partitions(2))
     problem(client.put(f"/event-types/{name}/partition-count", json=body), status, detail)
     assert len(client.get(f"/event-types/{name}/partitions").json()) == 2
@@ -201,6 +211,7 @@ def test_only_event_types_that_exist_get_partitions(client):
 
 
 def test_streams_of_subscriptions_end_and_their_clients_come_back_for_new_partitions(client, create, subscribe, name):
+    """Reference timelines#subscriptions."""
     create(name, partition_strategy="user_defined")
     subscription = subscribe(name)  # reads from the end
     path = f"/subscriptions/{subscription}/events"

@@ -69,6 +69,7 @@ def test_others_go_on_while_a_task_blocks(gate):
 
 @pytest.mark.parametrize(("threads", "queue"), [(1, 0), (1, 3), (3, 30)])
 def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
+    """Reference common#unavailable, operations#overload."""
     used = pool(threads=threads, queue=queue)
     waiting = hanging(used, gate, threads + queue)
     assert used.queued == queue
@@ -82,6 +83,7 @@ def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
 
 
 def test_a_task_that_hangs_keeps_its_thread_and_its_caller_goes_on(gate):
+    """Reference common#unavailable, operations#overload."""
     used = pool(deadline_s=0.01, queue=10)
     with pytest.raises(OutcomeUnknown, match=r"has not answered within 0\.01 s: the outcome is unknown"):
         used(gate.pass_through)

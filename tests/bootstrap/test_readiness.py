@@ -42,6 +42,7 @@ def held(base):
 
 
 def test_a_single_node_needs_its_database_and_its_disk(base, held):
+    """Reference operations#readiness."""
     looks = readiness(base, held)
     assert looks.keys() == {"database", "log", "access", "disk", "kafka", "clock"}
     assert looks["database"]().detail == "SQLite"
@@ -76,11 +77,13 @@ def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, pos
 
 @pytest.mark.parametrize(("free", "status"), [(2**40, "ok"), (2**28, "warning"), (2**20, "failed")])
 def test_a_disk_is_judged_by_what_is_free(base, held, monkeypatch, free, status):
+    """Reference operations#readiness."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 2**40 - free, free))
     assert readiness(base, held)["disk"]().status == status
 
 
 def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base, held):
+    """Reference operations#readiness."""
     storage = StorageEntry(id="far", storage_type="kafka", default=False)
     base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
     base.registry.refresh()
@@ -104,6 +107,7 @@ def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warnin
     ],
 )
 def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, warned):
+    """Reference operations#readiness."""
     open_base = base._replace(config=msgspec.structs.replace(base.config, **settings))
     health = readiness(open_base, held)["access"]()
     assert health.status == ("warning" if warned else "ok")

@@ -8,6 +8,7 @@ from rioni.bootstrap.replacing import Replacements
 
 
 def test_replacements_are_rare_over_all_processes():
+    """Reference operations#hanging-threads."""
     replacements = Replacements(300)
     assert replacements.allowed(1_000)
     # A worker that is forked later knows of it too.

@@ -40,6 +40,7 @@ def hang(pool, gate):
 
 
 def test_a_pool_whose_threads_do_not_come_back_is_named_with_their_stacks(pools, metrics, gate):
+    """Reference operations#liveness, operations#hanging-threads."""
     watchdog = Watchdog(pools, metrics, grace_s=0, hard_s=PATIENCE_S)
     assert watchdog.health().status == "ok"
     reading = pools.of_storage("slow").read
@@ -64,6 +65,7 @@ def test_a_pool_whose_threads_do_not_come_back_is_named_with_their_stacks(pools,
 
 
 def test_one_thread_of_many_is_a_reason_only_after_the_hard_bound(pools, metrics, gate):
+    """Reference operations#hanging-threads."""
     hang(pools["files"], gate)
     assert not Watchdog(pools, metrics, grace_s=0, hard_s=PATIENCE_S).health().reason
     assert Watchdog(pools, metrics, grace_s=0, hard_s=0).health().reason

@@ -104,6 +104,7 @@ def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_not
 
 
 def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stands(broker, proxy):
+    """Reference common#unavailable."""
     log = SqlEventLog(engines.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
     proxy.cut = Cut.FOR_GOOD
     with contextlib.closing(log), pytest.raises(CommitOutcomeUnknown, match="outcome is unknown"):

@@ -37,6 +37,7 @@ def topic_of(broker):
 
 
 def test_creation_records_the_event_type_and_its_first_timeline(broker):
+    """Reference event-types#create-event-type."""
     head = broker.log.head().position
     broker.do(CREATE)
     assert broker.topics(head) == [
@@ -52,6 +53,7 @@ def test_creation_records_the_event_type_and_its_first_timeline(broker):
 
 
 def test_the_expected_load_decides_the_number_of_partitions(broker):
+    """Reference event-types#partition-count."""
     load = Statistic(messages_per_minute=1, message_size=1, read_parallelism=3, write_parallelism=1)
     broker.do(CreateEventType(spec=event_type_spec(default_statistic=load)))
     assert len(broker.store.bounds(topic_of(broker))) == 3
@@ -98,6 +100,7 @@ def test_a_refused_change_is_no_event(broker):
 
 
 def test_deletion_takes_timelines_and_topic_along(broker):
+    """Reference event-types#delete-event-type."""
     broker.do(CREATE)
     topic, head = topic_of(broker), broker.log.head().position
     broker.do(DeleteEventType(name=NAME))
@@ -116,6 +119,7 @@ def test_a_deleted_name_can_be_used_again(broker):
 
 
 def test_only_administrators_change_and_delete(broker):
+    """Reference authorization#registry-rights."""
     broker.do(CreateEventType(spec=event_type_spec(authorization=ALICES)), BOB)
     spec = event_type_spec(authorization=ALICES, owning_application="other")
     for command in (ChangeEventType(name=NAME, spec=spec), DeleteEventType(name=NAME)):
@@ -126,6 +130,7 @@ def test_only_administrators_change_and_delete(broker):
 
 
 def test_without_an_authorization_section_everybody_may(broker):
+    """Reference authorization#no-section."""
     broker.do(CREATE, ALICE)
     broker.do(DeleteEventType(name=NAME), BOB)
 
@@ -154,6 +159,7 @@ def test_subscriptions_keep_an_event_type(broker):
 
 @pytest.mark.parametrize("way", ["the feature", "the archiver's"])
 def test_subscriptions_that_may_go_with_it_are_deleted_in_the_same_command(broker, way):
+    """Reference event-types#deletable-subscriptions."""
     broker.do(CREATE)
     archiver = {"owning_application": "nakadi_archiver", "consumer_group": "nakadi_to_s3"}
     broker.do(CreateSubscription(spec=subscription_spec(**({} if way == "the feature" else archiver))))
@@ -173,6 +179,7 @@ def test_subscriptions_that_may_go_with_it_are_deleted_in_the_same_command(broke
 
 
 def test_whoever_an_event_type_names_as_its_administrator_may_relax_its_compatibility_mode(broker):
+    """Reference authorization#administrator-exemptions."""
     broker.do(CreateEventType(spec=event_type_spec(authorization=ALICES)))
     relaxed = ChangeEventType(name=NAME, spec=event_type_spec(authorization=ALICES, compatibility_mode="none"))
     assert broker.do(relaxed, ALICE).compatibility_mode == "none"

@@ -24,6 +24,7 @@ def test_a_wider_schema_is_a_new_version(broker):
 
 
 def test_the_same_schema_is_no_event(broker):
+    """Reference schemas#versions."""
     broker.do(CreateEventType(spec=event_type_spec()))
     head = broker.log.head()
     schema, added = broker.do(AddSchema(name=NAME, schema=submitted(SCHEMA)))
@@ -56,15 +57,18 @@ def test_a_breaking_schema_is_refused(broker):
     ],
 )
 def test_paths_that_the_schema_does_not_declare_are_named(broker, changes, field):
+    """Reference event-types#ordering-fields, event-types#owner-selector."""
     with pytest.raises(Invalid) as caught:
         broker.do(CreateEventType(spec=event_type_spec(**changes)))
     assert str(caught.value) == f"{field} [nope] absent in schema"
 
 
 def test_key_fields_are_ignored_unless_events_are_hashed(broker):
+    """Reference event-types#partition-strategies."""
     broker.do(CreateEventType(spec=event_type_spec(partition_key_fields=("nope",))))
 
 
 def test_key_fields_of_data_changes_are_relative_to_the_data(broker):
+    """Reference event-types#partition-strategies."""
     spec = event_type_spec(category="data", partition_strategy="hash", partition_key_fields=("order_id",))
     broker.do(CreateEventType(spec=spec))

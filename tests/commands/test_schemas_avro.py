@@ -35,6 +35,7 @@ def test_an_event_type_may_begin_with_avro(broker):
 
 
 def test_nothing_is_looked_for_in_an_avro_schema(broker):
+    """Reference schemas#avro-schema-checks."""
     selector = EventOwnerSelector(type="path", name="team", value="nope")
     created = create(
         broker, ordering_key_fields=("nope",), partition_strategy="hash", partition_key_fields=("nope",),
@@ -101,6 +102,7 @@ def fetch(broker, schema):
 
 
 def test_a_version_is_found_by_what_it_means(broker):
+    """Reference schemas#find-schema."""
     broker.do(CreateEventType(spec=event_type_spec()))
     add(broker, AVRO)
     add(broker, WIDER)

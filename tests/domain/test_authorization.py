@@ -1,3 +1,5 @@
+"""Who belongs to a list of attributes: reference authorization#model, authorization#section-rules."""
+
 import pytest
 
 from rioni.domain.authorization import (
@@ -28,14 +30,17 @@ SUBJECT = Subject(name="alice", attributes=frozenset({ALICE}))
     [(None, True), ((ALICE,), True), ((BOB,), False), ((BOB, ALICE), True), ((EVERYBODY,), True), ((), False)],
 )
 def test_one_matching_attribute_is_enough(attributes, permitted):
+    """Reference authorization#wildcard, authorization#sections, authorization#no-section."""
     assert permits(attributes, SUBJECT) is permitted
 
 
 def test_nobody_is_asked_while_authentication_is_off():
+    """Reference authorization#authentication-off."""
     assert permits((BOB,), UNAUTHENTICATED)
 
 
 def test_the_refusal_names_operation_and_resource():
+    """Reference authorization#denials."""
     with pytest.raises(AccessDenied) as caught:
         check((BOB,), SUBJECT, "READ", "event-type:a")
     assert str(caught.value) == "Access on READ event-type:a denied"
@@ -46,6 +51,7 @@ def test_administrators_pass_wherever_a_list_leaves_them_out():
 
 
 def test_duplicates_are_named_for_every_list():
+    """Reference authorization#duplicates."""
     with pytest.raises(Invalid) as caught:
         check_duplicates([("ADMIN", (ALICE, ALICE)), ("READ", (ALICE, BOB)), ("WRITE", (BOB, BOB))])
     assert str(caught.value) == (
@@ -76,6 +82,7 @@ def test_looking_for_duplicates_takes_as_many_steps_as_there_are_attributes():
     ("check_fields", "spec"), [(check_event_type, event_type_spec), (check_subscription, subscription_spec)]
 )
 def test_lists_of_attributes_have_a_limit(check_fields, spec):
+    """Reference authorization#list-sizes."""
     section = EventTypeAuthorization if spec is event_type_spec else SubscriptionAuthorization
     lists = dict.fromkeys(section.__struct_fields__, (ALICE,) * ATTRIBUTES_MAX)
     check_fields(spec(authorization=section(**lists)))

@@ -38,12 +38,14 @@ def test_whatever_json_allows_is_read_as_the_standard_library_reads_it(text):
     ],
 )
 def test_whatever_readers_disagree_about_is_refused(text, message):
+    """Reference publishing#strict-json."""
     with pytest.raises(JsonError) as caught:
         strict_json.decode(text)
     assert str(caught.value) == message
 
 
 def test_bytes_that_are_not_utf_8_are_refused():
+    """Reference publishing#strict-json."""
     with pytest.raises(JsonError, match="Not UTF-8"):
         strict_json.decode(b'"\xff"')
 

@@ -17,6 +17,7 @@ def request(budget, *, address="192.0.2.1", subject=None):
 
 
 def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():
+    """Reference common#bodies-in-flight."""
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     requests = [request(budget) for _ in range(4)]
     for each in requests:
@@ -30,6 +31,7 @@ def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():
 
 
 def test_all_clients_together_can_not_hold_more_than_the_worker_may():
+    """Reference common#bodies-in-flight."""
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     for number in range(10):
         hold(request(budget, address=f"192.0.2.{number}"), MEGABYTE)
@@ -39,6 +41,7 @@ def test_all_clients_together_can_not_hold_more_than_the_worker_may():
 
 
 def test_a_client_with_a_token_is_the_same_from_every_address():
+    """Reference common#bodies-in-flight."""
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     hold(request(budget, subject="shop", address="192.0.2.1"), 4 * MEGABYTE)
     hold(request(budget, subject="other", address="192.0.2.1"), 4 * MEGABYTE)

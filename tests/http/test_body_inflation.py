@@ -32,6 +32,7 @@ def test_bodies_come_out_in_small_steps(coding):
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 @pytest.mark.parametrize("times", [2, 20])
 def test_a_body_that_is_compressed_too_much_is_refused_before_it_is_inflated(coding, times):
+    """Reference common#content-encoding."""
     body = b"[]," * (times * RATIO_BYTES_MIN // 3)
     compressed = gzip.compress(body, 9) if coding == "gzip" else zstandard.compress(body, 19)
     sizes = []
@@ -66,6 +67,7 @@ def test_nothing_is_inflated_where_there_is_no_memory_for_it():
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_what_is_not_in_its_coding_or_ends_early_is_refused(coding):
+    """Reference common#content-encoding."""
     whole = gzip.compress(b"x" * 1_000) if coding == "gzip" else zstandard.compress(b"x" * 1_000)
     for body in (b"nothing of the kind, and long enough", whole[:-5], b""):
         with pytest.raises(Malformed, match=f"Not in {coding.upper()} format"):
@@ -107,6 +109,7 @@ def test_what_follows_a_gzip_body_is_not_kept():
 
 @pytest.mark.parametrize("times", [2, 20])
 def test_a_gzip_body_of_very_many_members_is_refused(times):
+    """Reference common#content-encoding."""
     member = gzip.compress(b"")
     assert inflate(member * GZIP_MEMBERS_MAX, "gzip") == [b""] * GZIP_MEMBERS_MAX
     with pytest.raises(TooLarge, match="more than 1000 gzip members"):

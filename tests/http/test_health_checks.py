@@ -18,6 +18,8 @@ class ImpatientClock(ManualClock):
 
 
 def test_each_thing_is_shown_and_what_is_out_of_reach_with_the_reason():
+    """Reference operations#check-results."""
+
     def away() -> Health:
         raise Unavailable("Nobody answers.")
 
@@ -27,6 +29,7 @@ def test_each_thing_is_shown_and_what_is_out_of_reach_with_the_reason():
 
 
 def test_however_many_ask_it_is_looked_at_once_for_a_while():
+    """Reference operations#check-results."""
     looks, clock = [], ManualClock()
 
     def look() -> Health:
@@ -43,6 +46,7 @@ def test_however_many_ask_it_is_looked_at_once_for_a_while():
 
 
 def test_what_hangs_has_failed_and_is_not_asked_again_before_it_answers():
+    """Reference operations#check-results."""
     answers, looks = threading.Event(), []
 
     def hang() -> Health:

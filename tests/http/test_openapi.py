@@ -1,4 +1,7 @@
-"""The description of the API: valid, complete, and its examples are what it says they are."""
+"""The description of the API: valid, complete, and its examples are what it says they are.
+
+Source: reference common#api-description, operations#description.
+"""
 
 import re
 

@@ -34,6 +34,7 @@ def test_a_subclass_answers_like_its_base(error, status):
 
 
 def test_a_problem_has_title_and_status_and_a_detail_only_if_there_is_one():
+    """Reference common#problem-body."""
     assert orjson.loads(problem(HTTPStatus.NOT_FOUND)) == {"title": "Not Found", "status": 404}
     assert orjson.loads(problem(HTTPStatus.UNPROCESSABLE_ENTITY, "d", "t")) == {
         "type": "t",

@@ -27,6 +27,7 @@ def test_unknown_members_are_ignored():
 
 
 def test_all_gaps_of_inner_objects_are_named_together():
+    """Reference common#field-violations, authorization#attributes."""
     body = encoded(
         default_statistic={"message_size": 1},
         event_owner_selector={"type": "path"},

@@ -31,7 +31,7 @@ class BackgroundJobs:
         sweeper: OrphanCleaner,
         context: Callable[[], Context],
     ) -> None:
-        """Take what it works with; `context` makes the circumstances of a command that the broker gives itself."""
+        """Keep the dependencies; `context` makes the context of a command that the broker itself issues."""
         self._registry = registry
         self._coordinator = coordinator
         self._clock = clock
@@ -45,7 +45,7 @@ class BackgroundJobs:
         self._sweep_at_s = clock.monotonic() + SWEEP_EVERY_S
 
     def tick(self) -> None:
-        """Do what is due. Blocks on the disk; a job that fails is logged and tried again."""
+        """Run the jobs that are due. Blocks on the disk; a job that fails is logged and retried."""
         attempt = self._attempts.attempt
         attempt("ending dead sessions", self._coordinator.reap)
         attempt("repairing switches", self._repair)

@@ -11,19 +11,19 @@ _log = structlog.get_logger("rioni.attempts")
 
 
 class LoggedJobRunner:
-    """Remembers of each job how it failed last."""
+    """Runs jobs, and remembers the last failure of each."""
 
     def __init__(self) -> None:
         self._failures: dict[str, str] = {}
 
     def attempt(self, what: str, job: Callable[[], None]) -> None:
-        """Do a job; if it fails that is logged, once for as long as it fails in the same way, and not raised.
+        """Run a job; log its failure, once as long as the failure stays the same, and don't raise it.
 
-        What is merely not available now says so in a sentence; anything else comes with its traceback.
+        Unavailable is logged as one sentence, any other error with its traceback.
         """
         try:
             job()
-        except Exception as ex:  # noqa: BLE001 - whatever it is, the other jobs go on
+        except Exception as ex:  # noqa: BLE001 - no failure may keep the other jobs from running
             failure = repr(ex)
             if self._failures.get(what) != failure:
                 self._failures[what] = failure

@@ -22,20 +22,21 @@ from rioni.domain.timelines.topic_deletion import AbandonedTopic
 
 
 REFUSALS_MAX = 3
-"""After so many topics that a storage could not delete its others wait for the next round: each may take long."""
+"""Failed deletions of a storage per round; its other topics wait for the next round, as each failure may be slow."""
 
 RECORDED_AT_ONCE = 20
-"""How many deleted topics one transaction records; nobody else changes the registry meanwhile."""
+"""How many deleted topics one transaction records; it blocks other changes of the registry."""
 
 _log = structlog.get_logger("rioni.sweeping")
 
 
 class OrphanCleaner:
-    """Looks for topics without a timeline, and cursors without a subscription; blocks, but never other greenlets.
+    """Deletes topics without a timeline, and cursors without a subscription; blocks, but never other greenlets.
 
-    What the log says is abandoned is deleted, whatever it holds. Of the rest, only what was without one the time before
-    as well, topics only if they are empty, cursors only if nobody streams. So the patience is that of whoever calls, no
-    event is lost even where the log of another broker was mounted, and what is just being made stays.
+    Topics that the log says are abandoned are deleted, whatever they hold. Anything else is deleted only if it was
+    orphaned in the previous run as well; topics only if they are empty, cursors only if there is no stream. So the
+    grace period is the caller's interval, no event is lost even where the log of another broker was mounted, and
+    what is just being created stays.
     """
 
     def __init__(self, registry: Registry, stores: EventStores, coordinator: Coordinator, bus: CommandBus) -> None:
@@ -44,12 +45,12 @@ class OrphanCleaner:
         self._coordinator = coordinator
         self._bus = bus
         self._refusals: Counter[str] = Counter()
-        """How often an abandoned topic could not be deleted."""
+        """Number of failed deletions by abandoned topic."""
         self._suspects: set[tuple[str, str]] = set()
         self._forgettable: set[str] = set()
 
     def sweep(self, context: Context) -> None:
-        """Delete what was suspect before and still is, in all storages that can be used.
+        """Delete what was orphaned in the previous run and still is, in all storages that can be used.
 
         Raises:
             Unavailable: names those that can't.
@@ -81,9 +82,9 @@ class OrphanCleaner:
         failures.report()
 
     def delete_abandoned(self, context: Context) -> None:
-        """Delete the topics that the log says are to be deleted; what can't be is logged and left for the next time.
+        """Delete the topics that the log says are to be deleted; failures are logged and retried in the next run.
 
-        Those of storages that are gone are left too: a storage may come back.
+        Topics of removed storages are left too: a storage may be added again.
         """
         self._registry.refresh()
         if "disable_db_write_operations" in self._registry.settings.features:
@@ -91,7 +92,7 @@ class OrphanCleaner:
         abandoned = self._registry.abandoned_topics()
         self._refusals = Counter({each.topic: self._refusals[each.topic] for each in abandoned})
         deleted, silent = [], Counter[str]()
-        # Those that could be deleted so far have their turn, whatever the others do.
+        # Those with the fewest failed deletions first, so that failing ones don't delay the others.
         for each in sorted(abandoned, key=lambda each: self._refusals[each.topic]):
             if silent[each.storage_id] < REFUSALS_MAX and self._registry.storage(each.storage_id) is not None:
                 if self._delete(each):
@@ -113,7 +114,7 @@ class OrphanCleaner:
         return True
 
     def _delete_empty(self, storage_id: str, topic: str) -> bool:
-        """Delete a topic that never had an event; say whether this was done."""
+        """Delete a topic that never had an event; return whether it was deleted."""
         store = self._stores.of(storage_id)
         with contextlib.suppress(NotFound):  # another process was faster
             if all(bounds.newest == BEFORE_FIRST for bounds in store.bounds(topic)):
@@ -123,7 +124,7 @@ class OrphanCleaner:
 
     def _forget(self) -> None:
         initialised = {*self._coordinator.initialised()}
-        # In this order: a subscription is recorded before anybody reads it.
+        # In this order: a subscription is recorded before it is first streamed.
         self._registry.refresh()
         before = self._forgettable
         self._forgettable = initialised - {subscription.id for subscription in self._registry.subscriptions()}

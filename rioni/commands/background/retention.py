@@ -20,7 +20,7 @@ _log = structlog.get_logger("rioni.retention")
 
 
 UNDER_WAY_MS = 300_000
-"""What was checked before an event type was changed is stored within this time, or not at all."""
+"""A batch that was checked before a change of its event type is stored within this time, or not at all."""
 
 
 class Retention:
@@ -42,12 +42,12 @@ class Retention:
         self._bus = bus
         self._clock = clock
         self.every_s = every_s
-        """How often it is to be asked."""
+        """Interval at which to call it."""
         self._idempotency_window_ms = 1_000 * idempotency_window_s
         self._compaction_lag_ms = 1_000 * compaction_lag_s
 
     def expire(self, context: Context) -> None:
-        """Remove what is too old; a timeline where that fails is logged and left for the next time."""
+        """Delete expired events; a timeline where that fails is logged and retried in the next run."""
         self._registry.refresh()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
         for name, order in [(each.event_type, timeline.order) for each in every for timeline in each.readable]:
@@ -62,7 +62,7 @@ class Retention:
                 _tell("could not delete expired events", ex, event_type=name, order=order)
 
     def compact(self) -> None:
-        """Remove from compacted event types what was superseded long enough ago; fails as `expire`.
+        """Remove superseded events of compacted event types after their retention; handles failures as `expire` does.
 
         Source: reference event-types#cleanup-policy.
         """
@@ -80,7 +80,7 @@ class Retention:
     def forget(self) -> None:
         """Delete idempotency keys older than the deduplication window."""
         timelines = (self._registry.timelines(event_type.name) for event_type in self._registry.event_types())
-        # Names outlive the events of timelines that were cleaned up.
+        # Keys outlive the events of timelines that were cleaned up.
         for storage_id in {timeline.storage_id for each in timelines for timeline in each.timelines}:
             if self._registry.storage(storage_id) is not None:
                 try:
@@ -89,7 +89,7 @@ class Retention:
                     _tell("could not expire idempotency keys", ex, storage_id=storage_id)
 
     def _expire(self, name: str, order: int, context: Context) -> None:
-        # A round may be long: what was told to stay meanwhile stays.
+        # A round may be long, and the retention time may have been raised meanwhile.
         self._registry.refresh()
         timelines, kept_ms = self._registry.timelines(name), self._registry.event_type(name).kept_ms
         timeline = next((each for each in timelines.readable if each.order == order), None)
@@ -100,7 +100,7 @@ class Retention:
         try:
             store = self._stores.of(timeline.storage_id)
             store.expire(timeline.topic, now_ms - kept_ms)
-            # The switch that closed it may have taken long, and events be younger than its beginning.
+            # The switch that closed it may have taken long, so events may be younger than its start.
             over = over and all(bounds.newest < bounds.oldest for bounds in store.bounds(timeline.topic))
         except (NotFound, Unavailable):
             if not over:
@@ -111,9 +111,9 @@ class Retention:
 
 
 def _keyed_since_ms(event_type: EventType) -> int:
-    """Since when all events of a compacted event type surely have a key.
+    """The time since which all events of a compacted event type certainly have a key.
 
-    Until it was changed for the last time, its policy may have been another one.
+    Before the last update of the event type its cleanup policy may have been different.
     """
     if event_type.cleanup_policy == "compact" or event_type.updated_at == event_type.created_at:
         return 0
@@ -121,5 +121,5 @@ def _keyed_since_ms(event_type: EventType) -> int:
 
 
 def _tell(what: str, ex: RioniError, **where: object) -> None:
-    """Log a failure; what is merely not available now says so in a sentence."""
+    """Log a failure: Unavailable as one sentence, any other error with its traceback."""
     _log.error(what, reason=str(ex), exc_info=not isinstance(ex, Unavailable), **where)

@@ -8,20 +8,20 @@ from rioni.domain.ports.health import Health
 
 
 SILENT_S = 600.0
-"""No round of jobs takes so long, unless it hangs."""
+"""A round of jobs that takes longer counts as hanging."""
 
 
 class JobWatchdog:
-    """Notes when the jobs of a process were done last."""
+    """Records when the jobs of a process last completed."""
 
     def __init__(self, clock: Clock) -> None:
-        """Count from now."""
+        """Start counting now."""
         self._clock = clock
         self._attempts = LoggedJobRunner()
         self._done_at_s = clock.monotonic()
 
     def beating(self, jobs: Callable[[], None]) -> Callable[[], None]:
-        """The same jobs, of which a mistake does not keep the next round from coming."""
+        """The same jobs, watched; a bug in one round does not prevent the next one."""
 
         def run() -> None:
             self._attempts.attempt("jobs", jobs)
@@ -30,7 +30,7 @@ class JobWatchdog:
         return run
 
     def health(self) -> Health:
-        """How long ago that was."""
+        """Failed if the jobs last completed more than `SILENT_S` ago."""
         ago_s = self._clock.monotonic() - self._done_at_s
         reason = "The background jobs of this process hang: restart it." if ago_s > SILENT_S else ""
         return Health(reason=reason, detail=f"done {ago_s:.0f} s ago")

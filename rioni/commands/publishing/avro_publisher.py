@@ -24,9 +24,9 @@ from rioni.domain.publishing.steps import Publication
 
 
 OFFLOAD_BYTES = 16_384
-"""PERF: reading, checking and rendering so much takes about 3 ms. What is larger must not stop other requests."""
+"""PERF: reading, checking and rendering so many bytes takes about 3 ms. Larger batches go to the thread pool."""
 JSON_BYTES_AT_ONCE = 1_000_000
-"""The same for what comes out: field names may make much of a few bytes."""
+"""The same limit for the output: field names may expand a few bytes to many."""
 
 
 class AvroPublisher(Publisher):
@@ -55,7 +55,7 @@ class AvroPublisher(Publisher):
             EventTypeNotFound: there is no such event type.
             AccessDenied: the subject may not write to it.
             Malformed: the body is not a publishing batch.
-            IdempotencyKeyReused: another batch was stored under the client's name for this one.
+            IdempotencyKeyReused: another batch was stored under the same idempotency key.
             Unavailable: the store can't write; nothing was stored.
         """
         return self._run(command, subject, self._prepare)
@@ -69,7 +69,7 @@ class AvroPublisher(Publisher):
         return self._run(command, subject, self._prepare_deletion)
 
     def _admit(self, command: PublishEvents, subject: Subject) -> None:
-        """Let the request pass or refuse it: in binary publishing all of that comes before the body."""
+        """Authorise the request: in binary publishing all of these checks come before the body."""
         self._registry.refresh()
         self._gate.blacklist("PRODUCER", subject, (command.event_type,))
         rules = self._registry.publish_rules(command.event_type)
@@ -99,7 +99,7 @@ class AvroPublisher(Publisher):
         return self._offload if len(body) > OFFLOAD_BYTES else direct
 
     def _schemas_of(self, event_type: EventType, envelopes: Sequence[Envelope]) -> dict[str, EventSchema | str]:
-        """The schemas that the events name, up to the first event whose schema there is not."""
+        """The schemas that the events name, up to the first event whose schema does not exist."""
         schemas: dict[str, EventSchema | str] = {}
         for envelope in envelopes:
             version = envelope.metadata.version

@@ -1,7 +1,8 @@
 """Appends a batch exactly once across timelines, even if its event type has moved to another storage.
 
-A store only knows what it has stored itself. Before something is appended to one, the others are asked. Their answers
-hold: their topics are closed for good, or the append comes too late, is refused, and they are asked again.
+A store only knows what it has stored itself, so before an append the other stores are checked for duplicates. The
+result stays valid: either their topics are closed for good, or the append is rejected as too late and the check
+repeated.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,11 +17,11 @@ T = TypeVar("T")
 
 
 def is_duplicate(claim: IdempotencyClaim, stores: Collection[EventStore]) -> bool:
-    """Whether a batch was stored under its name in any of some stores.
+    """Whether a batch was stored under its idempotency key in any of the given stores.
 
     Raises:
-        IdempotencyKeyReused: another one was.
-        Unavailable: a store can't be asked.
+        IdempotencyKeyReused: another batch was stored under that key.
+        Unavailable: a store can't be queried.
     """
     digests = {store.claimed(claim.id) for store in stores} - {None}
     if digests - {claim.digest}:
@@ -38,15 +39,15 @@ def append_deduplicated(
     claim: IdempotencyClaim | None = None,
     others: Collection[EventStore] = (),
 ) -> Appended:
-    """Append to a store what neither it nor any other one has stored before; see `EventStore.append`.
+    """Append what neither this store nor any of the others has stored before; see `EventStore.append`.
 
     Args:
         store: where the topic is.
-        topic: of the timeline that is active.
+        topic: of the active timeline.
         batches: the events, by partition.
-        headers: what is stored beside them.
+        headers: stored beside them.
         ids: of the events.
-        claim: the name that the batch is stored under once.
+        claim: idempotency key and digest of the batch.
         others: the stores of the event type's other timelines.
     """
     if claim is not None and is_duplicate(claim, others):
@@ -68,7 +69,7 @@ def append_deduplicated(
 
 
 class RemainingBatch:
-    """A batch, or what is left of it: a topic that is being closed may take a part, and the next one gets the rest."""
+    """A batch, or the rest of it: a topic that is being closed may store a part, and the next topic gets the rest."""
 
     def __init__(
         self,

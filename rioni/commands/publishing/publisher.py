@@ -38,14 +38,14 @@ class PublishEvents:
     span_ctx: Mapping[str, str] | None = None
     """The request's span context."""
     subscription_id: str | None = None
-    """The subscription that the events are for, if they are for one alone."""
+    """The only subscription that may read the events; None for all readers."""
     idempotency_key: str | None = None
-    """The client's name for this batch: under one name it is stored once."""
+    """The client's idempotency key: batches with the same key are stored once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteEvents(PublishEvents):
-    """Store a batch of tombstones: of a compacted event type the events with these keys go.
+    """Store a batch of tombstones, which delete the events with these keys from a compacted event type.
 
     Source: reference publishing#delete-events.
     """
@@ -56,13 +56,13 @@ class Published:
     """Outcome of publishing a batch."""
 
     events: int
-    """How many events were stored."""
+    """Number of stored events."""
     duplicates: int = 0
-    """How many were left out because they had been stored before."""
+    """Number of events left out as duplicates."""
     refused: Sequence[ItemResult] = ()
-    """For each event what became of it, if the batch was refused: nothing was stored."""
+    """One result per event if the batch was rejected: nothing was stored."""
     partly: Sequence[ItemResult] = ()
-    """For each event what became of it, if not all of them were stored for certain."""
+    """One result per event if not all of them are known to be stored."""
 
 
 Prepare = Callable[[bytes, PublishRules, Publication, Random], Prepared]
@@ -97,7 +97,7 @@ class Publisher:
             Malformed: the body is not an array of events.
             EventTypeNotFound: there is no such event type.
             AccessDenied: the subject may not write to it.
-            IdempotencyKeyReused: another batch was stored under the client's name for this one.
+            IdempotencyKeyReused: another batch was stored under the same idempotency key.
             Unavailable: the store can't write; nothing was stored.
         """
         return self._run(command, subject, partial(self._prepare_json, prepare))
@@ -121,7 +121,7 @@ class Publisher:
             claim = run(_claim, command, command.idempotency_key, subject, rules)
             if is_duplicate(claim, self._timeline.stores(command.event_type)):
                 return Published(events=0, duplicates=self._count(command))
-        # If it comes again, after it was stored in part, each event is to go where it went.
+        # If it is retried after it was stored in part, each event must go to the same partition again.
         random = self._random if claim is None else Random(claim.id)  # noqa: S311 - it decides on partitions only
         prepared = prepare(command.body, rules, self._publication(command, subject, rules), random)
         if prepared.refused:
@@ -131,19 +131,19 @@ class Publisher:
     def _prepare_json(
         self, prepare: Prepare, body: bytes, rules: PublishRules, publication: Publication, random: Random
     ) -> Prepared:
-        """Prepare a batch, away from other requests if it takes long."""
+        """Prepare a batch, in the thread pool if it takes long."""
         if rules.takes_long(body):
             return self._offload(prepare, body, rules, publication, random)
         return prepare(body, rules, publication, random)
 
     def _admit(self, command: PublishEvents, subject: Subject) -> None:
-        """Let the request pass or refuse it, in the contract's order (reference publishing#steps)."""
+        """Authorise the request, in the contract's order (reference publishing#steps)."""
         self._registry.refresh()
         self._gate.blacklist("PRODUCER", subject, (command.event_type,))
         try:
             self._gate.event_type(subject, command.event_type, "WRITE")
         except (EventTypeNotFound, AccessDenied):
-            # What can't be read is refused first, whatever it was meant for.
+            # A malformed body is rejected first, whatever the event type.
             self._split(command)
             raise
 
@@ -190,7 +190,7 @@ class Publisher:
         except RioniError:
             if not left.begun:
                 raise
-            # The next timeline was not there in time, or ever.
+            # The next timeline did not come in time, or at all.
             return _partly(prepared, dict.fromkeys(left.batches, "interrupted"))
         return Published(events=len(prepared.events) - appended.left_out, duplicates=appended.left_out)
 

@@ -18,14 +18,14 @@ from rioni.domain.timelines.timeline import Timeline
 T = TypeVar("T")
 
 LOOK_EVERY_S = 1.0
-"""How often who waits looks at the timelines, should a notification be lost."""
+"""How often a waiter checks the timelines, should a notification be lost."""
 
 
 class TimelineAppender:
-    """Stores events of event types where their active timelines say.
+    """Appends events to the active timelines of their event types.
 
-    Whether a timeline is active is decided by its store: what comes too late is refused there, and appended to the next
-    timeline. So a process may know less than others, and still nothing gets behind the end of a timeline.
+    Whether a timeline is active is decided by its store: a late append is rejected there, and goes to the next
+    timeline. So a process with a stale registry still never appends behind the end of a timeline.
     """
 
     def __init__(
@@ -37,32 +37,32 @@ class TimelineAppender:
         self._clock = clock
         self._wait_max_s = wait_max_s
         self.found_closed: dict[str, Timeline] = {}
-        """By event type the active timelines whose topics are closed although no switch is under way."""
+        """By event type, the active timelines whose topics are closed although no switch is in progress."""
 
     def write(self, timeline: Timeline, write: Callable[[EventStore, str], T]) -> T:
-        """Append to a timeline, or to the one that is active after it.
+        """Append to a timeline, or to its successor if it is being closed.
 
         Blocks as `write` does, and as long as timelines are being switched.
 
         Args:
-            timeline: the active one, a moment ago.
-            write: given a store and a topic, it calls `EventStore.append`; another time if the topic is closed.
+            timeline: the active one, as last known.
+            write: given a store and a topic, calls `EventStore.append`; called again if the topic is closed.
 
         Raises:
-            EventTypeNotFound: the event type is gone, or another one of the same name.
-            Unavailable: the switch takes too long; nothing was written.
+            EventTypeNotFound: the event type was deleted, or recreated under the same name.
+            Unavailable: timed out waiting for the switch; nothing was written.
             RioniError: what `write` raises.
         """
         try:
             return self._write(timeline, write)
         except (TopicClosed, NotFound):
-            # Closed, or even cleaned up; or the event type is gone, which the registry knows.
+            # Closed, or even cleaned up; or the event type was deleted, which the registry knows.
             return self._write_to_next(timeline, write)
 
     def stores(self, event_type: str, without: EventStore | None = None) -> Sequence[EventStore]:
-        """Every store that events of an event type were stored in, without one of them.
+        """All stores that hold or held events of an event type, except the given one.
 
-        What they know of these events may be needed longer than the events themselves.
+        Their idempotency keys and ids may be needed longer than the events themselves.
         """
         storages = {timeline.storage_id for timeline in self._registry.timelines(event_type).timelines}
         there = [self._stores.of(each) for each in storages if self._registry.storage(each) is not None]
@@ -92,10 +92,10 @@ class TimelineAppender:
             watch.close()
 
     def _note_closed(self, refused: Timeline) -> None:
-        """Remember a timeline that would stay closed for ever; `TimelineSwitcher.repair` replaces it.
+        """Record a timeline that would stay closed for ever; `TimelineSwitcher.repair` replaces it.
 
-        No switch leaves that behind, but releases before this one did, and an older log that was restored does. While
-        the store was asked a switch may have been completed: then the timeline that refused is not the active one.
+        No switch leaves one behind, but earlier releases did, and a restored older log does. A switch may have been
+        completed during the call to the store: then the timeline that rejected the append is not the active one.
         """
         timelines = self._registry.timelines(refused.event_type)
         if timelines.switch is None and timelines.active.id == refused.id:

@@ -37,7 +37,7 @@ class Committer:
         self._coordinator = coordinator
 
     def commit(self, command: CommitCursors, subject: Subject) -> Sequence[bool]:
-        """Commit cursors, all or none; what is behind the committed one already is left as it is.
+        """Commit cursors, all or none; those that are not ahead of the committed ones change nothing.
 
         Returns:
             For each cursor whether it advanced its partition.
@@ -68,7 +68,7 @@ class Committer:
         return self._coordinator.commit(command.subscription_id, command.stream_id, offsets)
 
     def _place(self, cursor: Mapping[str, Any]) -> TimelinePosition:
-        """The place that a cursor names, in a timeline that there is or was."""
+        """The position that a cursor names, in an existing or former timeline."""
         name, partition = cursor["event_type"], cursor["partition"]
         try:
             timelines = self._registry.timelines(name)
@@ -82,7 +82,7 @@ class Committer:
         return place
 
     def _check_available(self, partition: EventTypePartition, place: TimelinePosition) -> None:
-        """Refuse places in timelines that have been cleaned up."""
+        """Reject positions in timelines that have been cleaned up."""
         timelines = self._registry.timelines(partition.event_type)
         # PERF: nearly all cursors are of the active timeline.
         if place.order != timelines.active.order and place.order not in [each.order for each in timelines.readable]:

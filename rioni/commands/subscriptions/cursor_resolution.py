@@ -11,10 +11,10 @@ from rioni.projections.queries.timeline_reader import offset_ranges_of, position
 
 
 class CursorResolver:
-    """The places of one event type, as they are when this is made."""
+    """Resolves cursor specs of one event type against a snapshot of its timelines."""
 
     def __init__(self, timelines: Timelines, stores: EventStores) -> None:
-        """Ask what there is; may block on the disk.
+        """Read the offset ranges; may block on the disk.
 
         Raises:
             NotFound: the event type has been deleted.
@@ -22,10 +22,10 @@ class CursorResolver:
         """
         self._timelines, self._stores = timelines, stores
         self.partitions = offset_ranges_of(timelines, stores)
-        """What every partition holds, by number."""
+        """The offset ranges of all partitions, by number."""
 
     def extents(self, partition: str | None) -> OffsetRanges:
-        """What a partition holds.
+        """The offset ranges of a partition.
 
         Raises:
             Invalid: there is no such partition.
@@ -33,13 +33,13 @@ class CursorResolver:
         return self.partitions[self._number(partition)]
 
     def place(self, named: CursorSpec) -> TimelinePosition:
-        """The place that a name stands for, whether it can be read or not; its shift is left to the caller.
+        """The position that a cursor spec names, readable or not; the caller applies its shift.
 
-        Blocks on the disk where it is a time.
+        Blocks on the disk if the spec is a timestamp.
 
         Raises:
             Invalid: there is no such partition.
-            InvalidCursor: the offset is none.
+            InvalidCursor: the offset is not valid.
         """
         number = self._number(named.partition)
         extents = self.partitions[number]
@@ -53,12 +53,12 @@ class CursorResolver:
         return parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(extents)
 
     def readable(self, named: CursorSpec) -> TimelinePosition:
-        """The place that a name stands for, from which reading can go on; blocks as `place`.
+        """The position that a cursor spec names, which must be readable; blocks as `place` does.
 
         Raises:
             InvalidCursor: partition or offset can't be read.
             UnavailableCursor: what follows the offset has expired, or the position does not exist yet.
-            Invalid: the shift leads to where nothing can be read.
+            Invalid: the shifted position is not readable.
         """
         event_type, partition = named.event_type or "", named.partition or ""
         if not named.is_general:

@@ -39,10 +39,10 @@ from rioni.projections.queries.timeline_reader import read_after
 
 
 SCAN_BYTES = 1_000_000
-"""How much of the queue is read at a time."""
+"""Bytes of the queue that are read at a time."""
 
 _DIGEST = "redriven"
-"""Of every dead letter that was published again: its name alone says which one it is."""
+"""Digest of the idempotency claims of all redriven dead letters: the key alone identifies one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class RedriveDeadLetters:
     subscription_id: str
     wanted: DeadLetterFilter
     limit: int
-    """So many are published at most."""
+    """Maximum number of dead letters to publish."""
     force: bool = False
-    """Also those that were published again before."""
+    """Whether to include those that were published again before."""
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Redriven(msgspec.Struct, frozen=True, kw_only=True):
     redriven: int = 0
     already_redriven: int = 0
     without_event_type: int = 0
-    """Their event types are gone."""
+    """Number of dead letters whose event types were deleted."""
 
 
 class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,22 +72,22 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     letter: DeadLetter
     kept_at_ms: int
     owner: Attribute | None
-    """Whose event it is."""
+    """The owner of the event; None if it has none."""
 
 
 class DeadLetterQueue:
-    """Where dead letters are kept; blocks on event stores."""
+    """Writes to the dead letter queue; blocks on event stores."""
 
     def __init__(self, own_event_types: SystemEventTypes, own_publisher: SystemEventPublisher, clock: Clock) -> None:
         self._own_event_types, self._own_publisher, self._clock = own_event_types, own_publisher, clock
 
     def keep(self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int) -> None:
-        """Store an event in the queue durably, unless it was stored there before.
+        """Store an event in the queue durably, once.
 
         Args:
-            subscription_id: whose consumers do not commit it.
-            partition: where it comes from.
-            event: this event alone.
+            subscription_id: the subscription whose consumers do not commit it.
+            partition: the partition of the event.
+            event: a range of this event alone.
             sent: how often it was sent without being committed.
 
         Raises:
@@ -112,7 +112,7 @@ class DeadLetterQueue:
 
 
 class DeadLetterSink:
-    """What can be done with the dead letters in the queue; blocks on event stores."""
+    """Lists and redrives the dead letters in the queue; blocks on event stores."""
 
     def __init__(
         self,
@@ -150,16 +150,16 @@ class DeadLetterSink:
         return page
 
     def redrive(self, command: RedriveDeadLetters, context: Context) -> Redriven:
-        """Publish dead letters again to their event types, seen by their subscription alone.
+        """Publish dead letters again to their event types, visible to their subscription only.
 
-        They are stored as they were, in their old partitions where these still exist. What was published again before
-        is left out, unless that is so long ago that the broker has forgotten it, or the command insists.
+        They are stored unchanged, in their old partitions where these still exist. Dead letters that were published
+        again before are left out, unless their idempotency keys have expired, or the command includes them.
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
             AccessDenied: the subject does not administer the subscription.
-            Unavailable: a storage can't be used; some may have been published, and are known when asked again.
+            Unavailable: a storage can't be used; those published by then are recognised as duplicates in a retry.
         """
         self._administered(command.subscription_id, context.subject)
         counts = {"redriven": 0, "already_redriven": 0, "without_event_type": 0}
@@ -169,7 +169,7 @@ class DeadLetterSink:
                 if counts["redriven"] == command.limit:
                     break
         finally:
-            # The effect comes first: what the audit log tells has happened.
+            # The effect comes first: the audit log only reports what has happened.
             if counts["redriven"]:
                 record = RecordDeadLettersRedriven(
                     subscription_id=command.subscription_id,
@@ -188,7 +188,7 @@ class DeadLetterSink:
         return subscription
 
     def _redrive(self, kept: KeptDeadLetter, *, force: bool) -> str:
-        """Publish one again; say what it counts as."""
+        """Publish one again; return its outcome for the counts."""
         letter = kept.letter
         claim = None if force else IdempotencyClaim(f"redriven:{letter.name}", _DIGEST)
         try:
@@ -197,7 +197,7 @@ class DeadLetterSink:
             headers = Headers(
                 subscription_id=letter.subscription_id,
                 owner=kept.owner,
-                # A key of its own: it must not stand for what its publisher has said of its key since.
+                # A compaction key of its own: it must not supersede later events with the original key.
                 key=f"dead-letter:{letter.name}" if compacted else None,
             )
             batches = {int(letter.partition) % active.partitions: [bytes(letter.event)]}
@@ -217,7 +217,7 @@ class DeadLetterSink:
             timelines = self._registry.timelines(DEAD_LETTER_QUEUE)
         except EventTypeNotFound:
             return
-        # PERF: most of what lies there is of other subscriptions, and not even decoded.
+        # PERF: most of the queue belongs to other subscriptions, and is not even decoded.
         mark = subscription_id.encode()
         for number in range(timelines.active.partitions):
             after = TimelinePosition(timelines.readable[0].order, BEFORE_FIRST)
@@ -237,7 +237,7 @@ class DeadLetterSink:
                                 owner = _owner(chunk, position)
                                 yield KeptDeadLetter(letter=letter, kept_at_ms=chunk.recorded_at_ms, owner=owner)
                 after = TimelinePosition(order, chunks[-1].next - 1)
-                # Who reads much must let others run too.
+                # Long reads must let other greenlets run.
                 time.sleep(0)
 
 

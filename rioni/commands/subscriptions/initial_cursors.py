@@ -31,7 +31,7 @@ class ResetCursors:
 
     subscription_id: str
     cursors: Sequence[CursorSpec]
-    """Without violations; the last one counts where several name a partition."""
+    """Cursor specs without violations; the last one for a partition counts."""
 
 
 class CursorInitializer:
@@ -55,18 +55,18 @@ class CursorInitializer:
         self._reset_timeout_s = reset_timeout_s
 
     def initialise(self, subscription: Subscription) -> None:
-        """Lay down where reading begins, unless that was done before, and add partitions that have come since.
+        """Store the initial cursors of a subscription, once, and add partitions that were created since.
 
         Raises:
-            EventTypeNotFound: an event type of the subscription is gone.
-            Unavailable: nothing can be stored.
+            EventTypeNotFound: an event type of the subscription was deleted.
+            Unavailable: the coordinator can't write.
         """
         wanted = [
             EventTypePartition(name, str(number))
             for name in subscription.event_types
             for number in range(self._registry.timelines(name).active.partitions)
         ]
-        # PERF: every stream asks, nearly always in vain.
+        # PERF: every stream calls this, and nearly always there is nothing to do.
         known = self._coordinator.topology(subscription.id).partitions
         if all(key in known for key in wanted):
             return
@@ -85,36 +85,36 @@ class CursorInitializer:
         }
         starts = {key: given.get(key) or place for key, place in starts.items()}
         self._coordinator.initialise(subscription.id, {key: place.offset for key, place in starts.items()})
-        # What was added since has never been read: nothing of it may be missed, wherever the others began.
+        # New partitions are read from their beginning, wherever the others began: no event may be missed.
         self._coordinator.extend(subscription.id, {key: place.offset for key, place in begins.items()})
 
     def extend(self, event_type: str | None = None) -> None:
-        """Give partitions that have come since to the subscriptions that are read already; their streams end.
+        """Add new partitions to all initialised subscriptions; their streams end.
 
         Args:
             event_type: only subscriptions to this one; None for all.
 
         Raises:
-            Unavailable: names the subscriptions for which that is not possible now; the others have them.
+            Unavailable: names the subscriptions where that failed; the others have the partitions.
         """
         failures = ErrorCollector()
         for subscription in self._registry.subscriptions():
             concerned = event_type is None or event_type in subscription.event_types
-            # What is not found was deleted meanwhile.
+            # A subscription or event type that is not found was deleted meanwhile.
             with failures.of(f"subscription {subscription.id}"), contextlib.suppress(NotFound):
                 if concerned and self._coordinator.topology(subscription.id).epoch:
                     self.initialise(subscription)
         failures.report()
 
     def reset(self, command: ResetCursors, context: Context) -> None:
-        """Let all streams end, then set cursors, backwards too; without cursors the subscription is only initialised.
+        """End all streams, then set cursors, backwards too; without cursors only initialise the subscription.
 
         Raises:
             SubscriptionNotFound: there is no such subscription.
             Blocked: the application or an event type of the subscription is blocked.
             AccessDenied: the subject does not administer the subscription.
             Invalid: a cursor names nothing that can be read.
-            Conflict: another reset is under way.
+            Conflict: another reset is in progress.
             Unavailable: streams do not end in time; nothing has changed then.
         """
         self._registry.refresh()
@@ -128,7 +128,7 @@ class CursorInitializer:
             return
         offsets = {key: place.offset for key, place in places.items()}
         previous = self._coordinator.reset(subscription.id, offsets, self._reset_timeout_s)
-        # The effect comes first: what the audit log tells has happened.
+        # The effect comes first: the audit log only reports what has happened.
         record = RecordCursorsReset(
             subscription_id=subscription.id, cursors=_cursors(offsets), previous=_cursors(previous)
         )

@@ -34,7 +34,7 @@ from rioni.domain.timelines.timeline import Timelines
 
 
 class LookedUp(NamedTuple):
-    """What was asked outside of the transaction for a new subscription; holds as long as the timelines are the same."""
+    """Results of the store queries for a new subscription; valid as long as the timelines are the same."""
 
     timelines: Sequence[Timelines]
     initial_cursors: tuple[InitialCursor, ...]
@@ -42,7 +42,7 @@ class LookedUp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSubscription:
-    """Create a subscription, or find the one that is the same."""
+    """Create a subscription, or find the identical one."""
 
     spec: SubscriptionSpec
     looked_up: LookedUp | None = None
@@ -68,7 +68,7 @@ class DeleteSubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCursorsReset:
-    """Remember that cursors were reset; see `rioni.commands.subscriptions.initial_cursors`."""
+    """Record that cursors were reset; see `rioni.commands.subscriptions.initial_cursors`."""
 
     subscription_id: str
     cursors: tuple[InitialCursor, ...]
@@ -77,7 +77,7 @@ class RecordCursorsReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDeadLettersRedriven:
-    """Remember that dead letters were published again; see `rioni.commands.subscriptions.dead_letters`."""
+    """Record that dead letters were published again; see `rioni.commands.subscriptions.dead_letters`."""
 
     subscription_id: str
     wanted: DeadLetterFilter
@@ -104,7 +104,7 @@ def create_subscription(command: CreateSubscription, repository: UnitOfWork) -> 
         return repository.subscription(claim.subscription_id), False
     _check_features(spec, repository)
     names = sorted(set(spec.event_types or ()))
-    # Each has a partition at least: nobody else waits until thousands of them are looked up.
+    # Each event type has at least one partition: don't look up thousands of them while holding the lock.
     _check_partitions(len(names), repository)
     timelines = _timelines_of(names, repository)
     _check_partitions(sum(each.active.partitions for each in timelines), repository)
@@ -129,10 +129,10 @@ def create_subscription(command: CreateSubscription, repository: UnitOfWork) -> 
 
 
 def change_subscription(command: ChangeSubscription, repository: UnitOfWork) -> Subscription | Outside:
-    """Change a subscription; submitting what it is already changes nothing.
+    """Update a subscription; submitting its current state changes nothing.
 
     Raises:
-        Invalid: something would change that must not (reference subscriptions#change).
+        Invalid: an immutable field would change (reference subscriptions#change).
     """
     check_fields(command.spec)
     current = repository.subscription(command.subscription_id)
@@ -156,7 +156,7 @@ def record_cursors_reset(command: RecordCursorsReset, repository: UnitOfWork) ->
 
 
 def record_dead_letters_redriven(command: RecordDeadLettersRedriven, repository: UnitOfWork) -> None:
-    """Record which dead letters were meant, and how many were published again."""
+    """Record which dead letters were selected, and how many were published again."""
     subscription = repository.subscription(command.subscription_id)
     repository.record(
         DeadLettersRedriven(id=subscription.id, wanted=command.wanted, forced=command.forced, redriven=command.redriven)
@@ -190,7 +190,7 @@ def _timelines_of(event_types: Sequence[str], repository: UnitOfWork) -> list[Ti
 def _named_cursors(
     spec: SubscriptionSpec, timelines: Sequence[Timelines]
 ) -> Sequence[tuple[tuple[str, str], CursorSpec]]:
-    """For each partition, by event type and number, what the submission says where reading begins."""
+    """For each partition, by event type and number, the submitted initial cursor spec."""
     partitions = {each.event_type: each.active.partitions for each in timelines}
     names = list(for_each_partition(spec.initial_cursors or (), partitions))
     wanted = {(name, str(number)) for name, count in partitions.items() for number in range(count)}
@@ -211,7 +211,7 @@ def _looked_up(
     named: Sequence[tuple[tuple[str, str], CursorSpec]],
     repository: UnitOfWork,
 ) -> CreateSubscription:
-    """Offsets as they were given, what other names stand for now; stores are asked.
+    """Resolve the initial cursors: offsets are kept as given, other specs resolved by querying stores.
 
     Source: reference subscriptions#creation-checks.
     """

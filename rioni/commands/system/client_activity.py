@@ -14,21 +14,21 @@ from rioni.domain.subscriptions.activity import RETENTION_MS, Activity, LastActi
 WRITE_EVERY_S = 1.0
 FORGET_EVERY_S = 3_600.0
 PENDING_MAX = 10_000
-"""Different sightings that wait to be written; more are not noticed."""
+"""Maximum number of distinct records that wait to be written; further ones are dropped."""
 
 _log = structlog.get_logger("rioni.attendance")
 
 
 class ActivityTracker:
-    """What the clients of one process do, and, as of a second ago, of all the others."""
+    """Activity of the clients of this process, and, about a second late, of all others."""
 
     def __init__(self, activity: Activity, clock: Clock, offload: ThreadPool) -> None:
-        """Begin.
+        """Start with nothing pending.
 
         Args:
-            activity: where it is written down.
-            clock: says when something was seen, and when it is to be written.
-            offload: where the disk is waited for.
+            activity: the persistent store.
+            clock: for timestamps and intervals.
+            offload: runs what blocks on the disk.
         """
         self._activity, self._clock, self._offload = activity, clock, offload
         self._lock = threading.Lock()
@@ -36,24 +36,24 @@ class ActivityTracker:
         self._write_at_s = self._forget_at_s = clock.monotonic()
 
     def notice(self, deed: str, resource: str, client: str, amount: int = 0) -> None:
-        """Notice that a client does something. Never blocks. PERF: 2 µs."""
+        """Record an action of a client. Never blocks. PERF: 2 µs."""
         now_ms, sighting = self._clock.now_ms(), Sighting(deed, resource, client)
         self._add(sighting, LastActivity(now_ms, now_ms, amount))
 
     def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
-        """What clients did with a resource, by their names. Blocks on the disk.
+        """Activity on a resource, by client name. Blocks on the disk.
 
         Raises:
-            Unavailable: it can't be read, or what is pending can't be written.
+            Unavailable: it can't be read, or pending records can't be written.
         """
         self.write()
         return self._offload(self._activity.of, deed, resource)
 
     def write(self) -> None:
-        """Write down what is pending. Blocks on the disk.
+        """Write pending records. Blocks on the disk.
 
         Raises:
-            Unavailable: it can't be written; it remains pending.
+            Unavailable: they can't be written; they remain pending.
         """
         with self._lock:
             pending, self._pending = self._pending, {}
@@ -67,7 +67,7 @@ class ActivityTracker:
             raise
 
     def tick(self) -> None:
-        """Do what is due; call it now and then. Blocks on the disk; what fails is logged and tried again."""
+        """Write and expire records if due; call it periodically. Blocks on the disk; logs and retries failures."""
         now_s = self._clock.monotonic()
         try:
             if now_s >= self._write_at_s:

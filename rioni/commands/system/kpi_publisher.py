@@ -1,8 +1,8 @@
 """Publishes recorded measurements as KPI events, each exactly once.
 
-A spool's file is removed when its events are stored; they are the same events whoever makes them of it, and the event
-store leaves out what it has stored before. So the death of a process at any moment neither loses nor doubles anything,
-and another process takes over its files; only the death of the machine loses what was not yet on the disk.
+A spool's file is removed once its events are stored. Any process derives the same events from it, and the event store
+deduplicates them. So the crash of a process at any moment neither loses nor duplicates events, and another process
+processes its files; only a crash of the machine loses lines that were not yet on the disk.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EVENTS_PER_BATCH = 100
 
 
 class KpiFeed:
-    """Serves the spools of one process, and of those that have died."""
+    """Publishes the spools of this process, and of processes that died."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class KpiFeed:
         streams_every_s: float,
         dropped: Callable[[int], None],
     ) -> None:
-        """Begin.
+        """Keep the dependencies.
 
         Args:
             spools: of this process.
             own_event_types: creates the event types.
             publisher: publishes to them.
-            clock: tells when it is time.
-            offload: where files are read.
+            clock: for intervals.
+            offload: runs file reads.
             salt: for the hashes of names.
-            streams_every_s: how often streams are reported, by one event for each stream and event type.
-            dropped: told how many lines could not be read.
+            streams_every_s: interval at which streams are reported, one event for each stream and event type.
+            dropped: called with the number of unreadable lines.
         """
         self._own_event_types, self._publisher, self._clock, self._offload = (
             own_event_types,
@@ -63,7 +63,7 @@ class KpiFeed:
         self._attempts = LoggedJobRunner()
 
     def tick(self) -> None:
-        """Publish what is due. What fails is logged, and tried again."""
+        """Publish the spools that are due. Failures are logged and retried."""
         now_s = self._clock.monotonic()
         for name, one in self._rounds.items():
             if now_s >= one.due_s:
@@ -91,7 +91,7 @@ def _reports_of(file: SpoolFile, salt: str) -> Reports:
 
 
 class _Round:
-    """When a spool is due: at once, for the sake of what dead processes have left, then again and again."""
+    """Schedule of a spool: due at once, for files of dead processes, then periodically."""
 
     def __init__(self, spool: Spool, every_s: float, now_s: float) -> None:
         self.spool, self.every_s, self.due_s = spool, every_s, now_s

@@ -1,8 +1,7 @@
 """Consumers of the internal log that publish its entries as system events, each exactly once.
 
-What is told of one command is stored as one batch, named after the entry of the log that it begins with, and the event
-store stores a batch of one name once. How far a feed has come is remembered after that. So a crash at any moment
-neither loses an event nor doubles it.
+Each event is stored as a batch of its own, with its id as idempotency key, so the event store stores it once. The
+checkpoint is saved after that. So a crash at any moment neither loses nor duplicates an event.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,26 +22,26 @@ from rioni.domain.system.system_events import SystemEvent
 
 ENTRIES_PER_STEP = 500
 REMEMBER_EVERY_ENTRIES = 1_000
-"""How much of the log, at most, a new process reads again although nothing in it is to be reported."""
+"""Maximum number of entries without events that a new process reads again: the checkpoint is saved this often."""
 
 
 class LogConsumer(NamedTuple):
-    """What of the log is reported where."""
+    """Derives the events of one system event type from the log."""
 
     event_type: str
     feature: str
-    """Switches it on and off; both switches are reported too."""
+    """The feature that enables it; switching it on or off is reported too."""
     events: Callable[[Sequence[RecordedChange]], Sequence[SystemEvent]]
     """The events that report on the entries of one command, in their order."""
 
     @property
     def follower(self) -> str:
-        """Under which name the position is remembered."""
+        """The name of its checkpoint."""
         return f"feed:{self.event_type}"
 
 
 class LogConsumers:
-    """All feeds from the log; one process of the broker serves them."""
+    """Runs all consumers of the log, in one process of the broker."""
 
     def __init__(
         self,
@@ -71,16 +70,16 @@ class LogConsumers:
             self._attempts.attempt(name, follower.go_on)
 
     def close(self) -> None:
-        """Let another process feed."""
+        """Let another process run them."""
         self._leadership.close()
 
     def behind(self) -> dict[str, int]:
-        """For each event type how many entries of the log are still to be looked at; 0 where another process does."""
+        """The lag of each event type in log entries; 0 if another process runs the consumers."""
         return {name: follower.behind() for name, follower in self._followers.items()}
 
 
 class _Follower:
-    """One feed, on its way through the log."""
+    """Runs one consumer and keeps its checkpoint."""
 
     def __init__(
         self,
@@ -93,16 +92,16 @@ class _Follower:
         self._feed = feed
         self._trail, self._own_event_types, self._publisher, self._offload = trail, own_event_types, publisher, offload
         self._position: int | None = None
-        """The last entry that was looked at; None until that has been read."""
+        """Position of the last processed entry; None until the checkpoint has been read."""
         self._head = self._remembered = 0
         self._on = False
 
     def behind(self) -> int:
-        """How many entries were still to be looked at when the log was last looked at."""
+        """Number of unprocessed entries when the head was last read."""
         return 0 if self._position is None else self._head - self._position
 
     def go_on(self) -> None:
-        """Go to the end of the log."""
+        """Process all entries up to the head of the log."""
         if self._position is None:
             self._begin()
         self._head = self._trail.head()
@@ -128,7 +127,7 @@ class _Follower:
                     wanted.append(change)
             for event in self._feed.events(wanted):
                 self._own_event_types.ensure_one(self._feed.event_type)
-                # Each by itself: who goes on after a crash may find more of the command's transactions together.
+                # One by one: after a crash the next process may read more of the command's transactions at once.
                 self._publisher.publish(self._feed.event_type, [event], name=event.eid)
                 published = True
         position = changes[-1].entry.position

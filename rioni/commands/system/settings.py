@@ -19,7 +19,7 @@ from rioni.domain.system.settings import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAdmins:
-    """Name the administrators of the broker."""
+    """Replace the list of the broker's administrators."""
 
     admins: Admins
 
@@ -34,7 +34,7 @@ class AddBlacklistEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveBlacklistEntry:
-    """Block an application or an event type no longer."""
+    """Unblock an application or an event type."""
 
     type: str
     name: str
@@ -62,7 +62,7 @@ def accept_loss(command: AcceptLoss, repository: UnitOfWork) -> None:
 
 
 def set_admins(command: SetAdmins, repository: UnitOfWork) -> Admins:
-    """Name the administrators; the configured default administrator stays one, and is never stored.
+    """Replace the administrators; the configured default administrator stays one, and is never stored.
 
     Raises:
         InvalidFields: a list is empty, or too long.
@@ -94,14 +94,14 @@ def add_blacklist_entry(command: AddBlacklistEntry, repository: UnitOfWork) -> N
 
 
 def remove_blacklist_entry(command: RemoveBlacklistEntry, repository: UnitOfWork) -> None:
-    """Block an application or an event type no longer; repeating it changes nothing."""
+    """Unblock an application or an event type; repeating it changes nothing."""
     _check_type(command.type)
     if (command.type, command.name) in repository.settings().blacklist:
         repository.record(BlacklistEntryRemoved(type=command.type, name=command.name))
 
 
 def switch_feature(command: SwitchFeature, repository: UnitOfWork) -> None:
-    """Switch a feature; switching it to what it is changes nothing.
+    """Switch a feature; switching it to its current state changes nothing.
 
     Raises:
         Malformed: there is no such feature.

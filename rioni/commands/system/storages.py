@@ -19,21 +19,21 @@ from rioni.domain.system.storages import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateStorage:
-    """Let event types be stored in one more place."""
+    """Add a storage for timelines."""
 
     storage: StorageEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDefaultStorage:
-    """Let new event types begin in a storage."""
+    """Make a storage the default of new event types."""
 
     storage_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStorage:
-    """Say that what a storage holds has been copied to another kind of store."""
+    """Change the type of a storage whose contents were copied to another kind of store."""
 
     storage_id: str
     storage_type: str
@@ -41,13 +41,13 @@ class MoveStorage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteStorage:
-    """Use a storage no more."""
+    """Delete a storage."""
 
     storage_id: str
 
 
 def create_storage(command: CreateStorage, repository: UnitOfWork) -> StorageEntry:
-    """Add a storage. Only known members of its configuration are kept, without credentials: the log is for ever.
+    """Add a storage. Only known members of its configuration are kept, without credentials: the log is permanent.
 
     Raises:
         Invalid: id, type or configuration can't be used.
@@ -65,7 +65,7 @@ def create_storage(command: CreateStorage, repository: UnitOfWork) -> StorageEnt
 
 
 def set_default_storage(command: SetDefaultStorage, repository: UnitOfWork) -> StorageEntry:
-    """Let event types that are created from now on begin in a storage.
+    """Make a storage the default: event types that are created from now on begin in it.
 
     Raises:
         NotFound: there is no such storage.
@@ -79,7 +79,7 @@ def set_default_storage(command: SetDefaultStorage, repository: UnitOfWork) -> S
 
 
 def move_storage(command: MoveStorage, repository: UnitOfWork) -> None:
-    """Look for the events of a storage in another kind of store from now on.
+    """Read and write the events of a storage in another kind of store from now on.
 
     Raises:
         NotFound: there is no such storage.
@@ -90,11 +90,11 @@ def move_storage(command: MoveStorage, repository: UnitOfWork) -> None:
 
 
 def delete_storage(command: DeleteStorage, repository: UnitOfWork) -> None:
-    """Delete a storage that holds nothing, and that nothing shall begin in.
+    """Delete a storage that holds no events and is not the default one.
 
     Raises:
         NotFound: there is no such storage.
-        InUse: events lie in it, or it is the default one.
+        InUse: it holds events, or is the default one.
     """
     storage: StorageEntry | None = repository.find("storage", command.storage_id)
     if storage is None:

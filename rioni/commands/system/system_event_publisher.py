@@ -28,13 +28,13 @@ from rioni.domain.system.system_events import SystemEvent
 
 _UNLIMITED = 2**31
 _WRAPPED = 2
-"""So much deeper than events of others are the broker's own, which hold them."""
+"""Additional nesting depth of system events, which contain clients' data."""
 _DIGEST = "own"
-"""Of every batch: the name alone says which one it is."""
+"""Digest of the claims of all batches: the key alone identifies a batch."""
 
 
 class SystemEventPublisher:
-    """Stores events of the broker, each of them once however often it is given."""
+    """Stores system events, each exactly once."""
 
     def __init__(self, registry: Registry, stores: EventStores, clock: Clock, random: Random) -> None:
         self._registry, self._stores, self._clock, self._random = registry, stores, clock, random
@@ -42,17 +42,17 @@ class SystemEventPublisher:
     def publish(
         self, event_type: str, events: Sequence[SystemEvent], *, name: str, owner: Attribute | None = None
     ) -> None:
-        """Store a batch durably, unless it was stored before. Blocks on the event store.
+        """Store a batch durably, once. Blocks on the event store.
 
         Args:
-            event_type: one of the broker's own.
-            events: what to store.
-            name: of the batch: whoever comes with it again, after a crash, comes with the same events.
-            owner: whose events they all are; None for nobody in particular.
+            event_type: a system event type.
+            events: the events.
+            name: idempotency key of the batch; a retry after a crash has the same events.
+            owner: the owner of all events; None for no owner.
 
         Raises:
             EventTypeNotFound: there is no such event type.
-            Invalid: an event is against the rules of the event type, which somebody must have changed.
+            Invalid: an event breaks the rules of the event type, whose definition must have been changed.
             Unavailable: the store can't write; nothing was stored.
         """
         timelines = self._registry.timelines(event_type)
@@ -116,7 +116,7 @@ def _unfit(event_type: str, detail: str) -> Invalid:
 
 
 def _unlimited(rules: PublishRules) -> PublishRules:
-    """What the broker has accepted in a request it must be able to report, twice its size or not."""
+    """The event type's rules, without the size limit of events: a report must hold anything accepted in a request."""
     limits = msgspec.structs.replace(
         rules.limits,
         event_bytes_max=_UNLIMITED,

@@ -19,24 +19,24 @@ from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, SystemEven
 
 
 class SystemEventTypes:
-    """Knows which of them there should be, and creates what is missing."""
+    """Knows the required system event types, and creates missing ones."""
 
     def __init__(
         self, own: Sequence[SystemEventType], registry: Registry, bus: CommandBus, now: Callable[[], str]
     ) -> None:
-        """Begin.
+        """Keep the dependencies.
 
         Args:
-            own: all of them.
-            registry: is asked what exists.
+            own: all system event types.
+            registry: knows which exist.
             bus: runs the commands.
-            now: tells the time, RFC 3339 with milliseconds.
+            now: returns the time, RFC 3339 with milliseconds.
         """
         self._own = {each.name: each for each in own}
         self._registry, self._bus, self._now = registry, bus, now
 
     def ensure(self) -> None:
-        """Create what the features that are on ask for; raises as `ensure_one`. Cheap where nothing is missing."""
+        """Create those that enabled features require; raises as `ensure_one`. Cheap if none is missing."""
         self._registry.refresh()
         features = self._registry.settings.features
         for name, own in self._own.items():
@@ -44,7 +44,7 @@ class SystemEventTypes:
                 self.ensure_one(name)
 
     def ensure_for(self, subscription: Subscription) -> None:
-        """Create what a subscription asks for; raises as `ensure_one`."""
+        """Create those that a subscription requires; raises as `ensure_one`."""
         if wants_dead_letters(subscription):
             self.ensure_one(DEAD_LETTER_QUEUE)
 

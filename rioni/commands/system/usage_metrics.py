@@ -12,12 +12,12 @@ class UsageRecorder:
     """Keeps what was measured until it is published as KPI events; see `rioni.commands.system.kpi_publisher`."""
 
     def __init__(self, registry: Registry, spools: Spools, dropped: Callable[[int], None]) -> None:
-        """Begin.
+        """Keep the dependencies.
 
         Args:
             registry: knows which features are on.
-            spools: where measurements are kept.
-            dropped: told how many measurements there was no room for.
+            spools: store the measurements.
+            dropped: called with the number of measurements for which there was no room.
         """
         self._registry, self._spools, self._dropped = registry, spools, dropped
 
@@ -32,15 +32,15 @@ class UsageRecorder:
         return ACCESS_FEATURE in self._registry.settings.features
 
     def published(self, measurement: BatchPublished) -> None:
-        """Keep that a batch was stored; ask whether it is `on` before."""
+        """Record that a batch was stored; check `on` before."""
         self._keep(self._spools.requests, measurement)
 
     def accessed(self, measurement: RequestServed) -> None:
-        """Keep that a request was answered; ask whether it is `on` and `access_on` before."""
+        """Record that a request was answered; check `on` and `access_on` before."""
         self._keep(self._spools.requests, measurement)
 
     def streamed(self, measurement: BatchStreamed) -> None:
-        """Keep that a batch was written to a stream; ask whether it is `on` before."""
+        """Record that a batch was written to a stream; check `on` before."""
         self._keep(self._spools.streams, measurement)
 
     def _keep(self, spool: Spool, measurement: Measurement) -> None:

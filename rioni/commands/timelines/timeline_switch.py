@@ -1,8 +1,8 @@
 """Switches to a new timeline, and recovers switches whose process died (reference timelines#switch-steps).
 
-There is no barrier that all processes have to reach, and so none that a sick one could hold up. The store closes the
-old topic instead, for all processes at once: an append comes before that, and counts, or it is refused and goes to the
-next topic.
+There is no barrier that all processes have to reach, and so none that a hanging process could hold up. Instead the
+store closes the old topic for all processes at once: an append is either stored before that, or rejected and repeated
+on the next topic.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from rioni.domain.timelines.timeline import Switch, Timeline
 
 
 RETRY_S = 10.0
-"""After so long a switch that could not be completed is tried again: its storage may let everybody wait."""
+"""Retry interval of a switch that could not be completed; each attempt may wait for the storage's time-out."""
 
 _log = structlog.get_logger("rioni.switching")
 
@@ -38,13 +38,13 @@ class TimelineSwitcher:
         clock: Clock,
         found_closed: MutableMapping[str, Timeline] | None = None,
     ) -> None:
-        """Take what is needed; `found_closed` is that of `TimelineAppender`, and emptied here."""
+        """Keep the dependencies; `found_closed` is that of `TimelineAppender`, and emptied here."""
         self._registry = registry
         self._bus = bus
         self._signals = signals
         self._clock = clock
         self._retry_at_s: dict[str, float] = {}
-        """For each timeline that could not be switched to when to try again."""
+        """By timeline that could not be switched to, the time of the next attempt."""
         self._found_closed = {} if found_closed is None else found_closed
 
     def switch(self, command: StartSwitch, context: Context) -> None:
@@ -52,8 +52,8 @@ class TimelineSwitcher:
 
         Raises:
             AdminOnly: the subject does not administer the broker.
-            RioniError: as `start_switch` and what follows it say. Nothing has happened then, unless the old topic could
-                not be closed: the switch is completed as soon as it can.
+            RioniError: as raised by `start_switch` and the following steps. Nothing has happened then, unless the old
+            topic could not be closed: the switch is completed as soon as it can be.
         """
         try:
             self._bus.dispatch(command, context)
@@ -61,17 +61,17 @@ class TimelineSwitcher:
             self._signals.notify(LOG_KEY)
 
     def repair(self, context: Callable[[], Context]) -> None:
-        """Complete or abort the switches that no process carries out any more. Cheap where there are none.
+        """Complete or abort switches whose process died. Cheap if there are none.
 
         An active timeline that publishers have found closed is replaced by a new one in the same storage: no topic is
         opened again.
 
         Args:
-            context: makes the circumstances of a command. Each one needs its own: the ids of the new timeline and its
+            context: makes the context of a command. Each command needs its own: the ids of the new timeline and its
                 topic are derived from the command's id.
 
         Raises:
-            Unavailable: names the event types for which that is not possible now; the others are done.
+            Unavailable: names the event types for which that failed; the others are done.
         """
         failures = ErrorCollector()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
@@ -84,14 +84,14 @@ class TimelineSwitcher:
             with failures.of(f"event type {switch.timeline.event_type}"):
                 if not self._bus.is_running(switch.worker, switch.timeline.topic):
                     self._retry_at_s[key] = self._clock.monotonic() + RETRY_S
-                    silent.add(storage_id)  # it may take long to say no; the others come in the next rounds
+                    silent.add(storage_id)  # a failure may be slow; its others come in the next rounds
                     self._repair(switch, context())
                     silent.discard(storage_id)
         for name in list(self._found_closed):
             closed = self._found_closed.pop(name)
             with failures.of(f"event type {name}"), contextlib.suppress(EventTypeNotFound):
                 timelines = self._registry.timelines(name)
-                # The publisher may have been refused by a switch that it had not heard of.
+                # The publisher may have been rejected because of a switch that its registry did not show yet.
                 if timelines.switch is None and timelines.active.id == closed.id:
                     _log.warning("the active timeline is closed; replacing it", event_type=name, topic=closed.topic)
                     replace = StartSwitch(event_type=name, storage_id=closed.storage_id, replaces=closed.id)

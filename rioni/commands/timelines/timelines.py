@@ -2,11 +2,11 @@
 
 Source: reference timelines#count-change, timelines#timeline-model, timelines#count-effects.
 
-Stores, and whether another process lives, are asked between transactions (see `Outside`). A switch has four steps: it
-is recorded, the new topic is created, it is recorded that the old topic is about to be closed, and, when it is, where
-it ends. Up to the third step the switch can be aborted, and nothing has happened. From then on it can only be
-completed, by whatever process: closing a topic can be repeated, and no topic is ever opened again. So it does not
-matter how late someone closes it, and what was noted as its end stays its end.
+Queries to stores, and for the liveness of processes, run between transactions (see `Outside`). A switch has four steps:
+record its start, create the new topic, record that the old topic is about to be closed, close it and record where it
+ends. Until the third step the switch can be aborted without effect. From then on it can only be completed, by any
+process: closing a topic is idempotent, and no topic is ever reopened. So a late close does no harm, and the recorded
+end stays the end.
 """
 
 import contextlib
@@ -40,12 +40,12 @@ INITIATOR_DIED = "the process that switched has died"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartSwitch:
-    """Store events in a new topic, of a storage that may be another one."""
+    """Start a switch to a new topic, in the same storage or another one."""
 
     event_type: str
     storage_id: str | None
     replaces: str | None = None
-    """The id of the active timeline, if only that one is to be replaced, whatever its event type's cleanup policy."""
+    """The id of the active timeline, to replace only that one, whatever its event type's cleanup policy."""
     can_be_used: bool = False
     """Whether the storage has been opened; set by the command itself."""
     dead_worker: str | None = None
@@ -58,9 +58,9 @@ class CloseTimeline:
 
     event_type: str
     timeline: Timeline
-    """The next one, whose topic exists."""
+    """The next timeline, whose topic exists."""
     then: Any = None
-    """The command that the switch was in the way of, if it is another one's."""
+    """The command to run next, if the switch was started by another command and blocked it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class CompleteSwitch:
     event_type: str
     timeline: Timeline
     latest_position: tuple[int, ...] | None
-    """Where the old topic, which is closed, ends; None where its storage does not know it."""
+    """The last positions of the old topic, which is closed; None if its storage does not know it."""
     then: Any = None
     """As of `CloseTimeline`."""
 
@@ -81,15 +81,15 @@ class AbortSwitch:
 
     event_type: str
     timeline: Timeline
-    """The next one."""
+    """The next timeline of the switch."""
     reason: str
     delete: bool = True
-    """Whether to delete its topic at once; if not, the housekeeper does."""
+    """Whether to delete its topic at once; if not, a background job does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanUpTimeline:
-    """Remove the events of a closed timeline, if its time is over."""
+    """Remove the events of a closed timeline whose retention time is over."""
 
     event_type: str
     order: int
@@ -98,33 +98,33 @@ class CleanUpTimeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repartition:
-    """Let an event type have more partitions."""
+    """Add partitions to an event type."""
 
     event_type: str
     partition_count: int | None
     extended: Collection[str] = ()
-    """The topics that have so many partitions already; set by the command itself."""
+    """The topics that have the new number of partitions already; set by the command itself."""
     dead_worker: str | None = None
     """As of `StartSwitch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindOrphanedTopics:
-    """Find out which of some topics of a storage nothing in the log names."""
+    """Find those of the given topics of a storage that the log does not name."""
 
     storage_id: str
     topics: Collection[str]
-    """They exist. No switch that is under way names them: it would have been recorded before they were created."""
+    """Existing topics, none of them named by a switch in progress: a switch is recorded before its topic is created."""
 
 
 def start_switch(command: StartSwitch, repository: UnitOfWork) -> Outside | None:
-    """Record that a switch has begun, after one whose process has died was aborted or completed.
+    """Record the start of a switch, after aborting or completing one whose process died.
 
     Raises:
         EventTypeNotFound: there is no such event type.
         InvalidFields: no storage is named.
         Invalid: the storage does not exist, or the event type is compacted.
-        Conflict: a switch is under way already.
+        Conflict: another switch is in progress.
         Unavailable: a storage can't be used.
     """
     event_type, context = repository.event_type(command.event_type), repository.context
@@ -167,7 +167,7 @@ def start_switch(command: StartSwitch, repository: UnitOfWork) -> Outside | None
 
 
 def close_timeline(command: CloseTimeline, repository: UnitOfWork) -> Outside | None:
-    """Record that the old topic is about to be closed, and have that done outside of the transaction.
+    """Record that the old topic is about to be closed, and close it outside of the transaction.
 
     Raises:
         EventTypeNotFound: the event type was deleted meanwhile.
@@ -201,7 +201,7 @@ def complete_switch(command: CompleteSwitch, repository: UnitOfWork) -> Outside 
 
     Raises:
         EventTypeNotFound: the event type was deleted meanwhile.
-        Conflict: it was made again since.
+        Conflict: it was recreated meanwhile.
         Unavailable: the old topic is lost.
     """
     timelines = repository.timelines(command.event_type)
@@ -225,14 +225,14 @@ def abort_switch(command: AbortSwitch, repository: UnitOfWork) -> None:
         if not timelines.switch.closing:
             _abort(timelines, command.reason, repository, delete=command.delete)
     elif timelines is None or not _is_recorded(command.timeline, timelines):
-        # Whoever switched may have created it after others had deleted it.
+        # The process that switched may have created it after others had deleted it.
         abandon(command.timeline, repository, delete=command.delete)
 
 
 def clean_up_timeline(command: CleanUpTimeline, repository: UnitOfWork) -> None:
-    """Record that the events of a closed timeline are gone, and remove them; nothing happens if they are.
+    """Record that the events of a closed timeline are removed, and remove them; no-op if they are already.
 
-    Nor if they shall stay longer since a moment ago.
+    Also a no-op if the retention time was raised meanwhile.
 
     Raises:
         EventTypeNotFound: it was deleted meanwhile.
@@ -271,7 +271,7 @@ def repartition(command: Repartition, repository: UnitOfWork) -> Outside | None:
     if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
         return unfinished
     if count > timelines.active.partitions:
-        # The partitions come first: empty ones that the log does not know are harmless, and need no record.
+        # The partitions are created first: empty ones that the log does not know are harmless, and need no record.
         if left := [each for each in timelines.readable if each.topic not in command.extended]:
             return Outside(partial(_extended, command, left, count, repository))
         repository.record(TimelinesRepartitioned(event_type=event_type.name, partitions=count))
@@ -285,7 +285,7 @@ def repartition(command: Repartition, repository: UnitOfWork) -> Outside | None:
 def find_forsaken_topics(command: FindOrphanedTopics, repository: UnitOfWork) -> list[str]:
     """The topics that may be deleted if they are empty.
 
-    What creates a topic is recorded before. So a topic that exists, and that nothing names now, never will be named.
+    The creation of a topic is recorded before. So an existing topic that the log does not name never will be named.
     """
     unknown = set(command.topics) - repository.topics_in(command.storage_id)
     return sorted(topic for topic in unknown if repository.find("topic-creation", topic) is None)
@@ -320,13 +320,13 @@ def _with_parallelism(event_type: EventType, count: int) -> EventType:
 def _unfinished(
     command: StartSwitch | Repartition, timelines: Timelines, repository: UnitOfWork, busy: RioniError
 ) -> Outside | None:
-    """What is to be done first about a switch that is under way; None where none is, or if it is aborted hereby.
+    """Handle a switch in progress: return the work to do first; None if there is none, or it has been aborted here.
 
     Args:
-        command: that it is in the way of.
+        command: the command that it blocks.
         timelines: of the event type.
         repository: of the command.
-        busy: raised outside of the transaction if the process that switches lives.
+        busy: raised outside of the transaction if the process that switches is alive.
     """
     switch = timelines.switch
     if switch is None:
@@ -353,7 +353,7 @@ def _abort(timelines: Timelines, reason: str, repository: UnitOfWork, *, delete:
     repository.record(
         TimelineSwitchAborted(event_type=timelines.event_type, timeline_id=switch.timeline.id, reason=reason)
     )
-    # Not now: that its storage may be out of reach must not keep the event type from going on where it is.
+    # Not now: an unreachable storage must not prevent publishing to the present timeline.
     abandon(switch.timeline, repository, delete=delete)
 
 
@@ -362,7 +362,7 @@ def _aborted(timeline: Timeline, ex: BaseException) -> AbortSwitch:
         event_type=timeline.event_type,
         timeline=timeline,
         reason=str(ex) or type(ex).__name__,
-        # A store that has just not answered would let the client wait once more.
+        # A store that has just timed out would make the client wait again.
         delete=not isinstance(ex, Unavailable),
     )
 
@@ -376,5 +376,5 @@ def _go_on(then: Any) -> Outside | None:
 
 
 def topics_to_delete(timelines: Timelines) -> Sequence[Timeline]:
-    """The timelines whose topics go with their event type, the next one of a switch included."""
+    """The timelines whose topics are deleted with the event type, the next one of a switch included."""
     return [*timelines.readable, *([timelines.switch.timeline] if timelines.switch else [])]

@@ -1,7 +1,7 @@
 """Creates the first topic of a new event type: records the intent, creates, records the outcome.
 
-A store is never asked while the head of the log is locked. So the topic exists before its event type does, and the
-record of its creation tells whoever comes next what it is for.
+Stores are never called while the head of the log is locked. So the topic exists before its event type does, and the
+record of its creation lets another process clean it up after a crash.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ from rioni.domain.timelines.topic_creation import TopicCreation, TopicCreationEn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonTopicCreation:
-    """Take back the creation of a topic whose event type will not be recorded any more."""
+    """Roll back the creation of a topic whose event type will not be recorded any more."""
 
     creation: TopicCreation
     delete: bool = True
-    """Whether to delete the topic at once; if not, the housekeeper does."""
+    """Whether to delete the topic at once; if not, a background job does."""
 
 
 def start_topic_creation(timeline: Timeline, repository: UnitOfWork, then: Callable[[], Any]) -> Outside:
-    """Record that the topic of a timeline is about to be created, and have that done outside of the transaction.
+    """Record that the topic of a timeline is about to be created, and create it outside of the transaction.
 
     Args:
         timeline: the first one of an event type that does not exist yet.
         repository: of the command.
-        then: gives the command that goes on when the topic exists.
+        then: returns the next command, run when the topic exists.
     """
     creation = TopicCreation(
         topic=timeline.topic,
@@ -60,7 +60,7 @@ def end_topic_creation(timeline: Timeline, repository: UnitOfWork) -> None:
     """Record that the topic exists; the command records in the same transaction that it belongs to the timeline.
 
     Raises:
-        Unavailable: the creation has taken so long that others have abandoned it.
+        Unavailable: the creation took so long that another process has abandoned it.
         Conflict: the storage was deleted meanwhile.
     """
     if repository.find("topic-creation", timeline.topic) is None:
@@ -80,7 +80,7 @@ def abandon_topic_creation(command: AbandonTopicCreation, repository: UnitOfWork
         repository.record(TopicCreationEnded(topic=creation.topic))
     elif _belongs_to_timeline(creation, repository):
         return
-    # Also where others have abandoned it already: it may have been created after they had deleted it.
+    # Even if another process has abandoned it already: it may have been created after that one deleted it.
     abandon(creation, repository, delete=command.delete)
 
 
@@ -90,5 +90,5 @@ def _belongs_to_timeline(creation: TopicCreation, repository: UnitOfWork) -> boo
 
 
 def _taken_back(creation: TopicCreation, ex: BaseException) -> AbandonTopicCreation:
-    # A store that has just not answered would let the client wait once more.
+    # A store that has just timed out would make the client wait again.
     return AbandonTopicCreation(creation=creation, delete=not isinstance(ex, Unavailable))

@@ -1,7 +1,7 @@
 """Deletes topics in two steps: records the intent in the command's transaction, deletes afterwards.
 
-So nothing is deleted that a command which fails still needs, and what could not be deleted, because a process died or a
-storage was out of reach, is deleted later.
+So a command that fails deletes nothing, and a topic that could not be deleted, because a process died or a storage was
+out of reach, is deleted later.
 """
 
 from collections.abc import Collection
@@ -22,18 +22,18 @@ _log = structlog.get_logger("rioni.topics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordTopicsDeleted:
-    """Note that abandoned topics are gone."""
+    """Record that abandoned topics were deleted."""
 
     topics: Collection[str]
 
 
 def abandon(owner: Timeline | TopicCreation, repository: UnitOfWork, *, delete: bool = True) -> None:
-    """Record that the topic of a timeline, or of one that never came, is to be deleted.
+    """Record that the topic of a timeline, existing or never recorded, is to be deleted.
 
     Args:
-        owner: whose topic it is.
+        owner: the timeline or topic creation.
         repository: of the command.
-        delete: whether to try so right after the commit.
+        delete: whether to try it right after the commit.
     """
     repository.record(TopicAbandoned(topic=owner.topic, storage_id=owner.storage_id, event_type=owner.event_type))
     if delete:
@@ -41,7 +41,7 @@ def abandon(owner: Timeline | TopicCreation, repository: UnitOfWork, *, delete: 
 
 
 def record_topics_deleted(command: RecordTopicsDeleted, repository: UnitOfWork) -> None:
-    """Record what is gone; nothing of what is known to be gone already."""
+    """Record which topics were deleted, except those already recorded."""
     for topic in sorted(command.topics):
         if repository.find("topic", topic) is not None:
             repository.record(TopicDeleted(topic=topic))

@@ -1,4 +1,4 @@
-"""From entries of the internal log to events of `nakadi.audit.log`: who did what to which resource.
+"""Converts entries of the internal log to events of `nakadi.audit.log`: who did what to which resource.
 
 Source: reference system-event-types#audit-event.
 """
@@ -63,9 +63,9 @@ class Audited(NamedTuple):
     operation: str
     """C, U or D."""
     previous: str | None
-    """JSON; None where it was created."""
+    """JSON; None if it was created."""
     new: str | None
-    """JSON; None where it is gone."""
+    """JSON; None if it was deleted."""
 
 
 def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[SystemEvent]:
@@ -78,7 +78,7 @@ def audit_events(changes: Sequence[RecordedChange], salt: str) -> list[SystemEve
     reported: dict[tuple[str, str, str], tuple[RecordedChange, Audited]] = {}
     for change in changes:
         if (audited := AUDITED[type(change.entry.event)](change)) is not None:
-            # An event type and its schema are updated in two steps, which are one.
+            # An update of an event type and its schema has two entries, but is one event.
             first, earlier = reported.get(audited[:3], (change, audited))
             reported[audited[:3]] = first, earlier._replace(new=audited.new)
     return [_event(change, audited, salt) for change, audited in reported.values()]
@@ -104,15 +104,15 @@ def _event(change: RecordedChange, audited: Audited, salt: str) -> SystemEvent:
     )
 
 
-# --- what each kind of entry says ---
+# --- conversion by kind of entry ---
 
 
 def _unreported(_change: RecordedChange) -> None:
-    """The contract knows no event for it: it goes along with something that has one."""
+    """No event: the contract has none for it, and another entry of the command has one."""
 
 
 def _whole(resource_type: str, operation: str) -> Callable[[RecordedChange], Audited]:
-    """For resources that are aggregates: the states are those of the log."""
+    """Describe a change of an aggregate, with the states of the log."""
 
     def audited(change: RecordedChange) -> Audited:
         return Audited(resource_type, change.entry.event.key, operation, change.before, change.after)
@@ -121,7 +121,7 @@ def _whole(resource_type: str, operation: str) -> Callable[[RecordedChange], Aud
 
 
 def _storage(operation: str) -> Callable[[RecordedChange], Audited]:
-    """For storages: as they are shown, whatever an older version has let into the log."""
+    """Describe a change of a storage, with states as the API shows them: older logs may hold more."""
 
     def audited(change: RecordedChange) -> Audited:
         previous, new = (
@@ -226,4 +226,4 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     BlacklistEntryRemoved: _blacklist_entry_removed,
     LossAccepted: _loss_accepted,
 }
-"""For every domain event what the audit log says of it."""
+"""The conversion of every domain event."""

@@ -1,4 +1,4 @@
-"""From entries of the internal log to the KPI events on event types and subscriptions.
+"""Converts entries of the internal log to the KPI events on event types and subscriptions.
 
 Source: reference system-event-types#kpi-event-types.
 """
@@ -39,7 +39,7 @@ def event_type_reports(changes: Sequence[RecordedChange]) -> list[SystemEvent]:
     for change in changes:
         event = change.entry.event
         if (status := _EVENT_TYPE_STATUS.get(type(event))) is not None:
-            # What a command does to definition and schema is one update.
+            # Changes of definition and schema by one command are one update.
             reported[event.key] = _report(change, {"event_type": event.key, "status": status, **_shown(change)})
     return list(reported.values())
 

@@ -19,7 +19,7 @@ LATEST = "1"
 
 _NAMESPACE = "org.zalando.nakadi.generated.avro"
 MARKER = b"\xc3\x01"
-"""What every message in single-object encoding begins with."""
+"""Marker at the start of every message in single-object encoding."""
 _HEADER_BYTES = 10
 _MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 _UUID = {"type": "string", "logicalType": "uuid"}
@@ -31,7 +31,7 @@ class BatchSchema(NamedTuple):
     version: str
     document: Mapping[str, Any]
     header: bytes
-    """What a message in single-object encoding begins with: a marker and the schema's fingerprint."""
+    """Header of a message in single-object encoding: a marker and the schema's fingerprint."""
 
 
 def _field(name: str, kind: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _array(items: Any) -> dict[str, Any]:
 
 
 def _envelope(version: int) -> dict[str, Any]:
-    """An event: what the broker has to know about it, and a datum of the event type's schema."""
+    """An event: its metadata, and a datum of the event type's schema."""
     suffix = "V0" if version == 0 else ""
     metadata = _record(
         f"Metadata{suffix}",
@@ -101,7 +101,7 @@ def _batch_schema(version: int, document: dict[str, Any]) -> BatchSchema:
 
 
 def single_object_header(canonical_form: str) -> bytes:
-    """What data of a schema begin with in single-object encoding.
+    """Header of the data of a schema in single-object encoding.
 
     PERF: the fingerprint takes 0.1 µs for each character.
     """
@@ -130,10 +130,10 @@ def batch_schema(name: str, version: str) -> BatchSchema:
 
 
 def publishing_version(body: bytes) -> tuple[str, int]:
-    """With which version a batch was written, and where its data begin.
+    """The version of a batch's schema, and the index where its data begin.
 
     Raises:
-        Malformed: it does not begin as a message in single-object encoding, or with a version that nobody knows.
+        Malformed: it has no header of single-object encoding, or that of an unknown version.
     """
     if not body.startswith(MARKER) or len(body) < _HEADER_BYTES:
         raise Malformed("the body is not in Avro's single-object encoding: it has to begin with the bytes C3 01")
@@ -147,5 +147,5 @@ def publishing_version(body: bytes) -> tuple[str, int]:
 
 
 def without_header(datum: bytes, header: bytes) -> bytes:
-    """The datum itself, where it comes in single-object encoding with this header."""
+    """Strip the header of single-object encoding, if the datum begins with this one."""
     return datum[_HEADER_BYTES:] if datum.startswith(header) else datum

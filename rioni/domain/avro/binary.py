@@ -1,7 +1,7 @@
-"""Reading the primitive types of Avro's binary encoding, from bytes that may be hostile.
+"""Reads the primitive types of Avro's binary encoding, from untrusted bytes.
 
-Every function takes the bytes and the place where to read, and returns the value and the place behind it. Nothing is
-allocated before the bytes that it takes are known to be there.
+Every function takes the bytes and a start index, and returns the value and the index behind it. Memory is allocated
+only after checking that the bytes for it are present.
 """
 
 _BITS_MAX = 63
@@ -9,7 +9,7 @@ _BITS_MAX = 63
 
 
 class DatumError(ValueError):
-    """Bytes are not what their schema says; the text says what is wrong with them."""
+    """Bytes do not fit their schema; the text says what is wrong with them."""
 
 
 def read_long(data: bytes, place: int) -> tuple[int, int]:
@@ -68,13 +68,13 @@ def read_text(data: bytes, place: int) -> tuple[str, int]:
 
 
 def read_block(data: bytes, place: int) -> tuple[int, int | None, int]:
-    """The head of a block of an array or map whose items have at least one byte each.
+    """Read the header of a block of an array or map whose items have at least one byte each.
 
     Returns:
-        How many items it has, none for the last block; where it ends, if it says so; where its items begin.
+        The number of items, 0 for the last block; the index of its end, if stated; the index of its first item.
 
     Raises:
-        DatumError: there are not as many bytes as items.
+        DatumError: there are fewer bytes than items.
     """
     count, place = read_long(data, place)
     end = None
@@ -90,5 +90,5 @@ def read_block(data: bytes, place: int) -> tuple[int, int | None, int]:
 
 
 def ended(data: bytes) -> DatumError:
-    """What to raise where bytes are missing."""
+    """The error for missing bytes."""
     return DatumError(f"it ends too early, after {len(data)} bytes")

@@ -1,9 +1,9 @@
-"""Writing binary batches for consumers: envelopes around the data as they were published.
+"""Writes binary batches for consumers: envelopes around the data as they were published.
 
 Source: reference streams#parameters.
 
 An event that was published in JSON has no datum: its envelope's payload is its JSON, as other consumers get it, and the
-version in its metadata names a JSON schema. So nothing is lost, and nothing is translated by guesswork.
+version in its metadata names a JSON schema. So nothing is lost or converted by guessing.
 """
 
 import io
@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StoredEvent(NamedTuple):
-    """An event as the store has it."""
+    """An event as stored."""
 
     event_type: str
     json: bytes
@@ -59,7 +59,7 @@ def _written(schema: Any, value: Any) -> bytes:
 
 
 class _Metadata(msgspec.Struct):
-    """What is stored about an event; some of it is missing in event types of category undefined."""
+    """Metadata of a stored event; members may be missing in event types of category undefined."""
 
     occurred_at: str | None = None
     eid: str | None = None
@@ -102,7 +102,7 @@ def _envelope(event: StoredEvent) -> dict[str, Any]:
 
 
 def _milliseconds(rfc3339: str | None) -> int | None:
-    """None where it is no time, as anything may stand in an event type of category undefined."""
+    """Parse a time; None if it is invalid, as events of category undefined may hold anything."""
     if rfc3339 is None:
         return None
     try:

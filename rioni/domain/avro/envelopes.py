@@ -1,6 +1,6 @@
-"""The events of a binary batch as clients publish them: metadata, and a datum (reference publishing#binary-batches).
+"""Reads the envelopes of a published binary batch: metadata and a datum each (reference publishing#binary-batches).
 
-Read by hand, field by field: a library would build whatever a stranger's counts and lengths ask for.
+Read by hand, field by field: a library would allocate whatever untrusted counts and lengths state.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from rioni.domain.errors import Malformed, TooLarge
 
 
 TEXTS_MAX = 1_000
-"""How many partition keys, or parents, an event may have."""
+"""Maximum number of partition keys, or parents, of an event."""
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the publisher says about an event; None where it says nothing."""
+    """Metadata of an event from its publisher; None for absent members."""
 
     occurred_at: int
     """Milliseconds since the epoch."""

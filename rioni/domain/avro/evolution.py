@@ -1,9 +1,9 @@
-"""Which changes of an Avro schema the compatibility modes allow, and the version that follows.
+"""Decides whether a compatibility mode allows a change of an Avro schema, and computes the next version.
 
 Source: reference schemas#avro-evolution.
 
-As for JSON, the mode that the event type has decides: nobody can relax the mode and break the schema in one step
-(15.2 #5). A change towards mode compatible has to satisfy that one, too.
+As for JSON, the current mode of the event type decides: it is not possible to relax the mode and break the schema in
+one step (15.2 #5). A change towards mode compatible has to satisfy that mode, too.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ def evolve_avro_schema(
     """Decide on a new Avro schema of an event type whose schema is Avro already.
 
     Args:
-        original: the text of the schema that the event type has.
-        submitted: the text of the one that shall follow.
-        original_mode: the compatibility mode that the event type has.
-        submitted_mode: the one that it shall have.
+        original: the text of the current schema.
+        submitted: the text of the new one.
+        original_mode: the current compatibility mode.
+        submitted_mode: the new one.
         version: the version of the original.
 
     Returns:
-        The version of the submitted schema, None where both say the same.
+        The version of the submitted schema, None if both are equivalent.
 
     Raises:
         Invalid: the submitted schema is not valid, or the mode refuses the change; names what can't be read.

@@ -1,7 +1,7 @@
-"""An Avro schema as a tree of values, names resolved: what the rest of this package works on.
+"""Syntax tree of an Avro schema, with names resolved.
 
 Records are never recursive here, so the tree is finite; a type that is named twice is one node with two parents. Two
-trees are equal if they say the same in all that readers and writers can notice: `doc` is left out.
+trees are equal if readers and writers can't tell them apart: `doc` is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Enum:
     aliases: Sequence[str]
     symbols: Sequence[str]
     default: str | None
-    """What a reader takes unknown symbols for."""
+    """The symbol that a reader substitutes for unknown ones."""
     properties: Properties
 
 
@@ -79,7 +79,7 @@ class Field:
     aliases: Sequence[str]
     type: "Node"
     default: Any
-    """UNSET where there is none."""
+    """UNSET if there is none."""
     properties: Properties
 
 
@@ -98,7 +98,7 @@ Node = Primitive | Array | Map | Union | Named
 
 
 def type_name(node: Node) -> str:
-    """What a schema calls the type of a node: `record`, `long`, `union`."""
+    """The name of a node's type in schemas: `record`, `long`, `union`."""
     return node.type if isinstance(node, Primitive) else type(node).__name__.lower()
 
 
@@ -116,7 +116,7 @@ def children(node: Node) -> Sequence[Node]:
 
 
 def definition(root: Node) -> Any:
-    """The schema as plain JSON for other libraries: full names, each type defined once, nothing logical."""
+    """The schema as plain JSON for other libraries: full names, each type defined once, no logical types."""
     return _definition(root, set())
 
 

@@ -1,8 +1,8 @@
-"""Reading an Avro schema from a stranger, and refusing what would crash or exhaust whoever decodes with it.
+"""Parses untrusted Avro schemas, and rejects those that would crash or exhaust decoders.
 
 Sources: the Avro specification 1.12; reference schemas#schema-checks. A recursive record lets a message of 10 kB
-overflow the stack of decoders, and an array of items without bytes lets five bytes stand for twenty million items:
-consumers decode too, with libraries of their own, so such schemas are refused however well our own decoder bears them.
+overflow the stack of decoders, and with an array of zero-byte items five bytes encode twenty million items. Consumers
+decode with libraries of their own, so such schemas are rejected even though our own decoder can handle them.
 """
 
 import re
@@ -34,7 +34,7 @@ from rioni.domain.strict_json import JsonError
 SCHEMA_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 64
 JSON_DEPTH_MAX = 4 * DEPTH_MAX
-"""A record in a record is three levels of JSON further down."""
+"""A nested record is three levels of JSON deeper than the outer one."""
 EXPANDED_NODES_MAX = 10_000
 EXPANDED_NAMES_MAX = 1_000_000
 """Characters of field names, each counted as often as a datum repeats it."""
@@ -43,7 +43,7 @@ FIXED_BYTES_MAX = 1_000_000
 DEFAULT_STEPS_MAX = 50_000
 
 RESERVED_FIELD = "metadata"
-"""What the broker adds to an event, beside the fields of its record."""
+"""Members that the broker adds to an event, beside the fields of its record."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -51,7 +51,7 @@ _INT32, _INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 
 
 class _Measure(NamedTuple):
-    """What a node amounts to, all that it contains included."""
+    """Size of a node, including everything it contains."""
 
     height: int
     nodes: int
@@ -71,7 +71,7 @@ def parse_event_schema(text: str) -> Record:
         text: the schema as submitted.
 
     Raises:
-        Invalid: it is no Avro schema, no schema of a JSON object, or dangerous to decode with.
+        Invalid: it is not an Avro schema, not one of a JSON object, or dangerous for decoders.
     """
     try:
         return _event(_parse(text))
@@ -97,11 +97,11 @@ def _parse(text: str) -> Node:
 
 
 class _Parser:
-    """Turns JSON into nodes; places in messages are pointers such as `/fields/2/type`."""
+    """Converts JSON to nodes; messages give locations as pointers such as `/fields/2/type`."""
 
     def __init__(self) -> None:
         self._named: dict[str, Named | None] = {}
-        """By full name; None while the type is being read."""
+        """Types by full name; None while the type is being read."""
         self._measures: dict[int, _Measure] = {}
         self._default_steps = 0
 
@@ -226,7 +226,7 @@ class _Parser:
                     for field in fields
                 )
 
-    # --- what it amounts to ---
+    # --- sizes ---
 
     def _measured(self, node: Node, place: str) -> Node:
         if id(node) in self._measures:
@@ -330,7 +330,7 @@ def _member(json: Mapping[str, Any], name: str, place: str) -> Any:
 
 
 def _properties(json: Mapping[str, Any], *known: str) -> Mapping[str, Any]:
-    """The members without a meaning here; order and logical types are among them."""
+    """The members that are ignored here, order and logical types among them."""
     structural = {"type", "name", "namespace", "aliases", "doc", *known}
     return {name: value for name, value in json.items() if name not in structural}
 

@@ -1,9 +1,9 @@
-"""The pure part of binary publishing: from the envelopes of a batch to what is stored, or to what is wrong with it.
+"""The pure part of binary publishing: converts the envelopes of a batch to stored events, or to errors.
 
 Sources: reference publishing#binary-batches, publishing#results, publishing#delete-events, publishing#binary-checks.
-The steps, and what becomes of the events when one of them fails, are those of publishing in JSON. What is stored is
-JSON: the datum as JSON, with the metadata as a member; the datum as it was published goes along, for consumers of
-binary batches.
+The steps, and the results of events when a step fails, are those of publishing in JSON. Events are stored as JSON: the
+datum as JSON, with the metadata as a member. The datum as published is stored beside it, for consumers of binary
+batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from rioni.domain.schemas.formats import is_uuid
 
 
 Schemas = Mapping[str, EventSchema | str]
-"""By version the schema, or why there is none that a datum could be of."""
+"""Schemas by version, or the reason why there is no usable one."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPAN_CONTEXT = msgspec.json.Decoder(dict[str, str])
@@ -51,9 +51,9 @@ def prepare_avro(
         envelopes: the events.
         schemas: of all versions that they name.
         rules: of the event type.
-        publication: what else the request says.
+        publication: the other data of the request.
         random: chooses partitions where the strategy is `random`.
-        bytes_max: how long the JSON of all events together may be: that of a few bytes may be long.
+        bytes_max: maximum length of the JSON of all events together: a few bytes may expand to much JSON.
 
     Raises:
         TooLarge: it is longer.
@@ -82,7 +82,7 @@ def prepare_avro(
 def prepare_avro_deletion(
     envelopes: Sequence[Envelope], rules: PublishRules, publication: Publication, random: Random
 ) -> Prepared:
-    """Turn a batch into tombstones for the keys that its events name; arguments are those of `prepare_avro`.
+    """Convert a batch to tombstones for the keys of its events; arguments are those of `prepare_avro`.
 
     Raises:
         Invalid: no event of this event type can be deleted.
@@ -169,7 +169,7 @@ def _json(envelope: Envelope, metadata: Mapping[str, Any], schema: EventSchema |
 
 
 def _members(metadata: Metadata) -> dict[str, Any]:
-    """The metadata as a member of the event: what the publisher has left out is absent."""
+    """The metadata as a member of the event, without those that the publisher left out."""
     members = {
         "eid": metadata.eid,
         "occurred_at": _rfc3339(metadata.occurred_at),
@@ -189,7 +189,7 @@ def _members(metadata: Metadata) -> dict[str, Any]:
 
 
 def _rfc3339(at_ms: int) -> str | None:
-    """None where no calendar has the time."""
+    """The time as text; None if it is out of the calendar's range."""
     try:
         at = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
@@ -198,7 +198,7 @@ def _rfc3339(at_ms: int) -> str | None:
 
 
 def _span_context(text: str) -> dict[str, str] | str:
-    """The object that the text is in JSON, as events in JSON have it, if it is one."""
+    """Parse the span context as a JSON object, its form in JSON events; return any other text unchanged."""
     try:
         return _SPAN_CONTEXT.decode(text)
     except msgspec.MsgspecError:
@@ -208,7 +208,7 @@ def _span_context(text: str) -> dict[str, str] | str:
 def _enriched(
     batch: Batch, partitions: Sequence[int], rules: PublishRules, publication: Publication
 ) -> Sequence[bytes]:
-    """The events with their metadata completed; each of them keeps its version."""
+    """The events with their metadata enriched; each of them keeps its version."""
     by_version: dict[str, Enrichment] = {}
     events = []
     for event, value, partition in zip(batch.raw, batch.values, partitions, strict=True):

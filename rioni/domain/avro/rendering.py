@@ -1,11 +1,11 @@
-"""From an Avro datum straight to the JSON that consumers read; along the way everything about it is checked.
+"""Renders Avro data directly as the JSON that consumers read, and checks them completely on the way.
 
 Unions are plain, as in JSON; bytes and fixed are text whose characters are the bytes (ISO-8859-1), as in Avro's JSON
-encoding; logical types are what they stand on: a timestamp is its number.
+encoding; logical types are rendered as their underlying types: a timestamp is its number.
 
-A decoder of our own, since the bytes are a stranger's: libraries build a value for every byte before anybody can look
-at them, in C, without letting other threads run. Here a schema becomes a tree of functions that append JSON to a
-buffer, which has a limit. So neither depth, which the schema bounds, nor size can grow beyond what a JSON event has.
+A decoder of our own, since the bytes are untrusted: libraries build a value for every byte before it can be checked,
+in C, without letting other threads run. Here a schema is compiled to a tree of functions that append JSON to a bounded
+buffer. So neither depth, which the schema bounds, nor size can exceed those of a JSON event.
 
 PERF: 7 µs for a record of 10 fields; fastavro and orjson together take 4 µs, and check less.
 """
@@ -21,7 +21,7 @@ from rioni.domain.avro.nodes import Array, Enum, Fixed, Map, Node, Primitive, Re
 
 
 _Render = Callable[[bytes, int, bytearray], int]
-"""Append the JSON of the value at a place to a buffer; return the place behind the value."""
+"""Appends the JSON of the value at an index to a buffer; returns the index behind the value."""
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
@@ -36,7 +36,7 @@ class Renderer:
 
         Args:
             schema: of the data.
-            bytes_max: how long the JSON of one datum may be.
+            bytes_max: maximum length of the JSON of one datum.
         """
         self._render = _Compiler(bytes_max).compile(schema)
         self._bytes_max = bytes_max
@@ -45,7 +45,7 @@ class Renderer:
         """The JSON of a datum: an object, on one line.
 
         Raises:
-            DatumError: the datum does not fit the schema, holds what JSON can't say, or its JSON gets too long.
+            DatumError: the datum does not fit the schema, holds a value without JSON form, or its JSON gets too long.
         """
         out = bytearray()
         try:
@@ -64,7 +64,7 @@ def _check_length(out: bytearray, bytes_max: int) -> None:
 
 
 class _Compiler:
-    """Turns each node into a function, one that is referred to twice only once."""
+    """Compiles each node to a function, a shared node only once."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -164,7 +164,7 @@ _PRIMITIVES: dict[str, _Render] = {
 }
 
 
-# --- types made of others ---
+# --- complex types ---
 
 
 def _fixed(size: int) -> _Render:

@@ -1,7 +1,7 @@
-"""Whether data written with one schema can be read with another: the schema resolution of the Avro specification.
+"""Checks whether data of one schema can be read with another: the schema resolution of the Avro specification.
 
-Stricter than the specification in one point: where a reader's union has several branches that look right, the first
-one has to be right, because that is the one that readers take.
+Stricter than the specification in one point: if several branches of a reader's union match at first glance, the first
+one has to match completely, because readers take that one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +31,11 @@ _PROMOTIONS = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""What a reader may take a primitive type of the writer for."""
+"""Promotions: the types to which a reader may convert a primitive type of the writer."""
 
 
 class Incompatibility(msgspec.Struct, frozen=True):
-    """Something that a reader can't read."""
+    """One incompatibility."""
 
     type: str
     """`NAME_MISMATCH`, `FIXED_SIZE_MISMATCH`, `MISSING_ENUM_SYMBOLS`, `READER_FIELD_MISSING_DEFAULT_VALUE`,
@@ -49,9 +49,9 @@ class Incompatibility(msgspec.Struct, frozen=True):
 
 
 def incompatibilities(reader: Node, writer: Node) -> list[Incompatibility]:
-    """Everything that keeps a reader from reading what a writer may write; empty where it can read all of it.
+    """All incompatibilities of a reader's with a writer's schema; empty if all of the writer's data can be read.
 
-    Each part of the writer is compared with one part of the reader, which is looked for among 100 branches at most.
+    Each part of the writer is compared with one part of the reader, selected among 100 branches at most.
     """
     return list(_compare(reader, writer, ""))
 
@@ -84,7 +84,7 @@ def _each(reader: Node, branches: Sequence[Node], place: str) -> Iterator[Incomp
 
 
 def _any(branches: Sequence[Node], writer: Node, place: str) -> Iterator[Incompatibility]:
-    """A reader's union: the first branch that looks right is taken."""
+    """A reader's union: the first branch that matches at first glance is taken."""
     for index, branch in enumerate(branches):
         if _looks_right(branch, writer):
             yield from _compare(branch, writer, f"{place}/{index}")
@@ -94,7 +94,7 @@ def _any(branches: Sequence[Node], writer: Node, place: str) -> Iterator[Incompa
 
 
 def _looks_right(reader: Node, writer: Node) -> bool:
-    """Whether readers take a branch, before they look further inside it."""
+    """Whether readers select a branch, before its contents are compared."""
     match reader, writer:
         case (Union(), _) | (_, Union()):
             return True

@@ -1,4 +1,4 @@
-"""Writes data by a schema; the counterpart of reading what is published, for what the broker itself publishes."""
+"""Writes data by a schema, for the events that the broker itself publishes."""
 
 import io
 import json

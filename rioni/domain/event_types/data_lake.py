@@ -1,4 +1,4 @@
-"""The annotations that say whether, and for how long, events go to the data lake.
+"""Validates the annotations that decide whether, and for how long, events are kept in the data lake.
 
 Source: reference event-types#annotations-and-labels.
 """
@@ -22,7 +22,7 @@ def check_data_lake(annotations: Mapping[str, str], *, mandatory: bool) -> None:
 
     Args:
         annotations: all annotations of an event type.
-        mandatory: whether there must be a decision.
+        mandatory: whether the annotations are required.
 
     Raises:
         InvalidFields: names the annotations that are missing or wrong.

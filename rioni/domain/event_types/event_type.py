@@ -1,4 +1,4 @@
-"""The event type: what a client submits, what happened to it, and the state that follows.
+"""The event type: submitted definition, domain events, and state.
 
 Source: reference event-types#definition.
 """
@@ -35,7 +35,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistic(msgspec.Struct, frozen=True, kw_only=True):
-    """The expected load, which decides the number of partitions at creation."""
+    """The expected load, which determines the initial number of partitions."""
 
     messages_per_minute: int
     message_size: int
@@ -44,14 +44,14 @@ class Statistic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How long events stay readable."""
+    """Retention options."""
 
     retention_time: int | None = None
     """Milliseconds."""
 
 
 class EventOwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an event's owner is found."""
+    """Selects the owner of an event."""
 
     type: str
     name: str
@@ -59,7 +59,7 @@ class EventOwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """An event type as a client submits it, to create or to change one; None stands for null and for absent."""
+    """An event type as submitted, to create or to update one; None means null or absent."""
 
     name: str | None = None
     owning_application: str | None = None
@@ -82,7 +82,7 @@ class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventType(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an event type. Its JSON is what the API answers, members in the order that clients know."""
+    """The state of an event type. Its JSON is the API's representation, members in the order that clients know."""
 
     name: str
     owning_application: str
@@ -95,7 +95,7 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     ordering_instance_ids: tuple[str, ...]
     schema: Schema
     json_schema: Schema | UnsetType = UNSET
-    """Where `schema` is Avro by now: the last JSON schema, which events in JSON are still validated against."""
+    """If `schema` is Avro by now: the last JSON schema, which JSON events are still validated against."""
     default_statistic: Statistic | None
     options: Options
     authorization: EventTypeAuthorization | None
@@ -109,24 +109,24 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resource(self) -> str:
-        """The name that refusals give to this event type."""
+        """The name of this event type as a resource, in errors."""
         return f"event-type:{self.name}"
 
     @property
     def schema_of_json(self) -> Schema | None:
-        """What events in JSON are validated against; None where the event type never had a JSON schema."""
+        """The schema that JSON events are validated against; None if the event type never had a JSON schema."""
         if self.schema.type == "json_schema":
             return self.schema
         return self.json_schema if isinstance(self.json_schema, Schema) else None
 
     @property
     def kept_ms(self) -> int | None:
-        """How long events are kept; None: for ever."""
+        """Retention time in milliseconds; None for unlimited."""
         return None if self.cleanup_policy == "compact" else self.options.retention_time
 
     @property
     def entity_tag(self) -> str:
-        """What tells this state from any other one that the event type had or will have."""
+        """The entity tag of this state, different for every state of the event type."""
         return entity_tag(msgspec.json.encode(self))
 
 
@@ -136,7 +136,7 @@ def entity_tag(body: bytes) -> str:
 
 
 class EventTypeCreated(DomainEvent, frozen=True, kw_only=True):
-    """An event type exists from now on."""
+    """An event type was created."""
 
     TOPIC = "event-type.created"
     KEY = "name"
@@ -146,7 +146,7 @@ class EventTypeCreated(DomainEvent, frozen=True, kw_only=True):
 
 
 class EventTypeChanged(DomainEvent, frozen=True, kw_only=True):
-    """Something other than the schema is different; the event holds the whole new state."""
+    """Something other than the schema was changed; the event holds the whole new state."""
 
     TOPIC = "event-type.changed"
     KEY = "name"
@@ -156,7 +156,7 @@ class EventTypeChanged(DomainEvent, frozen=True, kw_only=True):
 
 
 class SchemaAdded(DomainEvent, frozen=True, kw_only=True):
-    """Events are validated against a new version of the schema."""
+    """A new version of the schema was added; events are validated against it from now on."""
 
     TOPIC = "event-type.schema-added"
     KEY = "name"
@@ -166,7 +166,7 @@ class SchemaAdded(DomainEvent, frozen=True, kw_only=True):
 
 
 class EventTypeDeleted(DomainEvent, frozen=True, kw_only=True):
-    """The event type is gone, with its schemas."""
+    """The event type was deleted, with its schemas."""
 
     TOPIC = "event-type.deleted"
     KEY = "name"

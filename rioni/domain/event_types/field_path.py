@@ -1,4 +1,4 @@
-"""Dotted paths such as `order.'first.item'.id`: their syntax, the value they lead to, and whether a schema declares it.
+"""Dotted paths such as `order.'first.item'.id`: parsing, evaluation, and a check that a schema declares them.
 
 Sources: reference event-types#fields and 6.5 (step 1).
 """
@@ -30,7 +30,7 @@ class FieldPath(NamedTuple):
         """The value at the end of the path; null is a value.
 
         Raises:
-            MissingField: a segment leads nowhere.
+            MissingField: the event lacks a segment.
         """
         for segment in self.segments:
             try:
@@ -58,28 +58,28 @@ def parse_path(text: str) -> FieldPath:
 
 
 class TooMuchToLookFor(ValueError):
-    """Looking for paths in a schema would take too long."""
+    """Searching a schema for paths would take too long."""
 
 
 LOOKS_MAX = 200_000
-"""How many schema objects are looked at for all paths of a definition, each for each rest of a path. PERF: 0.7 s."""
+"""Maximum number of visits of schema objects for all paths of a definition, by rest of a path. PERF: 0.7 s."""
 MATCH_NS_MAX = 20_000_000
-"""How long matching one name with one pattern may take: nothing else happens meanwhile in this process."""
+"""Time limit of matching one name with one pattern, which blocks the process."""
 NS_PER_LOOK = 3_500
 
 
 class DeclaredPaths:
-    """Which paths a schema declares; made for the paths of one definition, and bounded for all of them together.
+    """Finds out which paths a schema declares; used for the paths of one definition, with a bound for all of them.
 
-    Schema objects may be used in many places: by references that double fifteen times, thirty of them stand for a
-    million. So what is found out about one, and the rest of a path, is remembered.
+    Schema objects may be used in many places: with references that double fifteen times, thirty of them
+    expand to a million. So results are memoised by schema object and rest of the path.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Look at nothing yet.
+        """Keep the schema.
 
         Args:
-            schema: the root of an effective schema, which has passed the checks of `rioni.domain.schemas.schema`.
+            schema: the root of an effective schema that passed the checks of `rioni.domain.schemas.schema`.
         """
         self._root = schema
         self._looks_left = LOOKS_MAX
@@ -87,14 +87,14 @@ class DeclaredPaths:
         self._matches: dict[tuple[str, str], bool] = {}
 
     def declares(self, path: FieldPath) -> bool:
-        """Whether the schema declares a path: each segment is a property of what the one before led to.
+        """Whether the schema declares a path: each segment is a property of the object at the previous one.
 
         Members of `properties` and matching `patternProperties` count, also behind a `$ref`. Of combined schemas
         `allOf` has to declare the rest of the path in all members, `anyOf` in at least one, `oneOf` in exactly one. An
         array ends a path.
 
         Args:
-            path: relative to the event. One that is longer than events may be deep is not declared.
+            path: relative to the event. A path longer than the maximum depth of events is not declared.
 
         Raises:
             TooMuchToLookFor: the limit for all paths is exceeded.
@@ -103,7 +103,7 @@ class DeclaredPaths:
         if len(segments) > PATH_SEGMENTS_MAX:
             return False
         found: dict[tuple[int, int], bool] = {}
-        # By the number of segments that have been followed; without recursion, as references make chains of thousands.
+        # By the number of followed segments; without recursion, as chains of references may be thousands long.
         stack: list[tuple[Any, int]] = [(self._root, 0)]
         while stack:
             node, done = stack[-1]
@@ -121,7 +121,7 @@ class DeclaredPaths:
         return found[id(self._root), 0]
 
     def _parts(self, node: Mapping[str, Any], segments: tuple[str, ...], done: int) -> "_Parts":
-        """What a schema object says about a path: one of these has to be true of the children with the rest of it."""
+        """The conditions for a schema object to declare a path, in terms of its children and the rest of the path."""
         if isinstance(reference := node.get("$ref"), str):
             parts: _Parts = [(any, [(resolve(self._root, reference), done)])]
         else:
@@ -146,7 +146,7 @@ class DeclaredPaths:
     def _is_match(self, pattern: str, name: str) -> bool:
         if (pattern, name) not in self._matches:
             if pattern not in self._patterns:
-                # Not `re`: the pattern is a stranger's, and has to be matched in linear time.
+                # Not `re`: the pattern is untrusted, and has to be matched in linear time.
                 validator = Draft4Validator({"pattern": pattern}, pattern_options=options_for(1))
                 self._patterns[pattern] = validator, program_bytes(pattern)
             validator, size = self._patterns[pattern]

@@ -18,7 +18,7 @@ LABEL_CHARACTERS_MAX = 63
 
 
 def annotation_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield `(path, message)` for every key or value of annotations that is against the rules."""
+    """Yield `(path, message)` for every invalid key or value of annotations."""
     yield from size_violations("annotations", annotations, LABELS_MAX)
     for key, value in islice(annotations.items(), LABELS_MAX):
         path = f"annotations[{key}]"
@@ -28,7 +28,7 @@ def annotation_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str,
 
 
 def label_violations(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield `(path, message)` for every key or value of labels that is against the rules."""
+    """Yield `(path, message)` for every invalid key or value of labels."""
     yield from size_violations("labels", labels, LABELS_MAX)
     for key, value in islice(labels.items(), LABELS_MAX):
         path = f"labels[{key}]"

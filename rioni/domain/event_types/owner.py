@@ -1,4 +1,4 @@
-"""Who owns an event: what an event type's selector finds in it, and whether the publisher may write in that name.
+"""Owners of events: selects the owner by the event type's selector, and checks the publisher's permission for it.
 
 Sources: reference publishing#event-owners, publishing#event-owners, publishing#event-owners.
 """
@@ -16,28 +16,28 @@ from rioni.domain.publishing.partitioning import key_text
 
 
 CheckOwner = Callable[[Attribute, str], None]
-"""Is called with an owner and the id of the event, and raises Denied if the publisher may not write in that name."""
+"""Called with an owner and the event's id; raises AccessDenied if the publisher may not write for this owner."""
 
 
 class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
-    """An event type's selector, ready for use."""
+    """Compiled owner selector of an event type."""
 
     name: str
     path: FieldPath | None = None
     static: Attribute | None = None
     enriched: bool = False
-    """Whether the owner stands in metadata that the broker writes, and so can be found after enrichment only.
+    """Whether the owner is in metadata that the broker writes, and so known after enrichment only.
 
     Source: reference publishing#event-owners.
     """
 
     @classmethod
     def of(cls, selector: EventOwnerSelector, *, enriches: bool) -> "OwnerSelector":
-        """Get a selector ready.
+        """Compile a selector.
 
         Args:
             selector: of type `path` or `static`.
-            enriches: whether the event type's events are enriched.
+            enriches: whether the events are enriched.
         """
         if selector.type == "static":
             return cls(name=selector.name, static=Attribute(selector.name, selector.value))
@@ -45,7 +45,7 @@ class OwnerSelector(msgspec.Struct, frozen=True, kw_only=True):
         return cls(name=selector.name, path=path, enriched=enriches and is_enriched(path))
 
     def find(self, event: Mapping[str, Any]) -> Attribute | None:
-        """The owner of an event; None where the path leads to nothing or to null: all readers may read it.
+        """The owner of an event; None if the path is absent or null: all readers may read it.
 
         Source: reference publishing#event-owners.
         """

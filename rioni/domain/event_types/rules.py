@@ -1,4 +1,4 @@
-"""The rules that an event type obeys when it is created and when it changes (reference event-types#definition)."""
+"""Validation rules for creating and updating event types (reference event-types#definition)."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ AUDIENCES = (
 OWNER_SELECTOR_TYPES = ("path", "static")
 NAME_CHARACTERS_MAX = 255
 VIOLATIONS_MAX = 100
-"""So many are named."""
+"""Maximum number of names listed in an error."""
 
 _LISTS = ("admins", "readers", "writers")
 _NAME = re.compile(r"[a-zA-Z][-0-9a-zA-Z_]*(\.[0-9a-zA-Z][-0-9a-zA-Z_]*)*")
@@ -98,7 +98,7 @@ def _name_violations(name: str) -> Iterator[tuple[str, str]]:
 
 
 def schema_violations(schema: SubmittedSchema, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield what is missing of a submitted schema."""
+    """Yield the missing members of a submitted schema."""
     for member in ("type", "schema"):
         if getattr(schema, member) is None:
             yield f"{prefix}{member}", "must not be null"
@@ -132,12 +132,12 @@ def check_retention(options: Options | None, limits: Limits) -> None:
 
 
 def check_strategies(event_type: EventType) -> None:
-    """Check that category, cleanup policy, enrichment and partitioning fit each other.
+    """Check that category, cleanup policy, enrichment and partitioning are consistent.
 
     Source: reference event-types#partition-strategies, event-types#cleanup-policy.
 
     Raises:
-        Invalid: the first rule that is broken, in the contract's order.
+        Invalid: names the first broken rule, in the contract's order.
     """
     if event_type.category == "undefined" and event_type.cleanup_policy != "delete":
         raise Invalid(
@@ -181,26 +181,26 @@ def check_authorization(event_type: EventType) -> None:
     """Check the authorization section for duplicates.
 
     Raises:
-        Invalid: an attribute stands twice in one list.
+        Invalid: a list has an attribute twice.
     """
     if (section := event_type.authorization) is not None:
         check_duplicates((("ADMIN", section.admins), ("READ", section.readers), ("WRITE", section.writers)))
 
 
 def partition_count(statistic: Statistic | None, limits: Limits) -> int:
-    """The number of partitions that a new event type gets (reference event-types#create-checks)."""
+    """The initial number of partitions of an event type (reference event-types#create-checks)."""
     if statistic is None:
         return limits.partitions_default
     return min(max(statistic.read_parallelism, statistic.write_parallelism), limits.partitions_max)
 
 
 def new(spec: EventTypeSpec, *, now: str, limits: Limits) -> EventType:
-    """The state that a checked submission asks for, defaults filled in, its schema as version 1.0.0.
+    """Build the state of a new event type from a checked submission: defaults filled in, its schema as version 1.0.0.
 
     Args:
         spec: has passed `check_fields`.
         now: RFC 3339 with milliseconds.
-        limits: give the default retention time.
+        limits: have the default retention time.
 
     Raises:
         Invalid: the partition strategy is null.
@@ -234,7 +234,7 @@ def new(spec: EventTypeSpec, *, now: str, limits: Limits) -> EventType:
 
 
 def check_owning_application(owning_application: str, limits: Limits) -> None:
-    """Check that there is such an application.
+    """Check that the owning application exists.
 
     Raises:
         Invalid: the setting `owning_applications` does not describe it.
@@ -252,23 +252,22 @@ def changed(
     by_admin: bool = False,
     by_its_admin: bool = False,
 ) -> EventType:
-    """The state that a checked submission turns an event type into, with the schema that it has now.
+    """Build the updated state of an event type from a checked submission, with the current schema.
 
-    What the submission leaves out and the contract says to keep is kept (reference event-types#fields, column "On
-    update").
+    Absent members keep their values where the contract says so (reference event-types#fields, column "On update").
 
     Args:
-        current: the event type as it is.
+        current: the current state.
         spec: has passed `check_fields`.
         now: RFC 3339 with milliseconds.
         limits: give the default retention time.
-        by_admin: an administrator of the broker submits it, who may change the partition strategy and the selector of
-            owners in ways that nobody else may.
-        by_its_admin: one of those submits it whom the event type names as its administrators: they, and those of the
-            broker, may relax the compatibility mode.
+        by_admin: whether an administrator of the broker submits it: only these may change the partition strategy and
+            the owner selector in certain ways.
+        by_its_admin: whether an administrator of the event type submits it: these, and the broker's administrators, may
+            relax the compatibility mode.
 
     Raises:
-        Invalid: something changes that must not (reference event-types#update-checks).
+        Invalid: an immutable member would change (reference event-types#update-checks).
     """
     if spec.name != current.name:
         raise Invalid("path does not match resource name")
@@ -296,7 +295,7 @@ def changed(
 
 
 def _keeps_its_promise(current: EventType, wanted: EventType) -> bool:
-    """Whether the compatibility mode stays as it is, or goes up by one step (reference schemas#mode-transitions)."""
+    """Whether the compatibility mode is unchanged, or one step stricter (reference schemas#mode-transitions)."""
     change = (current.compatibility_mode, wanted.compatibility_mode)
     return change[0] == change[1] or change in (("none", "forward"), ("forward", "compatible"))
 
@@ -339,9 +338,9 @@ def _check_owner_selector(current: EventType, wanted: EventType) -> None:
 
 
 def _evolution_complaints(current: EventType, wanted: EventType, *, by_admin: bool, may_relax: bool) -> Iterator[str]:
-    """Everything that; a move from `undefined` to `business` is let through.
+    """Yield an error for each forbidden change; a change from `undefined` to `business` is allowed.
 
-    Source: reference event-types#update-checks forbids.
+    Source: reference event-types#update-checks.
     """
     upgrade = (current.category, wanted.category) == ("undefined", "business") and (
         "metadata_enrichment" in wanted.enrichment_strategies and wanted.compatibility_mode != "compatible"

@@ -7,19 +7,19 @@ from rioni.domain.ports.event_log import LogEntry
 
 
 class RecordedChange(NamedTuple):
-    """An entry of the log, with the state of its stream that it found and the one that it left."""
+    """An entry of the log, with the state of its stream before and after it."""
 
     entry: LogEntry
     before: str | None
-    """JSON; None where nothing existed."""
+    """JSON; None if the aggregate did not exist."""
     after: str | None
-    """JSON; None where nothing exists any more."""
+    """JSON; None if the aggregate was deleted."""
 
 
 class CheckpointedLogReader(Protocol):
-    """The log for those who follow it step by step and remember how far they have come. Calls block on the database.
+    """Reads the log in steps, with a durable checkpoint for each follower. Calls block on the database.
 
-    All raise Unavailable where the database can't be reached.
+    All raise Unavailable if the database can't be reached.
     """
 
     def head(self) -> int:
@@ -29,10 +29,10 @@ class CheckpointedLogReader(Protocol):
         """The entries behind a position, in order and without gaps, about `limit` of them; no transaction is cut."""
 
     def state(self, kind: str, key: str, position: int) -> str | None:
-        """The JSON of an aggregate after the entries up to a position; None where it did not exist then."""
+        """The JSON of an aggregate after the entries up to a position; None if it did not exist then."""
 
     def reached(self, follower: str) -> int:
-        """The last position that a follower is done with; 0 at its beginning."""
+        """The checkpoint of a follower: the last position it has processed; 0 at first."""
 
     def reach(self, follower: str, position: int) -> None:
-        """Remember durably that a follower is done with everything up to a position; never backwards."""
+        """Save a follower's checkpoint durably; it never moves backwards."""

@@ -1,10 +1,10 @@
-"""The port to the time."""
+"""The port to clocks."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """Source of wall-clock and monotonic time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch, by the wall clock."""

@@ -9,35 +9,35 @@ from rioni.domain.publishing.headers import Headers, headers_bytes
 
 
 class Bounds(NamedTuple):
-    """What a partition of a topic holds."""
+    """Readable range of a partition of a topic."""
 
     oldest: int
-    """The first position that can be read, or would be."""
+    """The first readable position, or the next one to be written if there is none."""
     newest: int
-    """The last position that was written; `oldest - 1` where nothing is left."""
+    """The last written position; `oldest - 1` if the partition is empty."""
 
 
 class IdempotencyClaim(NamedTuple):
-    """The name that a batch is stored under once."""
+    """Idempotency key of a batch, which is stored once."""
 
     id: str
-    """Unique within the store: whoever appends prefixes it."""
+    """The key, unique within the store: callers prefix it."""
     digest: str
-    """Tells the batch from others that come under the same name."""
+    """Digest of the batch, to detect another batch with the same key."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Consecutive events of one partition, as they were stored together."""
+    """Consecutive events of one partition that were stored together."""
 
     first: int
     """The position of the first event."""
     recorded_at_ms: int
     data: bytes
-    """The events' JSON, joined by commas: a part of it can be sent as the inside of a JSON array as it is."""
+    """The events' JSON, joined by commas: slices can be sent unchanged inside a JSON array."""
     ends: Sequence[int]
-    """For each event the index in `data` behind its last byte; that of a tombstone is empty."""
+    """For each event the index in `data` behind its last byte; a tombstone has no bytes."""
     headers: Sequence[Headers] | None = None
-    """For each event what is stored beside it; None where none has anything, and so there is no tombstone either."""
+    """For each event its headers; None if no event has any, and so none is a tombstone."""
 
     @property
     def next(self) -> int:
@@ -46,7 +46,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """About what it takes in memory, in bytes."""
+        """Approximate size in memory, in bytes."""
         return len(self.data) + 4 * len(self.ends) + headers_bytes(self.headers)
 
     def cut(self, start: int, stop: int) -> bytes:
@@ -59,14 +59,14 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class Appended(dict[int, int]):
-    """For each partition the position of its first event that was not left out; partitions without one are absent."""
+    """Positions of appended events: for each partition that of its first event that was not a duplicate, if any."""
 
     left_out: int = 0
-    """How many events were left out, because they or their batch had been stored before."""
+    """Number of duplicates: events that were left out because they or their batch had been stored before."""
 
 
 class EventStore(Protocol):
-    """The published events, in topics of numbered partitions. Calls block on the disk, but never other greenlets."""
+    """Stores published events in topics of numbered partitions. Calls block on the disk, but never other greenlets."""
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic; creating it again with the same number of partitions changes nothing.
@@ -76,7 +76,7 @@ class EventStore(Protocol):
         """
 
     def extend_topic(self, topic: str, partitions: int) -> None:
-        """Add empty partitions up to a number, to a closed topic too; where there are as many this changes nothing.
+        """Add empty partitions up to a number, to a closed topic too; no-op if there are as many already.
 
         Raises:
             NotFound: topic unknown.
@@ -84,10 +84,10 @@ class EventStore(Protocol):
         """
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
-        """Refuse everything that any process appends from now on, for good; closing it again changes nothing.
+        """Reject all further appends of any process, permanently; closing it again changes nothing.
 
         Returns:
-            What the topic holds, for good: whatever was under way is stored, or will be refused.
+            The final bounds of the topic: appends in progress are either stored by now, or will be rejected.
 
         Raises:
             NotFound: topic unknown.
@@ -106,52 +106,52 @@ class EventStore(Protocol):
         ids: Mapping[int, Sequence[str]] | None = None,
         claim: IdempotencyClaim | None = None,
     ) -> Appended:
-        """Append events durably: when this returns they survive the death of the process and of the machine.
+        """Append events durably: when this returns they survive a crash of the process and of the machine.
 
         Args:
             topic: an existing topic.
-            batches: for each partition the events' JSON. An empty event is a tombstone, which deletes what has its key
-                and is never delivered: it needs headers with a key.
-            headers: what is stored beside the events, for none, some or all of the partitions.
-            ids: of the events, for none, some or all of the partitions. An event whose id was stored before, in
-                whatever topic of this store, is left out, as is one whose id comes earlier in this call, by the order
-                of `batches`.
-            claim: the name that the batch is stored under once.
+            batches: for each partition the events' JSON. An empty event is a tombstone, which deletes the events with
+                its key and is never delivered: it needs headers with a key.
+            headers: of the events, for none, some or all of the partitions.
+            ids: of the events, for none, some or all of the partitions. An event whose id was stored before, in any
+                topic of this store, is left out, as is one whose id occurs earlier in this call, in the order of
+                `batches`.
+            claim: idempotency key and digest of the batch.
 
         Ids and claims hold within the window that `forget_ids` leaves: atomically with the events, for all processes,
         and across restarts.
 
         Returns:
-            Where the events are; empty if the batch was stored before.
+            The positions of the events; empty if the batch was stored before.
 
         Raises:
-            IdempotencyKeyReused: another batch was stored under this name.
+            IdempotencyKeyReused: another batch was stored under this key.
             NotFound: topic or partition unknown.
-            TopicClosed: the topic is closed; it says what was written all the same, mostly nothing.
-            PartiallyStored: some partitions were not written, or nobody knows; it says which ones, and why.
+            TopicClosed: the topic is closed; the error says what was written before, mostly nothing.
+            PartiallyStored: some partitions were not written, or the outcome is unknown; says which ones, and why.
             Unavailable: the disk is full or fails; nothing was written.
         """
 
     def claimed(self, claim_id: str) -> str | None:
-        """The digest of the batch that is stored under a name, None where there is none. Cheap."""
+        """The digest of the batch that was stored under a key, None if there is none. Cheap."""
 
     def known_ids(self, ids: Collection[str]) -> Collection[str]:
-        """Those of some ids that an event is stored under."""
+        """The given ids under which an event was stored."""
 
     def forget_ids(self, before_ms: int) -> None:
-        """Forget under which ids and names events and batches were stored before this time, or raise Unavailable."""
+        """Delete ids and idempotency keys stored before this time, or raise Unavailable."""
 
     def read(
         self, topic: str, partition: int, first: int, bytes_max: int, beside: Callable[[], Mapping[int, int]] = dict
     ) -> Sequence[Chunk]:
-        """The chunks from position `first` on, which lies in the first of them; empty at the end.
+        """Read chunks from position `first` on, which is in the first of them; empty at the end.
 
-        A store that has to load them may load at the same time what is `beside` them: by partition the positions that
-        the caller reads next.
+        A store that has to load them may prefetch the positions in `beside`: by partition, those that the caller reads
+        next.
 
-        Where retention has removed `first`, reading goes on at the oldest event: compare `chunks[0].first`.
-        At least one chunk if there is one, further ones while they fit into `bytes_max`. What other processes have
-        appended may be missing, as for `newest`, up to what `bounds` has told.
+        If retention has removed `first`, reading resumes at the oldest event: compare `chunks[0].first`.
+        Returns at least one chunk if there is one, further ones while they fit into `bytes_max`. Recent appends of
+        other processes may be missing, as for `newest`, but none that `bounds` has included.
         """
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
@@ -162,33 +162,33 @@ class EventStore(Protocol):
         """
 
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
-        """The last position of every partition, by number; cheap, unless less than `partitions` have been known.
+        """The last position of every partition, by number; cheap, unless fewer than `partitions` are known.
 
-        Of what others have appended something may be missing, until the signal `topic:<topic>` tells of it.
+        Appends of other processes may be missing until the notification of `topic:<topic>`.
 
         Raises:
             NotFound: topic unknown.
         """
 
     def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
-        """The position of the first chunk stored at this time or later; behind the newest where there is none."""
+        """The position of the first chunk stored at this time or later; behind the newest if there is none."""
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
-        """When the event at position `first` was stored, or the oldest one behind it that is left; None at the end.
+        """Storage time of the event at position `first`, or of the oldest remaining one behind it; None at the end.
 
         Reads no events: cheaper than `read`.
         """
 
     def expire(self, topic: str, before_ms: int) -> int:
-        """Remove the chunks stored before this time; return the number of events. Positions never come back."""
+        """Delete the chunks stored before this time; return the number of events. Positions are never reused."""
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:
-        """Remove every event behind which, before this time, another one with its key was stored; and old deletions.
+        """Delete events that were superseded by a later one with the same key before this time, and old tombstones.
 
-        Their positions stay, as those of events without content, which nobody gets. A store that compacts by itself
-        learns here that it has to, and how far behind. Returns the number of events, as far as it is known.
+        Their positions remain, as events without content, which are never delivered. A store that compacts by itself
+        gets its configuration and lag from this call. Returns the number of events, as far as it is known.
 
-        Events that were stored before `keyed_since_ms` may have no key: they stay.
+        Events that were stored before `keyed_since_ms` may have no key: they are kept.
         """
 
     def close(self) -> None:

@@ -6,14 +6,14 @@ import msgspec
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """Result of a health check."""
 
     reason: str = ""
-    """Why it does not do its work; empty where it does."""
+    """Why it has failed; empty if it works."""
     detail: str = ""
-    """What else there is to say."""
+    """Further details."""
     warnings: tuple[str, ...] = ()
-    """Warnings: works, but should be corrected."""
+    """Warnings: it works, but something should be corrected."""
 
     @property
     def status(self) -> str:
@@ -23,10 +23,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Examined(Protocol):
-    """An adapter whose servers can be out of reach."""
+    """An adapter of external servers, which can be unreachable."""
 
     def health(self) -> Health:
-        """Ask the servers; blocks for some seconds at most.
+        """Query the servers; blocks for some seconds at most.
 
         Raises:
             Unavailable: they do not answer.
@@ -34,5 +34,5 @@ class Examined(Protocol):
 
 
 def examine(adapter: object) -> Health:
-    """Ask the servers of an adapter, if they can be out of reach; blocks and raises as `Examined.health`."""
+    """Check an adapter's servers, if it has any; blocks and raises as `Examined.health` does."""
     return adapter.health() if isinstance(adapter, Examined) else Health()

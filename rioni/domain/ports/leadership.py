@@ -1,13 +1,13 @@
-"""The port that elects one process."""
+"""The port to leader election."""
 
 from typing import Protocol
 
 
 class Leadership(Protocol):
-    """Chooses one process of the broker for what one alone need do."""
+    """Elects one process of the broker for jobs that only one process runs."""
 
     def held(self) -> bool:
-        """Whether this process is the one; it stays so until it ends, then another one may be. Cheap, never blocks."""
+        """Whether this process is the leader; a leader stays it until its process ends. Cheap, never blocks."""
 
     def close(self) -> None:
-        """Let another process be the one."""
+        """Resign, so that another process can become the leader."""

@@ -1,31 +1,31 @@
-"""The port that wakes up waiters in all processes when something has changed."""
+"""The port to notifications, which wake waiters in all processes when something has changed."""
 
 from collections.abc import Iterable
 from typing import Protocol
 
 
 LOG_KEY = "log"
-"""The signal that the internal log has grown."""
+"""The key notified when the internal log has grown."""
 
 
 class Waiter(Protocol):
     """Waits for notifications about some keys, from this process or another."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Block this greenlet until a notification has come since the last call, or the time is over; say which."""
+        """Block this greenlet until a notification since the last call, or the time-out; return whether notified."""
 
     def close(self) -> None:
         """Stop watching."""
 
 
 class Notifier(Protocol):
-    """Wakes up waiters in any process of the broker. A notification may be lost, so waits have time-outs."""
+    """Wakes waiters in any process of the broker. A notification may be lost, so waits have time-outs."""
 
     def notify(self, *keys: str) -> None:
-        """Wake everyone who watches one of the keys. Never blocks, never raises."""
+        """Wake all waiters that watch one of the keys. Never blocks, never raises."""
 
     def watch(self, keys: Iterable[str]) -> Waiter:
-        """Begin to watch; what is notified from now on is not missed."""
+        """Begin to watch; notifications from now on are not missed."""
 
     def generation(self, key: str) -> int:
-        """A number, 0 at least, that changes with each notification of a watched key, before anyone is woken."""
+        """A number, 0 at least, that changes with each notification of a watched key, before waiters are woken."""

@@ -1,28 +1,28 @@
-"""The port that limits the connections of clients."""
+"""The port to connection quotas of clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
 class ConnectionQuota(Protocol):
-    """Counts what clients hold, over all processes; what a process holds is free when it dies.
+    """Counts the slots that clients hold, over all processes; slots of a dead process are released.
 
-    Calls block on the disk, but never other greenlets; all raise Unavailable where nothing can be stored.
+    Calls block on the disk, but never other greenlets; all raise Unavailable if nothing can be stored.
     """
 
     def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
-        """Take one of each kind of slots for a holder, or none at all.
+        """Acquire one slot of each kind for a holder, all or none.
 
         Args:
             holder: a new name.
-            slots: for each kind how many may be taken at a time.
+            slots: the limit of each kind.
 
         Returns:
-            The kinds of which none is left; empty where all were taken.
+            The kinds whose limit is reached; empty if all slots were acquired.
         """
 
     def give_back(self, holder: str) -> None:
-        """Free what a holder has taken; nothing if that is nothing."""
+        """Release the slots of a holder; no-op if it has none."""
 
     def close(self) -> None:
         """Close all files; slots held by this process are released when it has ended."""

@@ -10,10 +10,10 @@ from rioni.domain.timelines.timeline import Timeline
 
 
 class ReadModels(Protocol):
-    """The read models, as a command needs them: inside its own transaction."""
+    """Read models as seen by a command, inside its own transaction."""
 
     def state(self, connection: Any, kind: str, key: str) -> tuple[Any, int]:
-        """The state of an aggregate, None where it does not exist, and the version of its stream."""
+        """The state of an aggregate, None if it does not exist, and the version of its stream."""
 
     def subscriptions_of(self, connection: Any, event_type: str) -> Sequence[Subscription]:
         """All subscriptions to an event type."""
@@ -25,4 +25,4 @@ class ReadModels(Protocol):
         """All timelines in a storage, of all event types."""
 
     def apply(self, connection: Any, entries: Sequence[LogEntry]) -> None:
-        """Fold entries, which follow the last ones applied, into the read models."""
+        """Fold entries, which directly follow the last applied ones, into the read models."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Registry(Protocol):
-    """The state of everything, in memory, for the paths that publish and consume."""
+    """In-memory state of all aggregates, for publishing and consuming."""
 
     def refresh(self) -> None:
-        """Catch up with the log: everything that was answered before is visible then. May block on the database."""
+        """Catch up with the log: all changes acknowledged before are visible then. May block on the database."""
 
     @property
     def settings(self) -> Settings:
@@ -42,16 +42,16 @@ class Registry(Protocol):
         """The subscription, or SubscriptionNotFound."""
 
     def storage(self, storage_id: str) -> StorageEntry | None:
-        """The storage, if there is one."""
+        """The storage, or None."""
 
     def storages(self) -> Sequence[StorageEntry]:
         """All storages."""
 
     def abandoned_topics(self) -> Sequence[AbandonedTopic]:
-        """All topics that are to be deleted."""
+        """All topics pending deletion."""
 
     def topic_creations(self) -> Sequence[TopicCreation]:
         """All topics that are being created for new event types."""
 
     def publish_rules(self, name: str) -> "PublishRules":
-        """What publishing to an event type needs, compiled once per version of it."""
+        """The publishing rules of an event type, compiled once per version of it."""

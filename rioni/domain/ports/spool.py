@@ -1,4 +1,4 @@
-"""The ports to spools: lines in files that wait to be published."""
+"""The ports to spools: files of lines that wait to be published."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -6,39 +6,39 @@ from uuid import UUID
 
 
 class SpoolFile(Protocol):
-    """Lines that were kept together."""
+    """A file of lines."""
 
     @property
     def id(self) -> UUID:
-        """Never given to another one."""
+        """Unique id, never reused."""
 
     def lines(self) -> Sequence[bytes]:
-        """All of them, in order; damaged ones are possible after a power failure. Blocks on the disk."""
+        """All lines, in order; damaged ones are possible after a power failure. Blocks on the disk."""
 
     def remove(self) -> None:
-        """Forget the lines for ever."""
+        """Delete the lines."""
 
 
 class Spool(Protocol):
-    """Stores lines durably until they are processed, even if the process that wrote them dies."""
+    """Stores lines until they are processed, even if the process that wrote them dies."""
 
     def append(self, line: bytes) -> bool:
-        """Keep a line, or say that there is no room for it. Cheap, never waits for the disk, never raises."""
+        """Append a line; return False if there is no room. Cheap, never waits for the disk, never raises."""
 
     def finished(self, *, current: bool) -> Sequence[SpoolFile]:
-        """The files that get no more lines, those of dead processes included; this process alone has them.
+        """The completed files, those of dead processes included; this process owns them exclusively.
 
         Args:
-            current: whether the file that is being written ends now.
+            current: whether to complete the file that is being written.
         """
 
     def close(self) -> None:
-        """Let others take over what is left."""
+        """Release the remaining files to other processes."""
 
 
 class Spools(NamedTuple):
-    """What is measured goes to one of these."""
+    """Spools of measurements."""
 
     requests: Spool
     streams: Spool
-    """The batches of streams, which are reported together."""
+    """Batches of streams, which are summed in reports."""

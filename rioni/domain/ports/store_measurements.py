@@ -9,17 +9,17 @@ def _ignored(_value: float) -> None:
 
 
 class StoreMeasurements(NamedTuple):
-    """Receives measurements; each method is cheap, never raises, and is called where metrics may be updated."""
+    """Callbacks for measurements; each is cheap, never raises, and is called where metrics may be updated."""
 
     append_seconds: Callable[[float], None] = _ignored
-    """How long a group of batches has waited for the store."""
+    """Seconds that a group of batches has waited for the store."""
     failed_batches: Callable[[float], None] = _ignored
-    """So many batches were not stored, or not for certain."""
+    """Number of batches that were not stored, or whose outcome is unknown."""
     loaded_bytes: Callable[[float], None] = _ignored
-    """So much was read that was not in memory any more."""
+    """Bytes read from the store that were no longer in memory."""
     events_behind: Callable[[float], None] = _ignored
-    """So many events are known to be written, but this process has not read them yet."""
+    """Lag: number of written events that this process has not read yet."""
     begun_anew: Callable[[float], None] = _ignored
-    """So many topics are followed from their ends on again, because they were not what they had been."""
+    """Number of topics followed anew from their ends, because they had changed unexpectedly."""
     settled_batches: Callable[[float], None] = _ignored
-    """Of so many batches it was found out what had become of them."""
+    """Number of interrupted batches whose outcome was recovered."""

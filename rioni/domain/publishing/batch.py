@@ -1,4 +1,4 @@
-"""Splitting the body of a publish request into events, each with its values and with the bytes it came as.
+"""Splits the body of a publish request into events, each with its values and its original bytes.
 
 Sources: reference publishing#batch-format.
 """
@@ -18,21 +18,21 @@ from rioni.domain.strict_json import INT64_MAX, INT64_MIN, JsonError
 EVENTS_MAX = 100_000
 BODY_BYTES_MAX = 50_000_000
 EVENT_BYTES_MAX = 8_000_000
-"""Larger events are not read; those below that are too large get a result each, from whoever prepares them."""
+"""Larger events are not read; smaller ones beyond the event type's limit get an error result each, in a later step."""
 VALUES_MAX = 2_000_000
 """PERF: each one takes up to 120 bytes of memory until its batch is stored."""
 DEPTH_MAX = 64
 PART_BYTES = 500_000
-"""What one call into a library may read: about 5 ms, in which nothing else happens in this process."""
+"""Maximum bytes per library call: about 5 ms, which block the process."""
 
 
 class Batch(NamedTuple):
     """The events of one request, in its order."""
 
     raw: list[bytes]
-    """For each event its JSON, byte for byte as it came."""
+    """For each event its JSON, byte for byte as received."""
     values: list[dict[str, Any]]
-    """For each event what its JSON says."""
+    """For each event its decoded JSON."""
 
 
 def split(
@@ -86,7 +86,7 @@ def one_line(events: list[bytes]) -> list[bytes]:
 
 
 def _values_count(body: bytes) -> int:
-    """How many values a body may have: no text is looked into. Other threads run in between."""
+    """Upper bound of the number of values in a body, without parsing strings. Other threads run in between."""
     starts = range(0, len(body), _STEP)
     return sum(body.count(mark, start, start + _STEP) for start in starts for mark in (b",", b"[", b"{"))
 
@@ -98,7 +98,7 @@ _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _split_fast(body: bytes, events_max: int, depth_max: int) -> Batch | None:
-    """The batch, or None where the strict reader has to look.
+    """The batch, or None if the strict reader has to read it.
 
     PERF: 100 events of 200 bytes take 35 µs for the values, 20 µs for the bytes, 35 µs for all suspicions.
     """
@@ -114,7 +114,7 @@ def _split_fast(body: bytes, events_max: int, depth_max: int) -> Batch | None:
 
 
 def _values(body: bytes, depth_max: int) -> list[dict[str, Any]] | None:
-    """What the events of a body say, or None where the strict reader has to look."""
+    """The decoded events of a body, or None if the strict reader has to read it."""
     try:
         values = _VALUES.decode(body)
         written = _write(values, depth_max)
@@ -162,7 +162,7 @@ def _refuse_huge_integers(values: list[dict[str, Any]]) -> None:
 # --- the case of large bodies and of suspicious ones ---
 
 _STEP = 65_536
-"""So many bytes are looked through without others having their turn."""
+"""Bytes scanned before other greenlets may run."""
 _SPACE = re.compile(rb"[ \t\r\n]{0,65536}")
 _SEPARATORS = re.compile(rb"[ \t\r\n,]{0,65536}")
 _BEGINNING = re.compile(rb"""\{[ \t\r\n]{0,64}"[^"\\]{0,64}"?""")
@@ -232,7 +232,7 @@ class _Reader:
         return True
 
     def _part_end(self) -> int:
-        """Where the last event of a part might end: reading up to there tells whether it does."""
+        """Where the last event of a part might end; decoding up to there shows whether it does."""
         body, start = self._body, self._position
         rest = len(body) - start
         # Events of one batch mostly begin alike.

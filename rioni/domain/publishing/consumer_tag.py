@@ -6,7 +6,7 @@ from rioni.domain.schemas.formats import is_uuid
 
 HEADER = "X-CONSUMER-TAG"
 SUBSCRIPTION_ID = "CONSUMER_SUBSCRIPTION_ID"
-"""The one tag there is; its name is taken in any case."""
+"""The only tag; its name is case-insensitive."""
 
 _NAME_AND_VALUE = 2
 

@@ -8,14 +8,14 @@ from rioni.domain.authorization import Attribute
 
 
 class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the broker keeps of an event beside its JSON; stored under these names, so none may ever change."""
+    """Data that the broker stores beside an event's JSON; the names are stored, so none may ever change."""
 
     key: str | None = None
-    """What compaction goes by (reference publishing#partitioning, publishing#delete-events)."""
+    """Compaction key (reference publishing#partitioning, publishing#delete-events)."""
     owner: Attribute | None = None
-    """Whose event it is (reference publishing#event-owners)."""
+    """The event's owner (reference publishing#event-owners)."""
     subscription_id: str | None = None
-    """The subscription that it is for alone (reference publishing#consumer-tag)."""
+    """The only subscription that gets it (reference publishing#consumer-tag)."""
     avro: bytes | None = None
     """The datum as it was published in Avro; the event itself is always JSON."""
 
@@ -23,12 +23,12 @@ class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 NO_HEADERS = Headers()
 
 REMOVED = Headers(key="")
-"""What stands beside the place of an event that compaction has removed; no event has an empty key."""
+"""Marks the position of an event that compaction has removed; no event has an empty key."""
 
 HEADERS_BYTES = 150
-"""What the headers of an event take in memory, but for Avro: an object, and a short text or three."""
+"""Memory of an event's headers without Avro data: an object and a few short strings."""
 
 
 def headers_bytes(headers: Sequence[Headers] | None) -> int:
-    """About what headers take in memory, in bytes."""
+    """Approximate size of headers in memory, in bytes."""
     return sum([HEADERS_BYTES + len(each.avro or b"") for each in headers]) if headers else 0

@@ -1,8 +1,8 @@
 """Deduplication of batches by idempotency key, and of events by id.
 
 A batch is known by the key that its publisher gives it (header Idempotency-Key, as in the IETF draft of that name), an
-event by its eid, where the event type asks for that. All names begin with the event type's life, so that one that was
-deleted and created again knows nothing of its predecessor's events.
+event by its eid, if the event type enables that. All keys begin with the event type's incarnation, so that a recreated
+event type is independent of its predecessor's events.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from rioni.domain.publishing.results import Events
 HEADER = "Idempotency-Key"
 KEY_CHARACTERS_MAX = 255
 ANNOTATION = "rioni.io/idempotent-publishing"
-"""The annotation that switches on for an event type that an eid is stored once."""
+"""The annotation that enables deduplication by eid for an event type."""
 SWITCH = ("on", "off")
 
 _SCOPE_BYTES = 8
@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 
 
 def check_key(text: str) -> str:
-    """The key of a batch, as the header has it.
+    """Validate the key of a batch from the header.
 
     Raises:
         Malformed: too short, too long, or with other than printable ASCII characters.
@@ -42,30 +42,30 @@ def switch_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def scope_of(event_type: EventType) -> str:
-    """What all names of an event type begin with: other for every life of it."""
+    """The prefix of all keys of an event type, different for each incarnation of it."""
     return _hash(_SCOPE_BYTES, event_type.name, event_type.created_at)
 
 
 def stores_eids_once(event_type: EventType) -> bool:
-    """Whether an eid is stored once."""
+    """Whether events are deduplicated by eid."""
     return event_type.annotations.get(ANNOTATION) == "on"
 
 
 def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> IdempotencyClaim:
-    """The claim that a batch is stored under; any worker makes the same one of the same request.
+    """The claim of a batch; every worker derives the same one from the same request.
 
     Args:
         scope: of the event type.
-        client: who publishes: keys of others are others.
-        key: the client's.
-        kind: what else tells requests apart: what is asked for, and for whom.
+        client: the publisher; each has keys of its own.
+        key: the client's idempotency key.
+        kind: operation and consumer tag, which also distinguish requests.
         body: the batch, decompressed.
     """
     return IdempotencyClaim(f"{scope}:{_hash(_DIGEST_BYTES, client, key)}", _hash(_DIGEST_BYTES, kind, body))
 
 
 def event_ids(scope: str, events: Events) -> Sequence[str]:
-    """The names of events that have a valid eid."""
+    """The deduplication ids of events that have a valid eid."""
     return [f"{scope}:{event['metadata']['eid'].lower()}" for event in events]
 
 
@@ -73,6 +73,6 @@ def _hash(size: int, *parts: str | bytes) -> str:
     digest = blake2b(digest_size=size)
     for part in parts:
         encoded = part.encode() if isinstance(part, str) else part
-        # With its length in front no part can pass for the beginning of the next.
+        # Each part is prefixed with its length, so different parts never yield the same bytes.
         digest.update(len(encoded).to_bytes(8) + encoded)
     return digest.hexdigest()

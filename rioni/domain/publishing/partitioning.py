@@ -1,4 +1,4 @@
-"""Choosing the partition of an event: by chance, by a hash of key fields, or by name.
+"""Selects the partition of an event: at random, by a hash of key fields, or by name.
 
 Source: reference publishing#partitioning.
 """

@@ -1,4 +1,4 @@
-"""The pure part of publishing: from a request's body to the bytes to be stored, or to what is wrong with it.
+"""The pure part of publishing: converts a request's body to the bytes to be stored, or to errors.
 
 Sources: reference publishing#steps, 6.2 and 6.7.
 """
@@ -33,20 +33,20 @@ T = TypeVar("T")
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that is ready to be stored, or refused."""
+    """A batch that is ready to be stored, or rejected."""
 
     events: Events
-    """What the events say, in the order of the request."""
+    """The decoded events, in the order of the request."""
     refused: Sequence[ItemResult] = ()
-    """One result for each event if any of them is refused: nothing may be stored. Empty otherwise."""
+    """One result per event if any of them is rejected: nothing may be stored. Empty otherwise."""
     partitions: Sequence[int] = ()
-    """For each event where it goes."""
+    """For each event its partition."""
     batches: Mapping[int, list[bytes]] = {}
     """For each partition the bytes of its events, in the order of the request; a tombstone has none."""
     headers: Mapping[int, list[Headers]] | None = None
     """Parallel to `batches`; None where no event has any."""
     ids: Mapping[int, list[str]] | None = None
-    """Parallel to `batches`, the names under which events are stored once; None where they have none."""
+    """Parallel to `batches`, the deduplication ids of events; None for those without one."""
 
 
 def prepare(
@@ -60,7 +60,7 @@ def prepare(
     Args:
         body: the request's body, decompressed.
         rules: of the event type.
-        publication: what else the request says.
+        publication: the other data of the request.
         random: chooses partitions where the strategy is `random`.
         depth_max: how deeply an event may nest objects and arrays.
 
@@ -86,9 +86,9 @@ def prepare(
 
 
 def prepare_deletion(body: bytes, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
-    """Turn a batch into tombstones for the keys that its events name; arguments and errors are those of `prepare`.
+    """Convert a batch to tombstones for the keys of its events; arguments and errors are those of `prepare`.
 
-    What the events say is not checked against the schema, and not stored (reference publishing#delete-events).
+    The events are not validated against the schema, and not stored (reference publishing#delete-events).
 
     Raises:
         Invalid: the batch is empty, and no event of this event type can be deleted.
@@ -143,7 +143,7 @@ def prepared(
 def headers_of(
     events: Events, owners: Owners, rules: PublishRules, publication: Publication
 ) -> Sequence[Headers] | None:
-    """What is stored beside each event; None where that is nothing."""
+    """The headers of each event; None for no headers."""
     subscription_id = publication.subscription_id
     if not rules.compacts and not owners:
         return None if subscription_id is None else [Headers(subscription_id=subscription_id)] * len(events)
@@ -180,4 +180,4 @@ _HAS_KEY = EventValidator(
         Draft4Validator,
     )
 )
-"""What an event must have to be deleted."""
+"""Schema of an event in a delete request."""

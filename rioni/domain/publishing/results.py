@@ -10,7 +10,7 @@ from rioni.domain.schemas.formats import is_uuid
 
 
 Events = Sequence[Mapping[str, Any]]
-"""What the events of a batch say, in the order of the request."""
+"""The decoded events of a batch, in the order of the request."""
 
 
 class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
     eid: str | UnsetType = UNSET
     """Absent where the event has none that is a UUID (reference publishing#result-items)."""
     partition: str | None = None
-    """None as long as it is not known."""
+    """None while it is unknown."""
 
 
 class BatchRefused(Exception):
@@ -47,15 +47,15 @@ def refusal(
     partitions: Sequence[int] = (),
     behind: str | None = None,
 ) -> BatchRefused:
-    """The refusal of a batch because of one event: those before it passed the step, those behind did not get there.
+    """The rejection of a batch because of one event: those before it passed the step, those behind did not reach it.
 
     Args:
         events: all of them.
-        step: where it failed.
+        step: the failed step.
         failed: the index of the event.
         detail: what is wrong with it.
-        partitions: of the first events, as far as they are known.
-        behind: the step that the events behind it have reached, if it is not the one before `step`.
+        partitions: of the first events, as far as known.
+        behind: the step that the events behind it have reached, unless it is the one before `step`.
     """
     behind = behind or _STEP_BEFORE[step]
     return BatchRefused(
@@ -73,7 +73,7 @@ def refusal(
 
 
 def refusal_of_all(events: Events, detail: str) -> BatchRefused:
-    """The refusal of a batch before any of its events was looked at."""
+    """The rejection of a batch before any of its events was checked."""
     return BatchRefused(
         [ItemResult(publishing_status="aborted", detail=detail, step="none", eid=eid_of(event)) for event in events]
     )
@@ -84,8 +84,8 @@ def stored_or_not(events: Events, partitions: Sequence[int], failed: Mapping[int
 
     Args:
         events: all of them.
-        partitions: for each event where it went.
-        failed: for each partition that was not written, or of which nobody knows, why.
+        partitions: for each event its partition.
+        failed: the reason for each partition that was not written, or whose outcome is unknown.
     """
     return [
         ItemResult(

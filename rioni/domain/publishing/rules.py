@@ -35,21 +35,21 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
     category: str
     partitions: int
     choose: partitioning.Choose | None
-    """None where the partition is left to chance."""
+    """None for random partitions."""
     choose_by_keys: partitioning.Choose | None
     """The same for events in Avro, which bring the values of their key fields along."""
     enriches: bool
     compacts: bool
-    """Whether of the events with one key only the last one stays."""
+    """Whether the event type is compacted."""
     owner: OwnerSelector | None
     validator: EventValidator | NoJsonSchema
     schema_version: str
-    """Of the schema that events in JSON are validated against; empty where there is none."""
+    """Version of the schema that JSON events are validated against; empty if there is none."""
     limits: Limits
     scope: str
-    """What the names of this event type's batches and events begin with."""
+    """Prefix of the idempotency keys of this event type's batches and events."""
     once: bool
-    """Whether an eid is stored once."""
+    """Whether events are deduplicated by eid."""
 
     @classmethod
     def of(cls, event_type: EventType, *, partitions: int, limits: Limits | None = None) -> "PublishRules":
@@ -80,12 +80,12 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def takes_long(self, body: bytes) -> bool:
-        """Whether preparing a batch may take long enough to keep others waiting."""
+        """Whether preparing a batch may take so long that it should run in the thread pool."""
         return is_large(body) or self.validator.takes_long(len(body))
 
     @property
     def undeletable(self) -> str:
-        """Why events of this event type can't be deleted; empty where they can.
+        """Why events of this event type can't be deleted; empty if they can.
 
         Source: reference publishing#delete-events, publishing#deletable-events.
         """

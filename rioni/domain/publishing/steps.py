@@ -22,27 +22,27 @@ from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 
 
 Owners = Sequence[Attribute | None]
-"""For each event who owns it; empty where owners are not looked for."""
+"""For each event its owner; empty if there is no owner selector."""
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says about all of its events."""
+    """Data of a request that apply to all of its events."""
 
     now_ms: int
-    """When it came, in milliseconds since the epoch."""
+    """Time of receipt, in milliseconds since the epoch."""
     flow_id: str
     publisher: str
-    """Who publishes."""
+    """Name of the publishing subject."""
     span_ctx: Mapping[str, str] | None = None
     """For events without a span context of their own."""
     subscription_id: str | None = None
-    """The subscription that the events are for, if they are for one alone."""
+    """The only subscription that gets the events; None for all."""
     check_owner: CheckOwner | None = None
-    """Asks whether the publisher may write in an owner's name; None where owners are not looked for."""
+    """Checks whether the publisher may write for an owner; None if there is no owner selector."""
 
 
 def submitted_owners(events: Events, rules: PublishRules, publication: Publication) -> Owners:
-    """The owners that stand in the events as they came (step 6).
+    """The owners in events as received (step 6).
 
     Raises:
         BatchRefused: the publisher may not write in the name of one of them.
@@ -63,7 +63,7 @@ def enriched_owners(
     rules: PublishRules,
     publication: Publication,
 ) -> Owners:
-    """The owners that stand in metadata which the broker writes (reference publishing#event-owners).
+    """The owners in metadata that the broker writes (reference publishing#event-owners).
 
     Raises:
         BatchRefused: the publisher may not write in the name of one of them.
@@ -120,7 +120,7 @@ def validate(
 def _complaint(
     event: Mapping[str, Any], size: int, validator: EventValidator | NoJsonSchema, bytes_max: int
 ) -> str | None:
-    """What is wrong with one event. One that is too large is not looked into, nor one that would take too long."""
+    """The error of one event, or None. Events that are too large or too expensive are rejected without validation."""
     if size > bytes_max:
         return f"Event too large: {size} bytes, max size is {bytes_max} bytes"
     if validator.takes_too_long(event, size):
@@ -149,7 +149,7 @@ def enrich(
     rules: PublishRules,
     publication: Publication,
 ) -> Sequence[bytes]:
-    """The events with their metadata completed (step 10).
+    """The events with their metadata enriched (step 10).
 
     Raises:
         BatchRefused: one of them has no metadata; can't happen to what has been validated.

@@ -1,4 +1,4 @@
-"""The span context that a request carries: what its events keep of it, and what the answer repeats.
+"""Reads the span context of a request, for its events and for the response.
 
 Sources: reference common#content-types (`span_ctx`, a text map), metadata's member `span_ctx`; W3C Trace Context
 (`traceparent`, `tracestate`).
@@ -20,7 +20,7 @@ _VERSION = "00"
 
 
 def span_context(span_ctx: str | None, trace_parent: str | None, trace_state: str | None) -> Mapping[str, str]:
-    """The span context that a request's headers carry; what is not valid counts as absent, and so does what is huge.
+    """The span context in a request's headers; invalid or too large values count as absent.
 
     Args:
         span_ctx: a JSON object of texts. Where it names a member of W3C's itself, that one holds.

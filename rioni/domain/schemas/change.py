@@ -1,4 +1,4 @@
-"""The kinds of changes between two JSON schemas, and what each of them means.
+"""Kinds of changes between two JSON schemas, with their compatibility levels.
 
 Source: reference schemas#change-levels, schemas#change-levels.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Level(IntEnum):
-    """How much of a version a change raises."""
+    """Part of the version that a change raises."""
 
     NO_CHANGES = 0
     PATCH = 1
@@ -20,15 +20,15 @@ class Level(IntEnum):
 
 
 class SchemaChange(msgspec.Struct, frozen=True):
-    """One difference, and what it means in each column of the contract's table."""
+    """One difference, with its level in each column of the contract's table."""
 
     kind: str
     path: str
     """A JSON pointer into the submitted schema, `#/` for its root; behind a reference, into the definition."""
     level_forward: Level
-    """MAJOR where mode forward refuses the change."""
+    """MAJOR if mode forward forbids the change."""
     level_compatible: Level
-    """MAJOR where mode compatible refuses the change. This is also what it raises the version by, in every mode."""
+    """MAJOR if mode compatible forbids the change. Also the part of the version that it raises, in every mode."""
     message: str
 
     @classmethod
@@ -66,4 +66,4 @@ KINDS: Mapping[str, tuple[Level, Level, str]] = {
     "CONSTRAINT_ADDED": (_MINOR, _MAJOR, "constraints cannot be added"),
     "NOT_COMPARABLE": (_MAJOR, _MAJOR, "references are too entangled to be compared"),
 }
-"""By kind: what it means in mode forward (and none), what in mode compatible, and the message."""
+"""By kind: the level in mode forward (and none), the level in mode compatible, and the message."""

@@ -1,6 +1,6 @@
 """Finds an event that one JSON schema accepts and its successor refuses, to illustrate why a change breaks things.
 
-Events that the old schema describes are made up, at the bounds that the new one sets, and checked against both. The
+Events of the old schema are generated, at the bounds that the new one sets, and checked against both. The
 set of all breaking events could be computed (`jsonschema_rs.canonicalize(old).subtract(new)`), but in no bounded time:
 schemas of 60 bytes and 2 kB took 12 seconds, and no limit on size and branches kept it down. Here the steps are
 counted.
@@ -23,7 +23,7 @@ STEPS_MAX = 2_000
 CANDIDATES_MAX = 64
 """Events that are checked."""
 EXPANDED_PATHS_MAX = 2_000
-"""Checking an event against schemas that expand to more would take too long (see `schema_graph.expanded_paths`)."""
+"""Checking an event against schemas that expand to more would take too long (see `walker.expanded_paths`)."""
 
 _DEPTH_MAX = 16
 _VALUES_MAX = 16
@@ -55,7 +55,7 @@ Node = Mapping[str, Any]
 def breaking_example(
     original: str, submitted: str, *, original_mode: str = "forward", submitted_mode: str = "forward"
 ) -> dict[str, Any] | None:
-    """An event, as the schemas describe it, that was valid and would be refused; None where none was found.
+    """An event that is valid by the original schema and rejected by the submitted one; None if none was found.
 
     Not finding one proves nothing.
 
@@ -81,7 +81,7 @@ def breaking_example(
 
 
 class _CounterexampleGenerator:
-    """Makes up values that may match one schema and not another; whoever calls checks them."""
+    """Generates values that may match one schema and not another; the caller validates them."""
 
     def __init__(self, old: Node, new: Node) -> None:
         self._old, self._new = old, new

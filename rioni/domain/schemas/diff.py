@@ -1,4 +1,4 @@
-"""What differs between two JSON schemas, as the changes that the compatibility modes speak of.
+"""Compares two JSON schemas, and lists their differences as changes for the compatibility modes.
 
 Source: reference schemas#change-levels.
 
@@ -59,13 +59,13 @@ def compare(original: str, submitted: str) -> list[SchemaChange]:
 
 
 class _Pair(NamedTuple):
-    """Two schemas that stand at the same place."""
+    """Two schemas at the same location."""
 
     old: Any
     new: Any
     path: str
     is_event: bool = False
-    """The event as a whole: an object, whether or not the schema says so."""
+    """Whether this is the root: an object, whether or not the schema says so."""
     is_frozen: bool = False
     """Below `not` and `if`, where narrowing is widening: nothing but titles and the like may change."""
 
@@ -91,7 +91,7 @@ class _Comparison:
         self.referenced_bytes = 0
 
     def run(self) -> list[SchemaChange]:
-        """Walk until nothing is left to do."""
+        """Walk all pairs; return the changes."""
         while self.todo:
             pair = self.todo.pop()
             pair = pair._replace(old=self.old.view(pair.old), new=self.new.view(pair.new))

@@ -1,4 +1,4 @@
-"""Which changes of a JSON schema the compatibility modes allow, and the version that follows.
+"""Decides whether a compatibility mode allows a change of a JSON schema, and computes the next version.
 
 Source: reference schemas#change-levels.
 
@@ -40,17 +40,17 @@ def evolve_schema(
     """Decide on a new JSON schema of an event type.
 
     Args:
-        original: the text of the schema that the event type has.
-        submitted: the text of the one that shall follow; both have passed `check_schema`.
-        original_mode: the compatibility mode that the event type has.
-        submitted_mode: the one that it shall have.
+        original: the text of the current schema.
+        submitted: the text of the new one; both have passed `check_schema`.
+        original_mode: the current compatibility mode.
+        submitted_mode: the new one.
         version: the version of the original.
 
     Returns:
-        The version of the submitted schema, None where it is the original, letter by letter.
+        The version of the submitted schema, None if its text equals the original.
 
     Raises:
-        Invalid: the mode refuses a change; names these changes, and an event that would break if one is known.
+        Invalid: the mode forbids a change; names these changes, and a breaking event if one is known.
     """
     if original == submitted:
         return None

@@ -43,7 +43,7 @@ MESSAGES = {
     DATE_TIME: "must be a valid date-time such as 2024-01-02T03:04:05.123Z",
     _CURRENCY: "must be a valid iso-4217 currency code such as EUR",
 }
-"""What to say when one of these patterns does not match."""
+"""Error texts for values that do not match these patterns."""
 
 _UUID = re.compile(UUID[1:-1])
 

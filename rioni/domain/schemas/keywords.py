@@ -1,4 +1,4 @@
-"""Reading a JSON schema in order to compare it: which keywords say something, what kind of schema they make."""
+"""Normalises the keywords of a JSON schema for comparison, and determines the kind of schema that they make."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -50,7 +50,7 @@ class Document:
         self.draft = next((draft for draft in (6, 7) if f"draft-0{draft}" in dialect), 4)
 
     def view(self, schema: Any) -> Node:
-        """The keywords that say something: a boolean schema in those that it stands for, nothing beside a reference."""
+        """The effective keywords: a boolean schema as equivalent keywords, none beside a reference."""
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
         if isinstance(reference := schema.get("$ref"), str):
@@ -98,13 +98,13 @@ def declared_types(node: Node) -> Sequence[str]:
 
 
 def permitted_types(node: Node) -> frozenset[str]:
-    """The permitted types; whoever permits numbers permits integers."""
+    """The permitted types; numbers include integers."""
     declared = frozenset(declared_types(node)) or _TYPES
     return declared | _NUMBERS if "number" in declared else declared
 
 
 def is_closed(node: Node) -> bool:
-    """Whether mode compatible refuses members that this schema does not declare.
+    """Whether mode compatible forbids members that this schema does not declare.
 
     Source: reference schemas#effective-schema.
     """

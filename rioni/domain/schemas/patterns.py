@@ -1,8 +1,8 @@
-"""Regular expressions of strangers, in schemas and in filters: how long and how large they may be, and what they cost.
+"""Limits and costs of untrusted regular expressions, in schemas and in filters.
 
 Expressions run in linear time, but where the engine has to follow many states at once each character costs as much as
-the expression is long: 48 seconds for 900 kB against `((a{1,100}){1,50})x$`. How often that happens can't be told from
-an expression; whoever runs one bounds the product.
+the expression is long: 48 seconds for 900 kB against `((a{1,100}){1,50})x$`. How often that happens can't be derived
+from an expression, so its users bound the product.
 """
 
 import jsonschema_rs

@@ -1,8 +1,8 @@
-"""What a schema may contain, and the effective schema that events are validated against.
+"""Checks submitted JSON schemas, and builds the effective schema that events are validated against.
 
 Source: reference schemas#effective-schema, schemas#schema-checks.
 
-Schemas come from strangers: size, nesting, patterns and the work they may cause are bounded before events meet them.
+Schemas are untrusted: size, nesting, patterns and validation cost are bounded before they are used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ POINTERS_CHARACTERS_MAX = 5_000_000
 into 170 kB of schema, took it five seconds; this takes 30 ms."""
 KEYWORDS_NAMED_MAX = 100
 TEXT_CHARACTERS_MAX = 500
-"""What a schema says is cut to this length in messages."""
+"""Maximum length of quotations from a schema in messages."""
 
 Schema = dict[str, Any]
 _Validator = type[jsonschema_rs.Validator]
@@ -46,7 +46,7 @@ _DRAFTS: Mapping[str, _Validator] = {
 
 
 class EffectiveSchema(NamedTuple):
-    """What events are validated against."""
+    """The schema that events are validated against."""
 
     document: Schema
     draft: _Validator

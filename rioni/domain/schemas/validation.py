@@ -1,4 +1,4 @@
-"""Validating events against the effective schema, with the contract's texts for what is wrong.
+"""Validates events against the effective schema, with the contract's error texts.
 
 Source: reference schemas#violation-texts.
 
@@ -23,7 +23,7 @@ from rioni.domain.schemas.walker import walk
 
 
 VIOLATIONS_MAX = 100
-"""So many are named; all are counted."""
+"""Maximum number of violations listed in an error; all are counted."""
 TEXT_CHARACTERS_MAX = 200
 """Values in messages are cut to this length."""
 WORK_MAX = 4_000
@@ -54,19 +54,19 @@ class EventValidator:
         """Whether all events of a list are valid."""
 
     def portions(self, sizes: Sequence[int]) -> Iterator[slice]:
-        """Divide a batch, whose events have these sizes in bytes, into parts that don't keep others waiting."""
+        """Divide a batch, whose events have these sizes in bytes, into parts that don't block the process too long."""
         return self._work.portions(sizes)
 
     def takes_long(self, size: int) -> bool:
-        """Whether validating a batch of this size may keep others waiting, as far as can be told from its size."""
+        """Whether validating a batch of this size may block the process too long, judging by its size."""
         return size > self._work.portion_bytes
 
     def takes_too_long(self, event: Mapping[str, Any], size: int) -> bool:
-        """Whether validating an event of this size would keep others waiting too long."""
+        """Whether validating an event of this size would block the process too long."""
         return self.takes_long(size) and self._work.is_too_much(event)
 
     def explain(self, event: Mapping[str, Any]) -> str:
-        """What is wrong with an invalid event, in the contract's words.
+        """The error text of an invalid event, as the contract words it.
 
         A large event is explained by its first violation, so that the time this takes stays bounded.
         """

@@ -1,6 +1,6 @@
 """Walks the schema objects of a JSON schema: their locations, references and validation cost.
 
-Nothing here trusts the schema: it may be of any shape, recursive, or made to take for ever.
+The schema is untrusted: it may be of any shape, recursive, or crafted to be expensive.
 """
 
 import re
@@ -180,7 +180,7 @@ def reachable(start: Iterable[dict[str, Any]], root: dict[str, Any]) -> set[int]
 
 
 def expanded_paths(root: dict[str, Any], *, enough: int) -> int:
-    """How often schema objects are applied at most while one goes from the root of a value down to one of its leaves.
+    """The maximum number of applications of schema objects on a path from the root of a value to one of its leaves.
 
     Each use of a schema object counts for itself, so doubling by `$ref` shows as the power of two that it is, and is
     counted without being done. The time that this takes is bounded by `STEPS_MAX`, for each of `LEVELS` levels.

@@ -1,4 +1,4 @@
-"""What a coordinator lets streams do: begin, and commit what they own.
+"""Admission rules of a coordinator: which streams may join, and which partitions they may commit.
 
 Source: reference subscriptions#commit-checks, streams#checks.
 """
@@ -15,10 +15,10 @@ Cursors = Sequence[tuple[EventTypePartition, str]]
 
 
 class StreamSlots:
-    """How many streams a subscription has room for, and who has taken it."""
+    """Stream slots of a subscription."""
 
     def __init__(self, subscription_id: str, topology: Topology) -> None:
-        """Begin with the streams that there are.
+        """Start with the present streams.
 
         Raises:
             SubscriptionNotFound: it is not initialised.
@@ -32,7 +32,7 @@ class StreamSlots:
         self._automatic = sum(not session.requested for session in sessions)
 
     def take(self, session: Session) -> None:
-        """Let a session have its seat.
+        """Assign a slot to a session.
 
         Raises:
             Conflict: no slot is free, a partition is requested by another stream, or cursors are being reset.
@@ -65,10 +65,10 @@ def check_commit(
         stream_id: the session.
         cursors: what it wants to commit.
         lives: whether it is one of the subscription's.
-        owner: of a partition: empty or None where there is nobody, or no such partition.
+        owner: of a partition: empty or None if there is no owner, or no such partition.
 
     Raises:
-        Invalid: it may not.
+        Invalid: it has ended, or does not own a partition.
     """
     if not lives:
         raise session_not_found(stream_id)
@@ -81,23 +81,23 @@ def check_commit(
 
 
 def session_not_found(stream_id: str) -> Invalid:
-    """The error of who commits for a stream that has ended, or never was."""
+    """The error for commits to a stream that has ended, or never existed."""
     return Invalid(f"Session with stream id {stream_id} not found")
 
 
 class Comparison(NamedTuple):
-    """Cursors, compared with what is stored of their partitions."""
+    """Cursors, compared with the stored offsets of their partitions."""
 
     advanced: Sequence[bool]
-    """For each of them whether it is ahead of what is stored, and of those before it."""
+    """For each cursor whether it is ahead of the stored offset, and of the cursors before it."""
     ahead: Mapping[EventTypePartition, str]
-    """What is to be stored."""
+    """The offsets to store."""
     again: Collection[EventTypePartition]
-    """What was committed already is committed again: a sign of life."""
+    """Partitions with repeated commits of the stored offset, which count as heartbeats."""
 
 
 def compare(stored: Mapping[EventTypePartition, str], cursors: Cursors) -> Comparison:
-    """Compare cursors with what is stored of their partitions, one after the other."""
+    """Compare cursors with the stored offsets of their partitions, one after the other."""
     advanced: list[bool] = []
     ahead: dict[EventTypePartition, str] = {}
     again: set[EventTypePartition] = set()

@@ -1,4 +1,4 @@
-"""What lies between fetching and committing one partition: events not sent yet, sent but not committed, or hidden.
+"""Buffers of one partition: events not sent yet, sent but not committed, or hidden.
 
 Events are never touched one by one: all are kept as ranges of positions, and a batch is made of slices of chunks.
 """
@@ -136,7 +136,7 @@ class Buffer:
 
 
 class Ranges:
-    """Events that are known by their places alone, in order."""
+    """Events known by their positions only, in order."""
 
     __slots__ = ("_ranges", "count")
 

@@ -1,9 +1,9 @@
 """Poison event search: finds an event that consumers never commit (reference streams#dead-letter-handling).
 
 Whenever a stream ends, or hands a partition over, with events that were sent and not committed, the partition has
-failed; any commit that advances it makes up for all failures. After too many of them the partition is searched: its
-events are sent one at a time, the next one only when the one before is committed, as far as a batch reaches. An event
-that has failed so often all alone is a dead letter.
+failed; any commit that advances it resets its failures. After too many of them the partition is searched: its
+events are sent one at a time, the next one only when the one before is committed, up to the size of a batch. An event
+that has failed so often when sent alone is a dead letter.
 """
 
 from collections.abc import Mapping
@@ -15,37 +15,37 @@ from rioni.domain.subscriptions.dead_letter_policy import Policy
 
 
 class Failures(NamedTuple):
-    """What is known of a partition when a stream gets it."""
+    """Failures of a partition when a stream gets it."""
 
     times: int = 0
     """Since the last commit that advanced it."""
     failed: TimelinePosition | None = None
     """The last event of those that were sent last."""
     search_until: TimelinePosition | None = None
-    """How far events are sent one at a time; None for not at all."""
+    """The position up to which events are sent one at a time; None if they are not."""
 
 
 NONE = Failures()
 
 
 class PoisonSearch:
-    """What one stream knows of the failures of one partition, and what follows from them."""
+    """Poison event search of one stream in one partition."""
 
     def __init__(self, failures: Failures, committed: TimelinePosition, policy: Policy, batch_limit: int) -> None:
         """Begin to read a partition.
 
         Args:
-            failures: as they are when the stream gets the partition.
-            committed: where it begins.
+            failures: at the time when the stream gets the partition.
+            committed: the start position.
             policy: of the subscription.
-            batch_limit: so many events may be searched.
+            batch_limit: maximum number of events to search.
         """
         self.until = failures.search_until
         """Events up to here are sent one at a time."""
         self.suspect: TimelinePosition | None = None
-        """An event that is a dead letter, should it be the next one."""
+        """The suspect: an event that is a dead letter if it is the next one."""
         self.restarts = False
-        """Whether the next attempt begins the search, and all failures are to be forgotten."""
+        """Whether the next attempt begins the search, and resets all failures."""
         self._noted: TimelinePosition | None = None
         if self.until is not None and committed >= self.until:
             self.until = None
@@ -57,16 +57,16 @@ class PoisonSearch:
                 self.suspect = failures.failed
 
     def acquit(self) -> None:
-        """The suspect is not there any more: whatever comes in its place has not failed yet."""
+        """Clear the suspect, which does not exist any more: the event in its place has not failed yet."""
         self.suspect = None
         self.restarts = True
 
     def notes(self, committed: TimelinePosition) -> bool:
-        """Whether it is still to be noted that something is being sent."""
+        """Whether the sending of events still has to be recorded."""
         return self.restarts or self._noted is None or self._noted <= committed
 
     def noted(self, place: TimelinePosition) -> TimelinePosition | None:
-        """Note that events up to a place are being sent; return how far to search from now on, None for as before."""
+        """Record that events up to a position are being sent; return how far to search, None for no change."""
         self._noted = place
         restarts, self.restarts = self.restarts, False
         return self.until if restarts else None
@@ -80,7 +80,7 @@ class PoisonSearch:
 
 
 def tracking(failures: Mapping[EventTypePartition, Failures]) -> str:
-    """What streams say to humans about their partitions (reference streams#json-batches)."""
+    """Debug texts of streams about their partitions (reference streams#json-batches)."""
     each = (
         f"{{{key.event_type}:{key.partition} failedCommitsCount={found.times} "
         f"lastDeadLetterOffset={found.search_until.offset if found.search_until else 'null'}}}"

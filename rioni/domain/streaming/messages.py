@@ -39,7 +39,7 @@ class Reason(Enum):
 
     @property
     def orderly(self) -> bool:
-        """Whether the session still lives, and all is well."""
+        """Whether the session is still alive and the end is a regular one."""
         return self not in _DISORDERLY
 
     @property
@@ -79,7 +79,7 @@ class Run(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The answers to all `Fetch`es of a step, together, so that they can be served in turn."""
+    """The answers to all `Fetch`es of a step together, so that partitions are served round-robin."""
 
     runs: Sequence[Run]
 
@@ -89,11 +89,11 @@ class PartitionOwnership(NamedTuple):
 
     committed: TimelinePosition
     wanted: bool
-    """Another stream waits for it."""
+    """Whether another stream waits for it."""
     failures: Failures = NONE
-    """As they are when the stream gets the partition; not asked later."""
+    """Failures at the time when the stream gets the partition; ignored later."""
     heartbeats: int = 0
-    """Grows whenever the client commits once more what is committed already: it is still at work."""
+    """Grows with each repeated commit of the client, which counts as a heartbeat."""
 
 
 class Coordinated(NamedTuple):
@@ -107,11 +107,11 @@ class End(NamedTuple):
 
     reason: Reason
     detail: str = ""
-    """Said to the client in place of the reason's own text."""
+    """Text for the client in place of the reason's own."""
 
 
 class VisibilityChanged(NamedTuple):
-    """The stream is to deliver other events than before."""
+    """The visibility of events has changed."""
 
     visibility: Visibility
 
@@ -123,7 +123,7 @@ Input = Tick | NewEvents | Fetched | Coordinated | VisibilityChanged | End
 
 
 class Fetch(NamedTuple):
-    """Read what follows a place."""
+    """Read the events behind a position."""
 
     partition: EventTypePartition
     after: TimelinePosition
@@ -157,7 +157,7 @@ class Attempt(NamedTuple):
 
 
 class SendToDeadLetterQueue(NamedTuple):
-    """Do with a dead letter what the subscription wants, then commit it for the client (8.11)."""
+    """Apply the dead letter policy to an event, then commit it for the client (8.11)."""
 
     partition: EventTypePartition
     event: Slice

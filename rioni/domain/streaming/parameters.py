@@ -1,4 +1,4 @@
-"""The parameters of a stream: defaults, and what is refused.
+"""Parameters of a stream: parsing, defaults and validation.
 
 Source: reference low-level-streams#parameters, streams#parameters, streams#parameter-errors.
 """
@@ -31,17 +31,17 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the broker's settings, and chance, add to the wishes of a client."""
+    """Limits and defaults of the broker, including a random stream timeout."""
 
     stream_timeout_default_s: float
-    """For who asks for none, or too long a one: about an hour, different for each stream."""
+    """Used if the client requests none, or one that is too long: about an hour, with jitter."""
     stream_timeout_max_s: int = 4_200
     commit_timeout_max_s: int = 60
     memory_bytes_max: int = 50_000_000
 
 
 class StreamParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one stream; those of the subscription API come last and don't concern a low-level stream."""
+    """Parameters of one stream; those of the subscription API come last and don't apply to a low-level stream."""
 
     batch_limit: int = 1
     stream_limit: int = 0
@@ -57,7 +57,7 @@ class StreamParameters(msgspec.Struct, frozen=True, kw_only=True):
     """0 for off."""
     commit_timeout_s: int = 60
     partitions: tuple[EventTypePartition, ...] = ()
-    """Requested ones; empty for those that others leave."""
+    """Requested partitions; empty for automatic assignment."""
 
 
 def low_level_parameters(query: Mapping[str, Any], limits: StreamLimits) -> StreamParameters:
@@ -129,7 +129,7 @@ def subscription_parameters(body: Mapping[str, Any], limits: StreamLimits) -> St
 
 
 def check_partitions(requested: tuple[EventTypePartition, ...], existing: Collection[EventTypePartition]) -> None:
-    """Refuse partitions that are named twice, or don't belong to the subscription (8.2).
+    """Reject partitions that are named twice, or don't belong to the subscription (8.2).
 
     Raises:
         Invalid: names all that don't belong to it.

@@ -46,7 +46,7 @@ class StreamPartition:
         self.outstanding = Ranges()
         """Sent and not committed."""
         self.hidden = Ranges()
-        """Fetched, never to be sent, and not committed; of a stream that commits."""
+        """Hidden events: fetched, never sent, and not committed; only of a stream that commits."""
         self.sent_at_s = now_s
         self.committed_at_s = now_s
         """Of the last commit or heartbeat, or of the first event sent after everything had been committed."""
@@ -58,11 +58,11 @@ class StreamPartition:
         """Events lost to retention, still to be reported."""
         self.span_start_ms: int | None = None
         self.search: PoisonSearch | None = None
-        """Where the subscription wants dead letters."""
+        """The poison event search, if the subscription has a dead letter policy."""
         self.burial: Slice | None = None
         """A dead letter that is not committed yet."""
         self.bury_at_s = now_s
-        """When the burial is tried next."""
+        """When dead-lettering is tried next."""
 
     @property
     def searching(self) -> bool:
@@ -71,28 +71,28 @@ class StreamPartition:
 
     @property
     def blocked(self) -> bool:
-        """Whether nothing can be sent before something is committed, in this partition."""
+        """Whether this partition waits for a commit before anything can be sent."""
         return self.burial is not None or (self.searching and self.outstanding.count > 0)
 
     def stop(self, release_at_s: float) -> None:
-        """Stop fetching and forget what was not sent."""
+        """Stop fetching and drop unsent events."""
         self.release_at_s = release_at_s
         self.drop_unsent()
 
     def drop_unsent(self) -> None:
-        """Forget what was not sent, as if it had not been fetched."""
+        """Drop unsent events, as if they had not been fetched."""
         if first := self.buffer.first:
             self.buffer.clear()
             self.hidden.cut(first)
             self.fetched = TimelinePosition(first.order, first.position - 1)
 
     def receive(self, run: Run, visibility: Visibility, *, commits: bool) -> int:
-        """Take in what was fetched; return how many events are hidden.
+        """Buffer fetched events; return the number of hidden ones.
 
         Args:
-            run: the answer to what was asked last.
-            visibility: what is to be sent of it.
-            commits: whether to note what is not.
+            run: the answer to the last fetch.
+            visibility: decides which events to send.
+            commits: whether to track hidden events for commits.
         """
         if not run.chunks:
             self.newest = self.fetched

@@ -9,15 +9,15 @@ Assignments = Mapping[EventTypePartition, Assignment]
 
 
 def rebalance(partitions: Assignments, sessions: Iterable[Session]) -> Assignments:
-    """Assign all partitions, moving as few as possible; total: there is an answer whatever the sessions ask for.
+    """Assign all partitions, moving as few as possible; total: never fails, whatever the sessions request.
 
-    Direct requests always win; of several streams that request the same partition one gets it. What is left is shared
-    by the automatic sessions, in equal numbers as far as possible; surplus ones get nothing. A partition whose owner
-    lives is not taken but handed over: the owner goes on until it releases it. Balanced input is returned unchanged.
+    Direct requests always win; of several streams that request the same partition one gets it. The others are shared
+    by the automatic sessions, in equal numbers as far as possible; surplus sessions get none. A partition with a live
+    owner is handed over: the owner keeps it until it releases it. Balanced input is returned unchanged.
 
     Args:
-        partitions: who reads what now, in a stable order.
-        sessions: all that live.
+        partitions: the current assignment, in a stable order.
+        sessions: all live ones.
     """
     alive = {session.id: session for session in sessions}
     current = {partition: _without_dead(assignment, alive) for partition, assignment in partitions.items()}
@@ -60,7 +60,7 @@ def _shared(pool: Assignments, sessions: list[str]) -> dict[EventTypePartition, 
     for partition, assignment in pool.items():
         held.get(assignment.owner, free).append(partition)
     each, rest = divmod(len(pool), len(sessions))
-    # Whoever has most keeps what doesn't divide: that moves least.
+    # Sessions with the most partitions keep the remainder: that moves least.
     by_size = sorted(sessions, key=lambda session: -len(held[session]))
     quota = {session: each + (place < rest) for place, session in enumerate(by_size)}
     for session, partitions in held.items():

@@ -18,11 +18,11 @@ from rioni.domain.subscriptions.cursor import TimelinePosition
 OVERFLOW = "Stream parameters are causing overflow"
 
 BURY_AGAIN_S = 5.0
-"""After so long a dead letter is buried once more that is still not committed."""
+"""Interval at which dead-lettering of an event is retried until it is committed."""
 
 
 class Sender:
-    """Sends from the partitions in turn, as far as the window of the stream allows."""
+    """Sends batches round-robin over partitions, within the window of the stream."""
 
     __slots__ = ("_commits", "_parameters", "_started", "now_s", "outputs", "sent", "tracking", "turns", "uncommitted")
 
@@ -32,7 +32,7 @@ class Sender:
         self._commits = parameters.max_uncommitted_events > 0
         self._started = not self._commits
         self.turns: list[StreamPartition] = []
-        """The partitions that are read: who has waited longest comes first."""
+        """The partitions that are read, the longest waiting first."""
         self.sent = self.uncommitted = 0
         """How many events."""
         self.tracking = ""
@@ -53,7 +53,7 @@ class Sender:
         return min(allowed, parameters.stream_limit - self.sent) if parameters.stream_limit else allowed
 
     def send_in_turn(self, *, everything: bool) -> None:
-        """Let the partitions take turns, a batch each, until none has one to send."""
+        """Send a batch from each partition in turn, until none has one to send."""
         idle = 0
         while idle < len(self.turns):
             partition = self.turns.pop(0)
@@ -61,11 +61,11 @@ class Sender:
             idle = 0 if self._send_batch(partition, everything=everything) else idle + 1
 
     def buffered_bytes(self) -> int:
-        """How much waits."""
+        """Bytes of buffered events."""
         return sum([partition.buffer.bytes for partition in self.turns])
 
     def guard_memory(self, bytes_max: int) -> None:
-        """Send what is too much to wait."""
+        """Send early if buffered events exceed the memory limit."""
         while self.buffered_bytes() > bytes_max and self.allowed > 0:
             heaviest = max(self.turns, key=lambda partition: partition.buffer.bytes)
             self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self.allowed), OVERFLOW)
@@ -81,7 +81,7 @@ class Sender:
             self.outputs.append(Send(*aside, (), text))
 
     def note_attempt(self, partition: StreamPartition) -> None:
-        """Have it noted that events are being sent, where that matters and is not noted yet."""
+        """Output an attempt record before sending, if required and not recorded yet."""
         if partition.search is not None and partition.search.notes(partition.committed):
             self.outputs.append(Attempt(partition.key, partition.sent, partition.search.noted(partition.sent)))
 
@@ -107,7 +107,7 @@ class Sender:
         return False
 
     def _send_alone(self, partition: StreamPartition, search: PoisonSearch) -> bool:
-        """Send one event, or bury it, where the one before is committed; say whether it was sent."""
+        """Send one event, or dead-letter it, once the one before is committed; return whether it was sent."""
         first = partition.buffer.first
         if first and search.suspect and not partition.blocked:
             if first == search.suspect:
@@ -121,7 +121,7 @@ class Sender:
         sends = bool(first) and not partition.blocked and self.allowed > 0
         if sends or self.now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
             self._send(partition, int(sends))
-        # NOTE: so that what waits for a commit takes nobody's memory; it is fetched again after that.
+        # NOTE: so that events that wait for a commit take no memory; they are fetched again after that.
         if partition.blocked:
             partition.drop_unsent()
         return sends

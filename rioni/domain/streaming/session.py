@@ -39,7 +39,7 @@ from rioni.domain.subscriptions.dead_letter_policy import Policy
 
 FETCH_BYTES_MAX = 2**20
 EVENT_BYTES_GUESS = 1_000
-"""What one event is taken for when deciding how much to fetch for a small window."""
+"""Assumed size of an event when deciding how much to fetch for a small window."""
 
 AUTOCOMMIT_EVERY_S = 5.0
 """How often a stream commits hidden events at most, as long as it goes on (8.10)."""
@@ -66,7 +66,7 @@ class StreamMachine:
             now_s: monotonic time, as always here.
             partitions: for a low-level stream what it reads, and the last place read in each.
             visibility: what it delivers.
-            policy: what becomes of events that are never committed; None where they are sent for ever.
+            policy: the dead letter policy; None if uncommitted events are redelivered without limit.
         """
         self._parameters = parameters
         self._commits = parameters.max_uncommitted_events > 0
@@ -95,7 +95,7 @@ class StreamMachine:
             self._own(key, PartitionOwnership(place, wanted=False))
 
     def step(self, message: Input, now_s: float) -> list[Output]:
-        """Go on: what happened, and when.
+        """Process one input at a point in time.
 
         Returns:
             What to do, in this order. All `Fetch`es together are answered by one `Fetched`, before any other step.
@@ -139,7 +139,7 @@ class StreamMachine:
         """When `Tick` is due at the latest, should nothing else happen before; infinite after the end."""
         return min(self._deadlines(), default=float("inf"))
 
-    # --- who owns what, and how far it is committed ---
+    # --- ownership and commits ---
 
     def _coordinate(self, holdings: Mapping[EventTypePartition, PartitionOwnership]) -> None:
         before = set(self._partitions)
@@ -148,7 +148,7 @@ class StreamMachine:
         for key, holding in holdings.items():
             partition = self._partitions.get(key)
             if partition and holding.committed < partition.committed:
-                # Somebody has set the cursor back: begin anew.
+                # The cursor was reset: restart the partition.
                 self._disown(key)
                 partition = None
             if partition is not None:
@@ -163,7 +163,7 @@ class StreamMachine:
     def _go_on(self, partition: StreamPartition, holding: PartitionOwnership) -> None:
         if holding.heartbeats != partition.heartbeats:
             partition.heartbeats = holding.heartbeats
-            # Whoever waits for this stream to end waits no longer for that.
+            # Those who wait for this stream to end must not wait for a commit any more.
             if not self._closing:
                 partition.committed_at_s = self._now_s
         if holding.committed > partition.committed:
@@ -189,7 +189,7 @@ class StreamMachine:
             self._autocommit_at_s = self._now_s + AUTOCOMMIT_EVERY_S
 
     def _commit_hidden(self, partitions: Iterable[StreamPartition]) -> bool:
-        """Commit the hidden events that nothing awaited comes before; say whether there are any."""
+        """Commit hidden events that precede all events still to be sent or committed; return whether there are any."""
         cursors = [(partition.key, partition.autocommit()) for partition in partitions if partition.can_autocommit]
         if cursors:
             self._outputs.append(Commit(cursors))

@@ -16,26 +16,26 @@ from rioni.domain.subscriptions.event_filter import EventFilter
 
 
 TURN_S = 0.01
-"""How long filtering may go on before others have their turn."""
+"""Time of filtering before other greenlets may run."""
 BREATH_S = 0.001
 """Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 
 
 class Visibility(msgspec.Struct, frozen=True, kw_only=True):
-    """What hides events from a stream; tombstones are hidden from all."""
+    """Conditions that hide events from a stream; tombstones are hidden from all."""
 
     subscription_id: str | None = None
-    """The subscription that reads, None for a low-level stream: what is for another one is hidden."""
+    """The reading subscription, None for a low-level stream: events for another subscription are hidden."""
     reader: Subject | None = None
-    """Who must be permitted by the owner of an event; None where owners don't matter."""
+    """The subject that the owner of an event must permit; None if owners are not checked."""
     wanted: EventFilter | None = None
-    """What the subscription filters by."""
+    """The subscription's filter."""
 
     def ranges(self, chunk: Chunk) -> Sequence[tuple[int, int]] | None:
         """The visible events of a chunk.
 
         PERF: without headers and without a filter nothing is hidden, and no event is looked at. With a filter it pauses
-        now and then, since each event of a chunk may take milliseconds.
+        periodically, since each event of a chunk may take milliseconds.
 
         Returns:
             Ranges of positions, the second one behind the last event, in order and none of them empty; None for all

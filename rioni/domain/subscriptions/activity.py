@@ -12,22 +12,22 @@ PUBLISH, READ, STREAM, COMMIT = "publish", "read", "stream", "commit"
 """The first two are done with event types (`read` on the low-level API), the others with subscriptions."""
 
 RETENTION_MS = 90 * 24 * 3_600_000
-"""Who was not seen for so long is forgotten."""
+"""Retention time of activity records, in milliseconds."""
 
 
 class Sighting(NamedTuple):
-    """What a client was seen to do."""
+    """Key of an activity record: action, resource and client."""
 
     deed: str
     """One of those above."""
     resource: str
-    """What it did that with."""
+    """The event type or subscription."""
     client: str
     """The name of the subject."""
 
 
 class LastActivity(msgspec.Struct, frozen=True):
-    """When, and how much, a client did something."""
+    """First and last time, and amount, of an action of a client."""
 
     first_ms: int
     last_ms: int
@@ -36,32 +36,32 @@ class LastActivity(msgspec.Struct, frozen=True):
 
 
 class Activity(Protocol):
-    """What clients were seen to do, shared by all processes. Calls block on the disk.
+    """Stores activity records, shared by all processes. Calls block on the disk.
 
-    It survives the death of processes; that of the machine may cost the last seconds. All raise Unavailable where
+    Records survive crashes of processes; a crash of the machine may lose the last seconds. All raise Unavailable if
     nothing can be stored or read.
     """
 
     def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
-        """Add to what is known: amounts add up, times widen."""
+        """Merge records: amounts are added, time spans are widened."""
 
     def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
-        """What clients did with a resource, by their names, in order."""
+        """Activity on a resource, by client name, in order."""
 
     def forget(self, before_ms: int) -> None:
-        """Forget who was not seen since this time."""
+        """Delete records without activity since this time."""
 
     def close(self) -> None:
         """Close all files."""
 
 
 def resource_of(event_type: EventType) -> str:
-    """What stands for an event type: another one that gets its name later is another resource."""
+    """The resource key of an event type; a recreated one of the same name has another key."""
     return f"{event_type.name} {event_type.created_at}"
 
 
 def joined(one: LastActivity, other: LastActivity) -> LastActivity:
-    """Both sightings as one."""
+    """Merge two records."""
     return LastActivity(
         min(one.first_ms, other.first_ms),
         max(one.last_ms, other.last_ms),

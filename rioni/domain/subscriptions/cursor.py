@@ -22,7 +22,7 @@ _LEGACY = re.compile(r"-1|[0-9]{1,18}")
 
 
 class TimelinePosition(msgspec.Struct, frozen=True, order=True):
-    """A place in a partition: the order of a timeline, and the last position read in it."""
+    """A position in a partition: the order of a timeline, and the last position read in it."""
 
     order: int
     position: int
@@ -34,7 +34,7 @@ class TimelinePosition(msgspec.Struct, frozen=True, order=True):
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client sends: a partition and the offset of the last event that it has read."""
+    """A cursor of a client: a partition and the offset of the last event that it has read."""
 
     partition: str
     offset: str
@@ -48,7 +48,7 @@ def format_offset(order: int, position: int) -> str:
 
 
 def partition_number(partition: str, count: int) -> int | None:
-    """The number that clients' name of a partition stands for; None where there is no such one of `count`."""
+    """The number of a partition, given its name; None if it is not one of `count` partitions."""
     return int(partition) if _PARTITION.fullmatch(partition) and int(partition) < count else None
 
 

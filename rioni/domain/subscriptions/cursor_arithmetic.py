@@ -26,7 +26,7 @@ TIMELINE_NOT_FOUND = (
 
 
 class OffsetRange(NamedTuple):
-    """What one partition holds in one timeline."""
+    """Range of positions of one partition in one timeline."""
 
     order: int
     oldest: int
@@ -58,7 +58,7 @@ def offset_ranges_of(
         held = () if timeline.cleaned_up_at else bounds(timeline)
         for number, extents in enumerate(found):
             closed_at = timeline.latest_position[number] if timeline.latest_position else BEFORE_FIRST
-            # Without bounds, everything that there ever was is gone; or a server has not heard of the partition yet.
+            # Without bounds, all events were deleted, or a server does not know the partition yet.
             oldest, newest = held[number] if number < len(held) else (closed_at + 1, closed_at)
             extents.append(OffsetRange(timeline.order, oldest, closed_at if timeline.latest_position else newest))
     return list(found)
@@ -78,7 +78,7 @@ def newest(extents: OffsetRanges) -> TimelinePosition:
 
 
 def end(extents: OffsetRanges) -> TimelinePosition:
-    """The place that only events come behind that are not written yet."""
+    """The position behind which no event is written yet."""
     return TimelinePosition(extents[-1].order, extents[-1].newest)
 
 
@@ -108,7 +108,7 @@ def place_since(extents: OffsetRanges, first_since: Callable[[OffsetRange], int]
 def readable_place(
     event_type: str, partition: str, offset: str, partitions: Sequence[OffsetRanges]
 ) -> TimelinePosition:
-    """The place that a cursor names, from which reading can go on (reference cursors#available-positions).
+    """The position that a cursor names, which must be readable (reference cursors#available-positions).
 
     Args:
         event_type: named in the error.
@@ -141,7 +141,7 @@ def readable_place(
 
 
 def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition) -> str:
-    """What is said of a committed cursor that lies behind the last event of its partition.
+    """The warning about a committed cursor that lies behind the last event of its partition.
 
     Args:
         key: the partition.
@@ -163,7 +163,7 @@ def distance(initial: TimelinePosition, final: TimelinePosition, extents: Offset
         extents: of all timelines that the places may be in.
 
     Raises:
-        Invalid: a place is in none of them.
+        Invalid: a position is in none of them.
     """
     return _count(final, extents) - _count(initial, extents)
 

@@ -1,6 +1,6 @@
 """Cursor specs of clients: an offset, BEGIN, END or a timestamp, with an optional shift.
 
-What such a name stands for is looked up once; what is kept and committed is always an offset. See
+A spec is resolved once; stored and committed cursors are always offsets. See
 `docs/concepts/cursors.md`.
 """
 
@@ -20,7 +20,7 @@ SHIFT_MIN = -(2**63)
 
 
 class CursorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in one partition, or in several: exactly one of `offset` and `timestamp` is there."""
+    """A cursor spec for one partition, or for several: exactly one of `offset` and `timestamp` is set."""
 
     event_type: str | None = None
     """None for all that are asked about."""
@@ -50,7 +50,7 @@ class CursorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def violations(named: CursorSpec, path: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with a name by itself: pairs of a member, behind `path`, and a message."""
+    """Violations of a spec by itself: pairs of a member, prefixed with `path`, and a message."""
     missing = "must not be null"
     if not named.partition and not (named.partition is None and named.is_general):
         yield f"{path}.partition", missing
@@ -62,7 +62,7 @@ def violations(named: CursorSpec, path: str) -> Iterator[tuple[str, str]]:
 
 
 def timestamp_violations(named: CursorSpec, path: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with the time of a name, if it has one."""
+    """Violations of a spec's timestamp, if it has one."""
     if named.timestamp is None:
         return
     if named.offset is not None:

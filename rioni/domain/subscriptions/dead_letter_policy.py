@@ -9,9 +9,9 @@ import msgspec
 
 
 SEND_COUNT = "nakadi.zalando.org/subscription-max-event-send-count"
-"""The annotation that says how often an event is sent that nobody commits."""
+"""The annotation with the maximum number of deliveries of an uncommitted event."""
 POLICY = "nakadi.zalando.org/subscription-unprocessable-event-policy"
-"""The annotation that says what becomes of it then."""
+"""The annotation that selects what is done with the event then."""
 SKIP_EVENT, DEAD_LETTER_QUEUE = "SKIP_EVENT", "DEAD_LETTER_QUEUE"
 
 SEND_COUNT_MIN, SEND_COUNT_MAX = 2, 10
@@ -21,13 +21,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letter policy of a subscription."""
 
     send_count: int
-    """So many failures make an event a dead letter."""
+    """Number of failures that make an event a dead letter."""
     keeps: bool
     """Whether a dead letter is kept in the dead letter queue; otherwise it is only skipped."""
 
 
 def policy_of(annotations: Mapping[str, str]) -> Policy | None:
-    """What the annotations of a subscription ask for; None for nothing, or for nothing that is understood."""
+    """The policy in the annotations of a subscription; None if they are absent or not valid."""
     count, policy = annotations.get(SEND_COUNT, ""), annotations.get(POLICY)
     if policy not in {SKIP_EVENT, DEAD_LETTER_QUEUE} or not _is_send_count(count):
         return None
@@ -35,7 +35,7 @@ def policy_of(annotations: Mapping[str, str]) -> Policy | None:
 
 
 def policy_error(annotations: Mapping[str, str]) -> str | None:
-    """What is wrong with the two annotations; None for nothing."""
+    """The error of the two annotations; None if they are valid."""
     if (SEND_COUNT in annotations) != (POLICY in annotations):
         missing, given = (POLICY, SEND_COUNT) if SEND_COUNT in annotations else (SEND_COUNT, POLICY)
         return f"The annotation {given} needs {missing} beside it; give both of them or none"
@@ -70,12 +70,12 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What nothing else is called."""
+        """The unique name of the dead letter."""
         return f"{self.subscription_id}:{self.event_type}:{self.partition}:{self.offset}"
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which dead letters of a subscription are meant; None for all."""
+    """Selects dead letters of a subscription; None selects all."""
 
     event_type: str | None = None
     partition: str | None = None
@@ -85,7 +85,7 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """The last one, in canonical form."""
 
     def includes(self, letter: DeadLetter) -> bool:
-        """Whether a dead letter is meant."""
+        """Whether a dead letter is selected."""
         return (
             self.event_type in {None, letter.event_type}
             and self.partition in {None, letter.partition}

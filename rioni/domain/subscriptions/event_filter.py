@@ -33,7 +33,7 @@ FUNCTIONS = frozenset(
 )
 _LITERALS = frozenset({"true", "false", "null", "in"})
 _FAILURES = (LookupError, ValueError, TypeError, ArithmeticError, RuntimeError)
-"""What CEL raises where an event has not what an expression asks for."""
+"""Errors that CEL raises if an event lacks what an expression needs."""
 
 
 class EventFilter:
@@ -96,7 +96,7 @@ class EventFilter:
         return has_more_values(members, values_max) or self._timed_result(members)
 
     def _timed_result(self, members: dict[str, Any]) -> bool:
-        """The same, measured: CEL can't be interrupted, so what goes on for longer than predicted is not repeated."""
+        """Evaluate with a time check: CEL can't be interrupted, so a filter that exceeds its bound is not run again."""
         for _ in range(2):
             begin_ns = time.thread_time_ns()
             result = self._result(members)
@@ -115,7 +115,7 @@ class EventFilter:
         return self._program.execute(self._context)
 
     def _check_result(self) -> None:
-        """Refuse what without an event already is not true or false."""
+        """Reject expressions that are not boolean even without an event."""
         try:
             result = self._evaluate({})
         except _FAILURES:
@@ -168,7 +168,7 @@ def _tokens(expression: str) -> Iterator[_Token]:
 
 
 class _Reading:
-    """What an expression asks for; raises Invalid for what must not be asked."""
+    """Analyses the tokens of an expression; raises Invalid for forbidden ones."""
 
     def __init__(self, expression: str, evaluate: Callable[[str], Any]) -> None:
         self.members: set[str] = set()

@@ -12,7 +12,7 @@ from rioni.domain.schemas.patterns import STATE_NS
 
 
 EVALUATION_NS_MAX = 5_000_000
-"""What one evaluation may take."""
+"""Time limit of one evaluation."""
 EVENT_BYTES_MAX = 65_536
 """Of the members that an expression asks for."""
 TOKEN_NS = 2_500
@@ -35,7 +35,7 @@ VALUES_ORDINARY, BYTES_ORDINARY = 50, 500
 
 
 class FilterCost(NamedTuple):
-    """What an expression may take; all times are nanoseconds of the processor on a slow machine."""
+    """Cost of an expression; all times are nanoseconds of CPU time on a slow machine."""
 
     tokens: int
     """How many there are."""
@@ -49,7 +49,7 @@ class FilterCost(NamedTuple):
 
     @property
     def refusal(self) -> str:
-        """Why the expression can't be accepted; empty where it can."""
+        """Why the expression can't be accepted; empty if it can."""
         took_ns = self.evaluation_ns(VALUES_ORDINARY, BYTES_ORDINARY)
         if took_ns <= EVALUATION_NS_MAX:
             return ""

@@ -1,4 +1,4 @@
-"""Subscriptions: what a client submits, what happened to them, what makes two the same.
+"""Subscriptions: submitted definition, domain events, state, and natural key.
 
 Source: reference subscriptions#fields.
 """
@@ -28,11 +28,11 @@ from rioni.domain.text_validation import nul_violations
 
 READ_FROM = ("begin", "end", "cursors")
 VIOLATIONS_MAX = 100
-"""So many are named."""
+"""Maximum number of names listed in an error."""
 
 
 class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a subscription begins to read a partition."""
+    """Initial cursor of a partition."""
 
     partition: str
     offset: str
@@ -40,12 +40,12 @@ class InitialCursor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> CursorSpec:
-        """It, as a client submits it."""
+        """An initial cursor as submitted."""
         return CursorSpec(event_type=self.event_type, partition=self.partition, offset=self.offset)
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription as a client submits it; None stands for null and for absent."""
+    """A subscription as submitted; None means null or absent."""
 
     owning_application: str | None = None
     event_types: tuple[str, ...] | None = None
@@ -59,7 +59,7 @@ class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a subscription. Its JSON is what the API answers, members in the order that clients know."""
+    """The state of a subscription. Its JSON is the API's representation, members in the order that clients know."""
 
     id: str
     owning_application: str
@@ -74,16 +74,16 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     filter: str | UnsetType = UNSET
-    """Which events it gets, see `rioni.domain.subscriptions.event_filter`; all of them where it has none."""
+    """The filter of its events, see `rioni.domain.subscriptions.event_filter`; None for all events."""
 
     @property
     def resource(self) -> str:
-        """The name that refusals give to this subscription."""
+        """The name of this subscription as a resource, in errors."""
         return f"subscription:{self.id}"
 
     @property
     def natural_key(self) -> str:
-        """What makes two subscriptions the same: JSON of owning application, consumer group, sorted event types."""
+        """The natural key: JSON of owning application, consumer group, sorted event types."""
         return natural_key(self.owning_application, self.consumer_group, self.event_types)
 
 
@@ -93,7 +93,7 @@ def natural_key(owning_application: str, consumer_group: str, event_types: tuple
 
 
 class SubscriptionCreated(DomainEvent, frozen=True, kw_only=True):
-    """A subscription exists from now on."""
+    """A subscription was created."""
 
     TOPIC = "subscription.created"
     KEY = "id"
@@ -140,7 +140,7 @@ class DeadLettersRedriven(DomainEvent, frozen=True, kw_only=True):
 
 
 class SubscriptionDeleted(DomainEvent, frozen=True, kw_only=True):
-    """The subscription is gone, with its cursors."""
+    """The subscription was deleted, with its cursors."""
 
     TOPIC = "subscription.deleted"
     KEY = "id"
@@ -177,7 +177,7 @@ class SubscriptionKeyClaimed(DomainEvent, frozen=True, kw_only=True):
 
 
 class SubscriptionKeyReleased(DomainEvent, frozen=True, kw_only=True):
-    """A natural key is free again."""
+    """A natural key was released."""
 
     TOPIC = "subscription-key.released"
     KEY = "natural_key"
@@ -249,7 +249,7 @@ def _cursor_violations(spec: SubscriptionSpec) -> Iterator[tuple[str, str]]:
 def new(
     spec: SubscriptionSpec, *, subscription_id: str, now: str, initial_cursors: tuple[InitialCursor, ...] = ()
 ) -> Subscription:
-    """The state that a checked submission asks for.
+    """Build the state of a new subscription from a checked submission.
 
     Args:
         spec: the submission.
@@ -283,7 +283,7 @@ def new(
 
 
 def changed(current: Subscription, spec: SubscriptionSpec, *, now: str) -> Subscription:
-    """The state that a checked submission turns a subscription into (reference subscriptions#change).
+    """Build the updated state of a subscription from a checked submission (reference subscriptions#change).
 
     Raises:
         Invalid: something other than authorization, annotations, labels or the filter would change.

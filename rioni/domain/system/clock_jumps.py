@@ -4,7 +4,7 @@ import structlog
 
 
 CLOCK_JUMP_MAX_MS = 3_600_000
-"""By how much a clock may be corrected at once; a larger jump counts as a mistake of the clock."""
+"""Maximum clock correction; a larger jump counts as a clock error."""
 
 _log = structlog.get_logger("rioni.domain")
 

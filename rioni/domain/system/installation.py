@@ -1,4 +1,4 @@
-"""What ties the stores of one installation together: an id that all carry, and marks by which each knows the others.
+"""Consistency of the stores of one installation: a common id, anchors in the stores, and marks in the registry.
 
 The registry keeps a mark of every store: how far it had got when it was last looked at. Every store carries an anchor:
 which installation it belongs to, and how far the internal log had got. A store that is behind its mark, and a log that
@@ -17,7 +17,7 @@ INSTALLATION = "installation"
 
 
 class Anchor(NamedTuple):
-    """What a store carries."""
+    """The anchor that a store carries."""
 
     installation: str
     """The installation's id, a UUID."""
@@ -47,7 +47,7 @@ class Anchored(Protocol):
 
 @runtime_checkable
 class Marked(Protocol):
-    """A store that others run: it carries no anchor, but has an id of its own."""
+    """An external store: it carries no anchor, but has an id of its own."""
 
     def take_ends(self) -> tuple[str, Mapping[str, Mapping[int, int]]] | None:
         """What this process has appended since the last call; the caller keeps what it can't record.
@@ -83,4 +83,4 @@ class DataMismatch(RioniError):
 
 
 SHOWN_MAX = 20
-"""So many mismatches are listed in an error."""
+"""Maximum number of mismatches listed in an error."""

@@ -82,12 +82,12 @@ def line_of(measurement: Measurement) -> bytes:
 
 
 class Reports(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lines of a spool come to."""
+    """KPI events of the lines of a spool."""
 
     events: dict[str, list[SystemEvent]]
     """By event type."""
     unreadable: int
-    """Lines that say nothing: what a power failure leaves."""
+    """Number of unreadable lines, as a power failure leaves them."""
 
 
 def reports_of(spool: UUID, lines: Iterable[bytes], salt: str) -> Reports:

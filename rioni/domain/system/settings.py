@@ -67,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdminsChanged(DomainEvent, frozen=True, kw_only=True):
-    """Other subjects administer the broker from now on."""
+    """The administrators of the broker were replaced."""
 
     TOPIC = "settings.admins-changed"
     KEY = "setting"
@@ -77,7 +77,7 @@ class AdminsChanged(DomainEvent, frozen=True, kw_only=True):
 
 
 class BlacklistEntryAdded(DomainEvent, frozen=True, kw_only=True):
-    """An application or an event type is blocked from now on."""
+    """An application or an event type was blocked."""
 
     TOPIC = "settings.blacklist-entry-added"
     KEY = "setting"
@@ -88,7 +88,7 @@ class BlacklistEntryAdded(DomainEvent, frozen=True, kw_only=True):
 
 
 class BlacklistEntryRemoved(DomainEvent, frozen=True, kw_only=True):
-    """An application or an event type is no longer blocked."""
+    """An application or an event type was unblocked."""
 
     TOPIC = "settings.blacklist-entry-removed"
     KEY = "setting"
@@ -99,7 +99,7 @@ class BlacklistEntryRemoved(DomainEvent, frozen=True, kw_only=True):
 
 
 class FeatureSwitched(DomainEvent, frozen=True, kw_only=True):
-    """A feature is on or off from now on."""
+    """A feature was switched on or off."""
 
     TOPIC = "settings.feature-switched"
     KEY = "setting"

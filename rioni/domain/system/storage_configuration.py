@@ -22,17 +22,17 @@ _NAME = re.compile(r"[^\s@]*")
 _DIGITS = re.compile(r"[0-9]{1,5}")
 
 Reader = Callable[[Any], Any]
-"""Returns what is kept of a value; None where it is not what the member holds."""
+"""Returns the stored form of a value; None if the value is invalid."""
 
 
 def kept_configuration(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a configuration: the known members whose values can be read."""
+    """The stored form of a configuration: the known members with valid values."""
     kept = {name: read(configuration[name]) for name, read in _MEMBERS.items() if name in configuration}
     return {name: value for name, value in kept.items() if value is not None}
 
 
 def check_configuration(configuration: Mapping[str, Any]) -> None:
-    """Check the known members of a configuration; null stands for absent.
+    """Check the known members of a configuration; null means absent.
 
     Raises:
         Invalid: the values of some are not what they should be; names these members, not the values.

@@ -24,7 +24,7 @@ _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{ID_CHARACTERS_MAX}}}")
 
 
 class StorageEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One place where events can be stored."""
+    """A storage."""
 
     id: str
     storage_type: str
@@ -35,7 +35,7 @@ class StorageEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorageCreated(DomainEvent, frozen=True, kw_only=True):
-    """A storage may be used from now on."""
+    """A storage was added."""
 
     TOPIC = "storage.created"
     KEY = "id"
@@ -65,7 +65,7 @@ class StorageMoved(DomainEvent, frozen=True, kw_only=True):
 
 
 class StorageDeleted(DomainEvent, frozen=True, kw_only=True):
-    """The storage can't be used any more."""
+    """The storage was deleted."""
 
     TOPIC = "storage.deleted"
     KEY = "id"
@@ -105,5 +105,5 @@ def check_storage(storage: StorageEntry) -> None:
 
 
 def shown(storage: StorageEntry) -> StorageEntry:
-    """A storage without what must not be shown: logs of older versions have configurations as they were submitted."""
+    """A storage without credentials: older logs have configurations as submitted."""
     return msgspec.structs.replace(storage, configuration=kept_configuration(storage.configuration))

@@ -27,22 +27,22 @@ DEAD_LETTER_RETENTION_MS = 86_400_000
 
 
 class Ownership(msgspec.Struct, frozen=True, kw_only=True):
-    """To whom the broker's own event types belong."""
+    """Ownership and authorization of system event types."""
 
     application: str = "stups_nakadi"
     readers: Attribute
-    """Who reads them."""
+    """Their readers."""
     admins: Attribute
-    """Who changes, deletes and writes them, besides the broker: whoever reads them has to trust this one."""
+    """Their administrator and writer besides the broker; readers have to trust it."""
 
 
 class SystemEventType(NamedTuple):
-    """An event type of the broker's own."""
+    """Definition of a system event type."""
 
     name: str
     spec: EventTypeSpec
     feature: str | None = None
-    """It is created where this is on; None: when somebody asks for it."""
+    """The feature that creates it; None: created on request."""
 
 
 def audit_log(ownership: Ownership, limits: Limits) -> SystemEventType:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class SystemEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event on its way to one of the broker's own event types."""
+    """An event of a system event type, to be published."""
 
     eid: str
     occurred_at: str
@@ -27,7 +27,7 @@ class SystemEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def derived_eid(source: UUID, part: str) -> str:
-    """The eid of an event, the same for whoever reports the same again after a crash.
+    """The eid of an event, deterministic, so that a retry after a crash yields the same one.
 
     Args:
         source: what the event reports on.

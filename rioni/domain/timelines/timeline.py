@@ -1,4 +1,4 @@
-"""Timelines: which topic of which storage holds which offsets of an event type (reference timelines#timeline-model)."""
+"""Timelines: the mapping of offsets of an event type to topics of storages (reference timelines#timeline-model)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,14 +30,14 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of the active timeline that is under way."""
+    """A switch in progress."""
 
     timeline: Timeline
     """The next one."""
     worker: str
-    """The process that carries it out; if it dies, others abort the switch, or complete it if it is closing."""
+    """The process that runs it; if it dies, others abort the switch, or complete it if it is closing."""
     closing: bool = False
-    """The topic of the active timeline may be closed already: the switch is completed by whatever process."""
+    """Whether the topic of the active timeline may be closed already: any process may complete the switch then."""
 
 
 class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,7 +85,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(lengths) + final.position - initial.position
 
     def is_beyond_end(self, place: TimelinePosition, newest: TimelinePosition) -> bool:
-        """Whether a committed place lies behind the last event, so that nothing would come before others overtake it.
+        """Whether a committed position lies behind the last event, so that nothing is delivered until events pass it.
 
         Args:
             place: the last place read.
@@ -118,7 +118,7 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TimelineOpened(DomainEvent, frozen=True, kw_only=True):
-    """Events are stored in this timeline from now on."""
+    """A timeline was created and is active."""
 
     TOPIC = "timeline.opened"
     KEY = "event_type"
@@ -128,7 +128,7 @@ class TimelineOpened(DomainEvent, frozen=True, kw_only=True):
 
 
 class TimelineSwitchStarted(DomainEvent, frozen=True, kw_only=True):
-    """A process has begun to close the active timeline; publishers may have to wait for the end of that."""
+    """A switch was started; publishers may have to wait for its end."""
 
     TOPIC = "timeline.switch-started"
     KEY = "event_type"
@@ -140,7 +140,7 @@ class TimelineSwitchStarted(DomainEvent, frozen=True, kw_only=True):
 
 
 class TimelineCloseStarted(DomainEvent, frozen=True, kw_only=True):
-    """The next timeline is ready and the topic of the active one is about to be closed: there is no way back."""
+    """The next timeline is ready and the topic of the active one is about to be closed: the point of no return."""
 
     TOPIC = "timeline.close-started"
     KEY = "event_type"
@@ -174,7 +174,7 @@ class TimelineSwitchAborted(DomainEvent, frozen=True, kw_only=True):
 
 
 class TimelineCleanedUp(DomainEvent, frozen=True, kw_only=True):
-    """The events of a closed timeline are gone: their retention time is over."""
+    """The events of a closed timeline were deleted: their retention time is over."""
 
     TOPIC = "timeline.cleaned-up"
     KEY = "event_type"
@@ -195,7 +195,7 @@ class TimelinesRepartitioned(DomainEvent, frozen=True, kw_only=True):
 
 
 class TimelinesDeleted(DomainEvent, frozen=True, kw_only=True):
-    """The event type is gone, and its events with it."""
+    """The event type was deleted, with its events."""
 
     TOPIC = "timeline.deleted"
     KEY = "event_type"

@@ -11,7 +11,7 @@ class AbandonedTopic(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     storage_id: str
     event_type: str
-    """Whose events it held, or would have."""
+    """The event type of its events."""
 
 
 class TopicAbandoned(DomainEvent, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class TopicAbandoned(DomainEvent, frozen=True, kw_only=True):
 
 
 class TopicDeleted(DomainEvent, frozen=True, kw_only=True):
-    """A topic that was abandoned is gone, with what was in it."""
+    """An abandoned topic was deleted, with its events."""
 
     TOPIC = "topic.deleted"
     KEY = "topic"

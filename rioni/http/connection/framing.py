@@ -1,6 +1,6 @@
 """Request framing hardening against request smuggling, where gunicorn is lenient.
 
-A proxy in front that finds other bounds than the broker would let one client's bytes pass for another client's request.
+If a proxy in front finds other bounds than the broker, one client's bytes can be taken for another client's request.
 """
 
 import re
@@ -17,16 +17,16 @@ HEADERS_BYTES_MAX = 65_536
 """Of all headers together. PERF: reading them takes the square of their length, here up to 20 ms."""
 READ_BYTES = 65_536
 STEP_BYTES = 1_000_000
-"""After so much others have their turn."""
+"""Bytes after which other greenlets run."""
 BREATH_S = 0.001
 """Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 REST_BYTES_MAX = 200_000_000
-"""Of a body that is not wanted: more than any that is accepted."""
+"""Limit of draining a body that is not wanted: more than any accepted body."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]*)?", re.ASCII)
 
 
 def check_host(req: Any) -> None:
-    """Refuse a request that does not say which host it is for (RFC 9112, chapter 3.2).
+    """Reject a request without a valid Host header (RFC 9112, chapter 3.2).
 
     Raises:
         InvalidHeader: gunicorn answers 400 and closes the connection.
@@ -47,16 +47,16 @@ class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
 
 
 class ClosingReader:
-    """Reads the body of a request; where that fails the connection is out of sync, and the response closes it.
+    """Reads the body of a request; if that fails the connection is out of sync, and the response closes it.
 
-    gunicorn closes the connection by itself then, but behind an answer that promises to keep it.
+    gunicorn closes the connection by itself then, but after an answer that promises keep-alive.
     """
 
     def __init__(self, req: Any) -> None:
         self._req, self._reader = req, req.body.reader
 
     def read(self, size: int) -> bytes:
-        """Read at most so many bytes; raises what gunicorn raises."""
+        """Read at most `size` bytes; raises what gunicorn raises."""
         try:
             data: bytes = self._reader.read(size)
         except Exception:
@@ -66,7 +66,7 @@ class ClosingReader:
 
 
 def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """What `read` gives of a body until nothing more comes; raises what it raises."""
+    """Yield the pieces that `read` returns until the end of the body; raises what it raises."""
     size, step_ends = 0, STEP_BYTES
     while piece := read(READ_BYTES):
         size += len(piece)
@@ -77,7 +77,7 @@ def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def discard_rest(req: Any) -> bool:
-    """Read on to the end of a request's body, which was answered before its end, so that the client gets the answer.
+    """Drain the body of a request that was answered before its end, so that the client gets the answer.
 
     Closing a connection of which something is unread resets it, and the client may lose what it has not read by then.
 

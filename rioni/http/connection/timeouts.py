@@ -1,7 +1,7 @@
 """Deadlines for receiving the headers and the body of a request.
 
-A client that takes its time costs a connection, a greenlet and what it has sent so far. Between requests it may be idle
-for `keep_alive_s`, which gunicorn sees to.
+A slow client occupies a connection, a greenlet and the memory of what it has sent so far. Between requests it may be
+idle for `keep_alive_s`, which gunicorn enforces.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from rioni.http.connection.tls import Tls
 
 
 SMALL_BYTES = 65_536
-"""What is mostly taken by the kernel at once."""
+"""Bytes that the kernel mostly accepts at once."""
 RECEIVED_BYTES = 65_536
 """At a time. PERF: gunicorn copies what it has not passed on yet with each read, and would ask for a whole body."""
 
 
 class Deadlines(NamedTuple):
-    """How long a client may take."""
+    """Time limits of a client."""
 
     header_s: float
     """From the first byte of a request to the end of its headers."""
@@ -31,9 +31,9 @@ class Deadlines(NamedTuple):
 
 
 class DeadlineSocket:
-    """The socket of a client, which gives up on one that is too slow.
+    """The socket of a client, with time-outs for reading and writing.
 
-    Reading raises ConnectionResetError in the headers, which have nobody to answer to yet, and TimeoutError in a body.
+    Reading raises ConnectionResetError in the headers, where no answer is possible yet, and TimeoutError in a body.
     """
 
     def __init__(self, sock: Any, deadlines: Deadlines, monotonic_s: Callable[[], float]) -> None:
@@ -47,7 +47,7 @@ class DeadlineSocket:
         sock.settimeout(deadlines.body_s)
 
     def secure(self, tls: Tls, timeout: Callable[[float], contextlib.AbstractContextManager[Any]]) -> None:
-        """Do the handshake of TLS, within the time that headers may take.
+        """Do the TLS handshake, within the time limit of headers.
 
         Args:
             tls: the certificate.
@@ -61,16 +61,16 @@ class DeadlineSocket:
             self._sock.do_handshake()
 
     def expect_body(self) -> None:
-        """From now on a body is read, or nothing."""
+        """Apply the deadline of the body from now on."""
         self._in_body, self._begin_s, self._received_bytes = True, self._monotonic_s(), 0
 
     def expect_request(self) -> None:
-        """From now on comes the next request."""
+        """Expect the next request from now on."""
         self._in_body, self._begin_s = False, None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing of a next request has come."""
+        """Whether no byte of a next request was received."""
         return self._begin_s is None
 
     def stop_reading(self) -> None:
@@ -90,7 +90,7 @@ class DeadlineSocket:
         except TimeoutError as ex:
             raise self._too_slow() from ex
         except OSError:
-            if self._ended:  # gevent ends the wait of whoever was reading, with an error
+            if self._ended:  # gevent ends a blocked read with an error
                 return b""
             raise
         finally:
@@ -124,7 +124,7 @@ class DeadlineSocket:
         return getattr(self._sock, name)
 
     def _patience_s(self) -> float | None:
-        """How long the next bytes may take to come; None for ever."""
+        """Time-out in seconds for the next bytes; None for unlimited."""
         if self._begin_s is None:
             return None
         if not self._in_body:

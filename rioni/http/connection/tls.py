@@ -1,4 +1,4 @@
-"""TLS for the listener: certificate and key come from files, which are read again when they change."""
+"""TLS for the listener: certificate and key are read from files, again whenever these change."""
 
 import contextlib
 import errno
@@ -15,11 +15,11 @@ from rioni.domain.errors import Unavailable
 _log = structlog.get_logger("rioni.tls")
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
-"""Time, size and inode of each file; None for one that can't be looked at."""
+"""Time, size and inode of each file; None for one that can't be read."""
 
 
 class TlsSocket(ssl.SSLSocket):
-    """A connection with TLS that behaves as one without, to those who read, write and shut it down."""
+    """A TLS connection with the read, write and shutdown behaviour of a plain one."""
 
     def recv(self, size: int = 1024, flags: int = 0) -> bytes:
         """Read; raises ConnectionResetError where the client breaks the protocol."""
@@ -48,7 +48,7 @@ class TlsSocket(ssl.SSLSocket):
 
 
 class Tls:
-    """The certificate that new connections are shown."""
+    """The certificate for new connections."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Read the files; blocks.
@@ -65,7 +65,7 @@ class Tls:
         self._context = self._read()
 
     def reload(self) -> None:
-        """Read the files again if they have changed; blocks. The certificate stays where they can't be used."""
+        """Read the files again if they have changed; blocks. Keeps the old certificate if they can't be used."""
         stamp = self._stamp()
         if stamp == self._seen:
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EVENT_TYPES_MAX = 1_000
 OTHERS = "(others)"
-"""The label of all event types that have no row; no event type can be called so."""
+"""The label of all event types without a row; not a valid name of an event type."""
 
 _METRICS = (
     ("rioni_published_events", "Events stored"),
@@ -39,7 +39,7 @@ _FILES = "event_types_*.table"
 
 
 class EventTypeCounts(Collector):
-    """The counts of one process, and on request those of all processes of the node."""
+    """Counts of one process, and sums over all processes of the node."""
 
     def __init__(self, folder: Path | None, slot: int, event_types_max: int) -> None:
         """Open the table of this process; continues the one that a dead process has left.

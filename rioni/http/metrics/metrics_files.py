@@ -1,7 +1,7 @@
-"""The mapped files in which worker processes share their counts, with all their blocks from the beginning.
+"""Memory-mapped files in which worker processes share their counts, with disk blocks allocated in advance.
 
 A file that is only made longer has no blocks yet: on a full disk the kernel then ends the process that writes to the
-mapping (SIGBUS), and so each worker with its first answer. Here the blocks are taken first. Where there are none the
+mapping (SIGBUS), and so each worker with its first answer. Here the blocks are allocated first. If that fails the
 process counts in its own memory, and other workers don't show its counts in `/metrics` until it is replaced.
 """
 
@@ -36,7 +36,7 @@ def allocated(file: IO[bytes], size: int) -> bool:
 
 
 def in_memory() -> IO[bytes]:
-    """A file that is on no disk."""
+    """An anonymous file in memory."""
     return os.fdopen(os.memfd_create("rioni-metrics"), "r+b")
 
 

@@ -18,7 +18,7 @@ from rioni.domain.errors import NotAcceptable
 OPEN_METRICS = "application/openmetrics-text"
 TEXT = "text/plain"
 MEDIA_TYPES = (falcon.MEDIA_JSON, OPEN_METRICS, TEXT)
-"""Where a client likes several of them best, the first of these counts."""
+"""Formats in the order of preference if a client accepts several equally."""
 FORM_VERSION = "4.0.0"
 """Of the JSON object: its members are those of Dropwizard Metrics, which clients of the API know."""
 

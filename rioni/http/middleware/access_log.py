@@ -54,9 +54,9 @@ def slo_bucket(body_bytes: int) -> str:
 
 
 class AccessMiddleware:
-    """Writes down every request, and streams when they begin, with status 102, and have ended.
+    """Logs every request, and streams when they begin, with status 102, and when they end.
 
-    Those of callers that are known become KPIs.
+    Requests of authenticated callers become KPI events.
     """
 
     def __init__(self, services: Dependencies) -> None:
@@ -69,7 +69,7 @@ class AccessMiddleware:
         _resource: Any,
         _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
     ) -> None:
-        """After everything else has had its way with the response."""
+        """Report the request after all other middleware."""
         if not self._services.meters.access_on:
             return
         if resp.stream is None:
@@ -108,7 +108,7 @@ class AccessMiddleware:
 
 
 class _Counted:
-    """The body of a streaming response, whose length is reported when it ends, however it ends."""
+    """The body of a streaming response, which reports its length when it ends, for any reason."""
 
     def __init__(self, pieces: Any, report: Callable[[int], None]) -> None:
         self._pieces, self._report, self._size, self._open = pieces, report, 0, True

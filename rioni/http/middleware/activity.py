@@ -1,4 +1,4 @@
-"""Records who publishes, streams and commits, for the lists of producers and consumers."""
+"""Records publishing, streaming and committing clients, for the lists of producers and consumers."""
 
 import falcon
 
@@ -10,7 +10,7 @@ from rioni.http.request_parsing import subject_of
 
 
 def notice_publishing(req: falcon.Request, services: Dependencies, event_type: str, published: Published) -> None:
-    """Notice that events, or deletions, were stored."""
+    """Record that events, or tombstones, were stored."""
     if published.events:
         try:
             resource = resource_of(services.registry.event_type(event_type))
@@ -20,5 +20,5 @@ def notice_publishing(req: falcon.Request, services: Dependencies, event_type: s
 
 
 def notice_commit(req: falcon.Request, services: Dependencies, subscription_id: str, cursors: int) -> None:
-    """Notice that so many cursors were advanced."""
+    """Record the number of advanced cursors."""
     services.attendance.notice(COMMIT, subscription_id, subject_of(req).name, cursors)

@@ -1,4 +1,4 @@
-"""Authenticates every request, and keeps asking about the tokens of those that last (reference common#modes)."""
+"""Authenticates every request, and rechecks the tokens of streams periodically (reference common#modes)."""
 
 import re
 from functools import lru_cache
@@ -13,12 +13,12 @@ from rioni.domain.ports.clock import Clock
 
 
 PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))
-"""The paths that need no token, in any mode: that of the contract, those that probes ask, and the description, which
-browsers can show so."""
+"""The paths that need no token, in any mode: that of the contract, those of probes, and the API description, so that
+browsers can show it."""
 BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 TOKEN_CHARACTERS_MAX = 16_384
 RECHECK_S = 30.0
-"""How often a stream asks about its token: with what sources remember, a token that was withdrawn ends within 60 s."""
+"""Interval at which a stream rechecks its token: including caches, a revoked token ends its streams within 60 s."""
 
 SCOPES_KEPT_MAX = 1_024
 """More than there are routes and methods; clients may invent methods."""
@@ -35,7 +35,7 @@ SCOPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("DELETE", re.compile(r"/event-types/{name}"), CONFIG_WRITE),
     ("POST PUT", re.compile(r"/event-types(/.*)?"), EVENT_TYPE_WRITE),
 )
-"""Methods and templates of routes with the scope that mode `full` asks for.
+"""Methods and templates of routes with the scope that mode `full` requires.
 
 The first row that matches counts, `uid` is for the rest.
 """
@@ -43,7 +43,7 @@ The first row that matches counts, `uid` is for the rest.
 
 @lru_cache(SCOPES_KEPT_MAX)
 def scope_of(method: str, template: str) -> str:
-    """The scope that mode `full` asks for."""
+    """The scope that mode `full` requires."""
     return next(
         (scope for methods, pattern, scope in SCOPES if method in methods.split() and pattern.fullmatch(template)),
         UID_SCOPE,
@@ -57,16 +57,16 @@ class Caller:
         self.subject = subject
 
     def check(self, scope: str) -> None:
-        """Refuse a token that does not suffice.
+        """Reject a token that does not suffice.
 
         Raises:
             InsufficientToken: it lacks the scope, or comes from the wrong realm.
         """
 
     def lapsed(self) -> bool:
-        """Whether the token, good at the beginning, no longer is. Cheap, but for a question to its source now and then.
+        """Whether the token has expired or was revoked. Cheap, except for a periodic query of its source.
 
-        A source that can't be asked changes nothing for a token whose end is known.
+        An unavailable source changes nothing for a token with a known expiry.
         """
         return False
 
@@ -110,7 +110,7 @@ class _TokenCaller(Caller):
 
 
 class Authentication:
-    """Finds out who makes a request."""
+    """Determines the caller of a request."""
 
     def __init__(self, demands: TokenPolicy, tokens: Tokens, clock: Clock) -> None:
         self.demands = demands
@@ -149,7 +149,7 @@ class AuthenticationMiddleware:
             req.context.caller = self._authentication.caller(req.get_header("Authorization"))
 
     def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:
-        """Before the responder: now it is known which scope is needed."""
+        """Check the scope, once the route is known."""
         if req.path not in PUBLIC:
             req.context.caller.check(scope_of(req.method, req.uri_template or ""))
 

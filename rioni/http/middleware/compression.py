@@ -9,7 +9,7 @@ import falcon
 
 
 ANSWER_BYTES_MIN = 256
-"""Smaller answers do not become smaller."""
+"""Smaller answers are not compressed: they would not shrink."""
 STEP_BYTES = 1_000_000
 """PERF: so much takes 10 ms at most."""
 BREATH_S = 0.001
@@ -33,7 +33,7 @@ def compress_answer(req: falcon.Request, resp: falcon.Response) -> None:
 
 
 def _compressed(data: bytes) -> bytes:
-    """Compress a large answer, with breaks in which others have their turn."""
+    """Compress a large answer, with pauses in which other greenlets run."""
     deflate = zlib.compressobj(LEVEL, wbits=zlib.MAX_WBITS | 16)
     pieces = []
     for start in range(0, len(data), STEP_BYTES):

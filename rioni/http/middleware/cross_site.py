@@ -32,7 +32,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class SiteMiddleware:
-    """Refuses requests of other sites whose origin is not listed, and those for other hosts."""
+    """Rejects requests of other sites whose origin is not listed, and requests for other hosts."""
 
     def __init__(self, config: Config) -> None:
         self._origins = frozenset(_items(config.allowed_origins))
@@ -42,7 +42,7 @@ class SiteMiddleware:
         self._is_own_host = lru_cache(HOSTS_CACHED)(self._is_known)
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Before authentication, so that no stranger has tokens looked up.
+        """Check the request before authentication, so that other sites can't trigger token lookups.
 
         Raises:
             CrossSite: a page of another site would change something, or open a stream.

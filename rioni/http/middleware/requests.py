@@ -41,14 +41,14 @@ ANY_MEDIA = frozenset(
 
 
 class RequestMiddleware:
-    """Gives every request a flow id and a span context, refuses what no resource could read, and counts."""
+    """Gives every request a flow id and a span context, checks media types, and counts requests."""
 
     def __init__(self, metrics: Metrics, bodies: BodyBudget) -> None:
         self._metrics, self._bodies = metrics, bodies
         self._counters: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Before routing."""
+        """Set the request's context before routing."""
         req.context.started_at = time.monotonic()
         req.context.bodies = self._bodies
         req.context.flow_id = flow_id = _flow_id(req.get_header("X-Flow-Id"))
@@ -64,7 +64,7 @@ class RequestMiddleware:
             raise NotAcceptable(f"{req.method} method doesn't support gzip content encoding")
 
     def process_resource(self, req: falcon.Request, _resp: falcon.Response, _resource: Any, _params: Any) -> None:
-        """Before the responder: can the body be understood, and the answer?"""
+        """Check the media types of body and answer before the responder."""
         if req.uri_template in ANY_MEDIA:
             return
         if req.content_type and not _is_json(req.content_type) and req.method not in ("GET", "DELETE"):
@@ -79,7 +79,7 @@ class RequestMiddleware:
         _resource: Any,
         _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
     ) -> None:
-        """After the responder."""
+        """Set response headers and update metrics after the responder."""
         let_go(req)
         if (resp.data or resp.text) and resp.content_type is None:
             resp.content_type = falcon.MEDIA_JSON

@@ -116,7 +116,7 @@ def _completed(path: str, method: str, operation: Json) -> Json:
     security: Json = {}
     if path not in PUBLIC:
         responses |= {status: problem(status) for status in _WITH_TOKEN}
-        # Nothing at all is enough where the broker asks for no tokens.
+        # No token is needed if authentication is off.
         security = {"security": [{"token": [scope_of(method.upper(), path)]}, {}]}
     responses |= operation["responses"]
     return (

@@ -64,7 +64,7 @@ def operation(
         description: what else a client must know; paragraphs are separated by empty lines, `code` by backticks.
         parameters: of path, query and header.
         body: of the request; see `body`.
-        problems: the statuses of its own that it may answer with a problem; as a mapping with what each means here.
+        problems: statuses of its own that it may answer with a problem; as a mapping with their meanings here.
         deprecated: there is something better.
     """
     own = problems if isinstance(problems, Mapping) else dict.fromkeys(problems, "")
@@ -87,7 +87,7 @@ def operation(
 def answer(
     description: str, schema: Json | None = None, example: Any = None, *, media: str = JSON, headers: Iterable[str] = ()
 ) -> Json:
-    """What an operation answers: without a schema there is no body.
+    """A response of an operation: without a schema it has no body.
 
     Args:
         description: when, and what it means.

@@ -1,6 +1,6 @@
 """`/event-types/{name}/consumers` and `/producers`: clients of an event type, and when they were last seen.
 
-Like an event type itself they are shown to everybody who may ask.
+As an event type itself, they are visible to all authenticated clients.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from rioni.projections.queries.timeline_reader import newest_consistent
 
 
 class ProducersResource:
-    """Who publishes to an event type."""
+    """The publishers of an event type."""
 
     def __init__(self, services: Dependencies) -> None:
         self._services = services
@@ -34,7 +34,7 @@ class ProducersResource:
 
 
 class ConsumersResource:
-    """Who consumes an event type."""
+    """The consumers of an event type."""
 
     def __init__(self, services: Dependencies) -> None:
         self._services = services
@@ -80,7 +80,7 @@ class ConsumersResource:
         return items
 
     def _clients(self, subscription_id: str) -> list[dict[str, str]]:
-        """When each client last had a stream, and committed, as far as it did."""
+        """When each client last streamed and committed, if it did."""
         clients: dict[str, dict[str, str]] = {}
         for deed, member in ((STREAM, "last_streamed_at"), (COMMIT, "last_committed_at")):
             for client, seen in self._services.attendance.of(deed, subscription_id).items():

@@ -57,7 +57,7 @@ class CursorDistancesResource(_CursorsResource):
 
 
 class ShiftedCursorsResource(_CursorsResource):
-    """Cursors that lie further, or back."""
+    """Cursors shifted forwards or backwards."""
 
     def _read(self, body: bytes) -> list[dict[str, Any]]:
         return request_bodies.cursors(body)

@@ -10,7 +10,7 @@ from rioni.http.openapi.document import document
 from rioni.http.openapi.page import POLICY, render
 
 
-# PERF: the page takes 40 ms, the first time that somebody asks for it; the document a tenth of that.
+# PERF: the page takes 40 ms on the first request; the document a tenth of that.
 @functools.cache
 def _page() -> bytes:
     return render(document()).encode()

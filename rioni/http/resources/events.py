@@ -55,7 +55,7 @@ class EventsResource:
 
 
 class DeletedEventsResource:
-    """What is to go from one compacted event type."""
+    """Deletions from one compacted event type."""
 
     def __init__(self, services: Dependencies, metrics: Metrics) -> None:
         self._services = services
@@ -72,12 +72,12 @@ class DeletedEventsResource:
 
 
 def _publisher(req: falcon.Request, services: Dependencies) -> Publisher:
-    """Who understands the body."""
+    """The publisher for the body's media type."""
     return services.avro_publisher if media_type(req.content_type) == MEDIA_TYPE else services.publisher
 
 
 def _request(req: falcon.Request, name: str, services: Dependencies) -> dict[str, Any]:
-    """What both commands are made of; what the headers say is looked at before the body is read."""
+    """Arguments of both commands; headers are validated before the body is read."""
     tag = req.get_header(consumer_tag.HEADER)
     key = req.get_header(idempotency.HEADER)
     return {
@@ -91,7 +91,7 @@ def _request(req: falcon.Request, name: str, services: Dependencies) -> dict[str
 
 
 def _body(req: falcon.Request, name: str, services: Dependencies) -> bytes:
-    """The body; a large one is read for those alone who may write to the event type.
+    """The body; a large one is read only if the subject may write to the event type.
 
     The contract knows that a body can't be read before it knows the event type, so short ones are read first.
     """
@@ -119,6 +119,6 @@ def _answer(resp: falcon.Response, name: str, published: Published, metrics: Met
 def _report(
     req: falcon.Request, services: Dependencies, command: PublishEvents | DeleteEvents, published: Published
 ) -> None:
-    """Note it for the event types of KPIs, and who it was."""
+    """Record the outcome for KPI events, and the client's activity."""
     measure_publishing(req, services, command.event_type, published, len(command.body))
     notice_publishing(req, services, command.event_type, published)

@@ -24,24 +24,24 @@ class HealthResource:
 
 
 class LiveResource:
-    """`/livez`: the process does what it has to; where it does not, a restart may help."""
+    """`/livez`: whether the process works; if not, a restart may help."""
 
     def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        """Show how well everything inside works, with 503 if something does not."""
+        """Show the internal health checks, with 503 if one has failed."""
         _show(resp, self._services, self._services.live.results(), stopping=False)
 
 
 class ReadyResource:
-    """`/readyz`: the process can do its work."""
+    """`/readyz`: whether the process can serve requests."""
 
     def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        """Show how well everything works that requests need, with 503 if something does not, or the end has begun."""
+        """Show the health checks of dependencies, with 503 if one has failed, or the process is shutting down."""
         _show(resp, self._services, self._services.ready.results(), stopping=self._services.stopping.is_set())
 
 

@@ -28,7 +28,7 @@ class AdminsResource:
         resp.data = _admins_body(admins, self._services)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Name the administrators."""
+        """Replace the list of administrators."""
         submitted = request_bodies.admins(read_json(req))
         admins = dispatch(SetAdmins(admins=submitted), req, self._services)
         resp.data = _admins_body(admins, self._services)
@@ -65,7 +65,7 @@ class BlacklistEntryResource:
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
-        """Block it no longer."""
+        """Unblock an application or an event type."""
         dispatch(RemoveBlacklistEntry(type=blacklist_type, name=name), req, self._services)
         resp.status = HTTPStatus.NO_CONTENT.value
 
@@ -85,7 +85,7 @@ class FeaturesResource:
         """Switch a feature."""
         feature, enabled = request_bodies.feature(read_json(req))
         dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._services)
-        # At once, so that clients can subscribe; where that is not possible now, housekeeping tries again.
+        # At once, so that clients can subscribe; if that fails, a background job retries.
         with contextlib.suppress(ReadOnly):
             self._services.own_event_types.ensure()
         resp.status = HTTPStatus.NO_CONTENT.value
@@ -99,7 +99,7 @@ def settings_for(
     """The settings, up to date, for the broker's administrators only.
 
     Raises:
-        AdminOnly: the subject is none of them; `refusal` is what it is told.
+        AdminOnly: the subject is not an administrator; `refusal` is the error's detail.
     """
     services.registry.refresh()
     settings = services.registry.settings

@@ -58,7 +58,7 @@ class StorageResource:
         resp.data = _body(self._services.query(storages.get, storage_id), self._services.config)
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
-        """Delete a storage that nothing needs."""
+        """Delete an unused storage."""
         dispatch(DeleteStorage(storage_id=storage_id), req, self._services)
         resp.status = HTTPStatus.NO_CONTENT.value
 
@@ -70,7 +70,7 @@ class DefaultStorageResource:
         self._services = services
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
-        """Let event types that are created from now on begin there."""
+        """Make a storage the default for new event types."""
         resp.data = _body(
             dispatch(SetDefaultStorage(storage_id=storage_id), req, self._services), self._services.config
         )

@@ -36,7 +36,7 @@ class TimelinesResource:
         resp.data = orjson.dumps([_item(each, timelines, retention_ms) for each in timelines.timelines])
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Store events in a new topic from now on; publishers wait meanwhile."""
+        """Switch to a new timeline; publishers wait meanwhile."""
         services = self._services
         storage_id = request_bodies.timeline_request(read_json(req))
         with _detail_without_full_stop():
@@ -56,7 +56,7 @@ class PartitionCountResource:
         count = request_bodies.partition_count(read_json(req))
         dispatch(Repartition(event_type=name, partition_count=count), req, services)
         services.registry.refresh()
-        # Also where nothing was to be added: whoever did that may have died before this.
+        # Even if nothing was added: the process that added them may have died before this.
         services.positions.extend(name)
         resp.status = HTTPStatus.NO_CONTENT.value
 

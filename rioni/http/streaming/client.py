@@ -38,7 +38,7 @@ _log = structlog.get_logger("rioni.streams")
 
 
 class StreamCounters(NamedTuple):
-    """What is counted of the streams of one API."""
+    """Metrics of the streams of one API."""
 
     streams: "Gauge"
     events: "Counter"
@@ -80,9 +80,9 @@ class HttpClient(StreamClient, ABC):
         "subject",
     )
     API: ClassVar[str]
-    """In KPI events."""
+    """Name of the API in KPI events."""
     DEED: ClassVar[str]
-    """What clients are noticed to do."""
+    """The action that is recorded as client activity."""
     keys = (LOG_KEY, STOPPING_KEY)
 
     def __init__(
@@ -105,7 +105,7 @@ class HttpClient(StreamClient, ABC):
             counters: of the API.
             parameters: of the stream; who commits, and reads nothing for the commit timeout, is cut off, and holds its
                 partitions no longer.
-            give_back: frees the client's slots.
+            give_back: releases the client's slots.
             source: the name of the event type, or the id of the subscription.
             stream_id: of a subscription's stream.
             places: where a low-level stream begins.
@@ -132,7 +132,7 @@ class HttpClient(StreamClient, ABC):
 
     @property
     def subscription_id(self) -> str | None:
-        """Through which the client reads."""
+        """The subscription through which the client reads, if any."""
         return self.source if self.stream_id else None
 
     def frames(self, token: Callable[[], str] | None) -> FrameWriter:
@@ -140,7 +140,7 @@ class HttpClient(StreamClient, ABC):
         return self._frames(token)
 
     def visibility(self) -> Visibility:
-        """What the caller may see, through its subscription if there is one."""
+        """The events visible to the caller, through its subscription if there is one."""
         return self.services.gate.visibility(self.subject, self.subscription_id)
 
     def gone(self) -> bool:
@@ -148,25 +148,25 @@ class HttpClient(StreamClient, ABC):
         return is_disconnected(self._connection)
 
     def ended(self) -> End | None:
-        """Whether the broker stops, the token is good no longer, or what was checked at the beginning has changed."""
+        """The reason to end: shutdown, an invalid token, or a failed recheck of access; None to continue."""
         if self.services.stopping.is_set():
             return End(Reason.SHUTDOWN)
         if self._caller.lapsed():
             return End(Reason.TOKEN_EXPIRED)
         self._attend(0)
-        # Where nobody knows what has changed, what was right before goes on.
+        # While changes can't be read, the previous decision stays valid.
         with contextlib.suppress(Unavailable):
             self.services.refresh_streams()
         return self._why_refused()
 
     def on_begin(self) -> None:
-        """Log who reads what, and how."""
+        """Log client, resource and parameters of the stream."""
         wishes = msgspec.structs.asdict(self._parameters)
         wishes["partitions"] = [f"{name}:{number}" for name, number in self._partitions]
         _log.info("stream started", **self._names(), **wishes)
 
     def on_batch(self, event_type: str, events: int, size: int) -> None:
-        """Count a batch, and notice the client."""
+        """Count a batch, and record the client's activity."""
         self._counters.events.inc(events)
         self._measure(event_type, events, size)
         self._attend(events)
@@ -176,7 +176,7 @@ class HttpClient(StreamClient, ABC):
         self._counters.hidden.inc(count)
 
     def on_lost(self, count: int) -> None:
-        """Count events that retention was quicker with."""
+        """Count events that expired unread."""
         self._counters.lost.inc(count)
 
     def on_end(self, reason: Reason) -> None:
@@ -184,7 +184,7 @@ class HttpClient(StreamClient, ABC):
         _log.info("stream ended", **self._names(), reason=reason.name.lower())
 
     def on_close(self) -> None:
-        """Count the stream no more, and free the client's slots; may block on the disk."""
+        """Stop counting the stream, and release the client's slots; may block on the disk."""
         self._counters.streams.dec()
         self._give_back()
 

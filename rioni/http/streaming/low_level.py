@@ -80,7 +80,7 @@ def open_low_level_stream(
 
 
 class _Reader(HttpClient):
-    """Who reads an event type without a subscription."""
+    """The client of a low-level stream."""
 
     __slots__ = ()
     API = "lola"

@@ -25,7 +25,7 @@ class LowLevelStream(StreamRunner):
             parameters: those of a low-level stream.
             start: the partitions to read, and the last place read in each.
             ports: of this process.
-            client: who reads.
+            client: of the stream.
         """
         super().__init__(parameters, start, client.frames(None), start.keys(), ports, client, ())
         self._start = start
@@ -40,7 +40,7 @@ class LowLevelStream(StreamRunner):
         raise AssertionError(f"{partitions} are not owned")
 
     def _holds(self) -> bool:
-        return True  # as many as want to
+        return True  # any number of streams may read a partition
 
     def _leave(self) -> None:
         pass

@@ -65,7 +65,7 @@ class ServerSentEvents:
         Args:
             token: makes the cursor tokens of a subscription's stream; None for a low-level stream.
             places: for a low-level stream, where it begins to read each partition.
-            stream_id: for a subscription's stream; told in an event of its own, since scripts see no headers.
+            stream_id: for a subscription's stream; sent in an event of its own, since scripts see no headers.
         """
         self._lines = Frames(token)
         self._names_event_type = token is not None

@@ -18,10 +18,10 @@ from rioni.projections.queries.timeline_reader import newest_of, read_after
 T = TypeVar("T")
 
 HOLDS_S = 1.0
-"""How long an answer is good for without a notification: these may be lost."""
+"""Lifetime of a cached answer without a notification: notifications may be lost."""
 
 LOADING_WAIT_S = 75.0
-"""How long one waits for what another one reads, whose own deadlines are shorter."""
+"""Time-out of waiting for another stream's read, whose own deadlines are shorter."""
 
 SHARED_BYTES_MAX = 65_536
 """What was read is kept for the others up to this length: where streams meet, at the end of a partition, it is short.
@@ -29,41 +29,41 @@ SHARED_BYTES_MAX = 65_536
 
 
 class CachedUntilNotified(Generic[T]):
-    """An answer that is good until the next notification of a key, and for a second at most."""
+    """Caches a result until the next notification of a key, and for a second at most."""
 
     __slots__ = ("_answer", "_ask", "_clock", "_generation", "_key", "_signals", "_until_s")
 
     def __init__(self, ask: Callable[[], T], key: str, signals: Notifier, clock: Clock) -> None:
-        """Nothing has been asked yet.
+        """Start with an empty cache.
 
         Args:
-            ask: answers anew.
-            key: whoever calls watches it.
+            ask: computes the result.
+            key: invalidates it; callers must watch it.
             signals: of this process.
-            clock: says when the answer is too old.
+            clock: for the lifetime.
         """
         self._ask, self._key, self._signals, self._clock = ask, key, signals, clock
         self._generation, self._until_s = -1, 0.0
         self._answer: T
 
     def __call__(self) -> T:
-        """The answer as of the last notification, or later; the very same as long as it is not asked anew."""
+        """The result as of the last notification, or later; the identical object while it is cached."""
         generation, now_s = self._signals.generation(self._key), self._clock.monotonic()
         if generation == self._generation and now_s < self._until_s:
             return self._answer
-        # Only when it is there, so that nobody goes on with the old one meanwhile.
+        # Stored only when computed, so that no caller uses the old result with the new generation.
         answer = self._ask()
         self._answer, self._generation, self._until_s = answer, generation, now_s + HOLDS_S
         return answer
 
 
 class PartitionTail:
-    """Where an event type ends, and what comes last in it."""
+    """The newest positions of an event type, and cached reads at its end."""
 
     __slots__ = ("__weakref__", "_kept", "_loading", "_stores", "newest", "timelines")
 
     def __init__(self, timelines: Timelines, stores: EventStores, signals: Notifier, clock: Clock) -> None:
-        """Nothing is known yet; the arguments are those of `TailCache`."""
+        """Start with an empty cache; the arguments are those of `TailCache`."""
         self.timelines = timelines
         self._stores = stores
         key = topic_key(timelines)
@@ -72,7 +72,7 @@ class PartitionTail:
         self._kept: dict[
             int, tuple[Sequence[TimelinePosition], TimelinePosition, int, tuple[int, Sequence[Chunk]]]
         ] = {}
-        """What was read last of each partition: at which end, behind which place, how many bytes."""
+        """The last read of each partition: newest positions, start, number of bytes, result."""
         self._loading: dict[tuple[int, TimelinePosition], threading.Event] = {}
 
     def read(
@@ -82,9 +82,9 @@ class PartitionTail:
         bytes_max: int,
         beside: Callable[[], Mapping[int, TimelinePosition]] = dict,
     ) -> tuple[int, Sequence[Chunk]]:
-        """The next chunks of a partition; see `read_after`. Who wants the same as another one at the same time waits.
+        """The next chunks of a partition; see `read_after`. Concurrent calls for the same position wait for the first.
 
-        PERF: streams that the append of another process had woken kept each other waiting in the offload.
+        PERF: streams woken by another process's append would otherwise queue in the thread pool.
         """
         while True:
             newest = self.newest()
@@ -111,14 +111,14 @@ class PartitionTail:
 
 
 class TailCache:
-    """The tails of the event types that this process streams; each is forgotten with its last stream."""
+    """Caches the tails of the event types that this process streams; each is dropped with its last stream."""
 
     def __init__(self, stores: EventStores, signals: Notifier, clock: Clock) -> None:
         """Begin.
 
         Args:
             stores: of the storages.
-            signals: told `topic:<topic>` after every append.
+            signals: notified of `topic:<topic>` after every append.
             clock: of this process.
         """
         self._ports = stores, signals, clock
@@ -133,5 +133,5 @@ class TailCache:
 
 
 def topic_key(timelines: Timelines) -> str:
-    """The signal that something was appended to an event type, or that it was deleted."""
+    """The key notified when an event type was appended to, or deleted."""
     return f"topic:{timelines.active.topic}"

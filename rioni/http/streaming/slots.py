@@ -13,17 +13,17 @@ from rioni.domain.ports.quota import ConnectionQuota
 
 
 class StreamSlots:
-    """Lets clients open streams as long as they stay within the limits, over all worker processes."""
+    """Enforces the limits on open streams of clients, over all worker processes."""
 
     def __init__(self, slots: ConnectionQuota, *, per_client_max: int, per_partition_max: int) -> None:
         self._slots = slots
         self._per_client_max, self._per_partition_max = per_client_max, per_partition_max
 
     def take(self, client: str, partitions: Collection[EventTypePartition] = ()) -> Callable[[], None]:
-        """Take a slot of the client, and one of each partition of a low-level stream; or none.
+        """Acquire a slot of the client, and one of each partition of a low-level stream; all or none.
 
         Returns:
-            What gives them back; it may block on the disk.
+            A function that releases them; it may block on the disk.
 
         Raises:
             TooManyStreams: names the limit, and the partitions that have no slot left.

@@ -17,12 +17,12 @@ from rioni.http.streaming.shared_reads import TailCache
 
 @dataclass(slots=True, kw_only=True)
 class StreamPorts:
-    """What every stream of a process works with."""
+    """Dependencies shared by all streams of a process."""
 
     clock: Clock
     stores: EventStores
     timelines: Callable[[str], Timelines]
-    """Of an event type, as far as this process knows: whoever asks it anything else before is up to date."""
+    """The timelines of an event type, as known to this process; current if the registry was refreshed before."""
     signals: Notifier
     coordinator: Coordinator
     memory: StreamMemory = field(default_factory=StreamMemory)
@@ -33,26 +33,26 @@ class StreamPorts:
 
 
 class StreamClient:
-    """What a stream asks about its client at every wake-up, so it must be cheap, and what it tells of itself."""
+    """The client of a stream: checked at every wake-up, so calls must be cheap; also receives the stream's reports."""
 
     __slots__ = ()
     keys: Collection[str] = ()
-    """What to watch besides events and assignments, so that `ended` and `visibility` are asked at once."""
+    """Keys to watch besides events and assignments, so that `ended` and `visibility` are called at once."""
 
     def gone(self) -> bool:
         """Whether the client has disconnected."""
         return False
 
     def frames(self, token: Callable[[], str] | None) -> FrameWriter:
-        """Begin to write batches in the form that the client reads; given what makes cursor tokens."""
+        """Return the encoder of batches in the client's format, given a factory of cursor tokens."""
         return Frames(token)
 
     def ended(self) -> End | None:
-        """Why the broker wants the stream to end, if it does: access lost, something deleted, shutdown."""
+        """Why the broker ends the stream, if it does: lost access, deleted resources, shutdown."""
         return None
 
     def visibility(self) -> Visibility:
-        """Which events the broker delivers now; asked after `ended`."""
+        """Which events the broker delivers now; called after `ended`."""
         return Visibility()
 
     def on_begin(self) -> None:

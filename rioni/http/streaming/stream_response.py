@@ -22,7 +22,7 @@ _random = SystemRandom()
 
 
 def stream_limits(services: Dependencies) -> StreamLimits:
-    """What the settings, and chance, add to the wishes of a client."""
+    """Limits and defaults of streams from the settings, with a random stream timeout."""
     config = services.config
     spread_s = _random.uniform(-config.stream_timeout_jitter_s, config.stream_timeout_jitter_s)
     return StreamLimits(
@@ -47,10 +47,10 @@ def _avro_frames(req: falcon.Request) -> type[AvroFrames] | None:
 def wanted_frames(
     req: falcon.Request, *, places: Mapping[EventTypePartition, TimelinePosition] | None = None, stream_id: str = ""
 ) -> Callable[[Callable[[], str] | None], FrameWriter]:
-    """What writes the batches as the client wants to read them.
+    """Return the encoder of batches in the format that the client accepts.
 
     Args:
-        req: says what it wants.
+        req: has the accepted media types.
         places: where a low-level stream begins.
         stream_id: of a subscription's stream.
     """

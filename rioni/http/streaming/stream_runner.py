@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamRunner(ABC):
-    """What the streams of both APIs have in common."""
+    """Base class of the streams of both APIs."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class StreamRunner(ABC):
             self._begun = True
             self._client.on_begin()
             return b""
-        # Who always has something to send must let others run too.
+        # A stream that always has something to send must let other greenlets run.
         time.sleep(0)
         if data := self._advance():
             return data
@@ -114,7 +114,7 @@ class StreamRunner(ABC):
         self._left = True
         self._attend_at_s = self._ports.clock.monotonic()
         with contextlib.ExitStack() as leaving:
-            # Backwards: the client's slot is free before its partitions are, and who sees these free gets a slot too.
+            # In reverse order: a client that sees the partitions free must also get a slot.
             for leave in (self._leave, self._client.on_close, self._watch.close, self._ports.memory.close):
                 leaving.callback(leave)
             while self._advance():
@@ -122,7 +122,7 @@ class StreamRunner(ABC):
 
     @abstractmethod
     def _look(self) -> None:
-        """Find out what has changed."""
+        """Read changes of assignment and commits."""
 
     @abstractmethod
     def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
@@ -155,7 +155,7 @@ class StreamRunner(ABC):
         except RioniError as ex:
             _log.exception("A stream failed")
             return self._fail(Reason.FAILURE, str(ex))
-        except Exception:  # noqa: BLE001 - whatever happens, the client is told and the session ends
+        except Exception:  # noqa: BLE001 - on any error the client gets a message and the session ends
             _log.exception("A stream failed")
             return self._fail(Reason.FAILURE)
         return b""
@@ -179,7 +179,7 @@ class StreamRunner(ABC):
             self._client.on_lost(count)
 
     def _perform(self) -> bytes:
-        """Do what was decided until something is to be written, or nothing is left to do."""
+        """Execute the decisions until there is something to write, or none is left."""
         lines: list[bytes] = []
         size = 0
         while size < WRITE_BYTES and not self._done:
@@ -237,7 +237,7 @@ class StreamRunner(ABC):
             runs.append(Run(fetch, order, chunks, lost))
         self._step(Fetched(runs))
         if self._outputs and isinstance(self._outputs[0], Fetch):
-            # All events were hidden: who passes over many of them must let others run too.
+            # All events were hidden: a stream that skips many of them must let other greenlets run.
             time.sleep(0)
         if self._ports.clock.monotonic() >= self._attend_at_s - ATTEND_EVERY_S + ATTEND_BUSY_EVERY_S:
             self._attend(woken=self._watch.wait(0))
@@ -272,7 +272,7 @@ class StreamRunner(ABC):
         return {name: self._ports.tails.of(self._ports.timelines(name)) for name in event_types}
 
     def _follow_timelines(self) -> bool:
-        """Watch new timelines, if there are any; say so, for their first events may have come before."""
+        """Watch new timelines; return whether there are any, as their first events may have come before."""
         if all(self._ports.timelines(name) is tail.timelines for name, tail in self._tails.items()):
             return False
         self._tails = self._current_tails(self._tails)

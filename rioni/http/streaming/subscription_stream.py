@@ -39,7 +39,7 @@ class DeadLetterSink:
 
     policy: Policy
     bury: Callable[[EventTypePartition, Slice, int], None]
-    """Given a partition, one event, and how often it was sent: keep it or not, and only then return."""
+    """Given a partition, one event, and its number of attempts, stores the event if the policy says so; blocks."""
 
 
 class SubscriptionStream(StreamRunner):
@@ -63,8 +63,8 @@ class SubscriptionStream(StreamRunner):
             parameters: those of a subscription's stream.
             partitions: all that the subscription has; should there be more some day, the stream ends.
             ports: of this process.
-            client: who reads.
-            dead_letters: where events are not sent for ever that are never committed.
+            client: of the stream.
+            dead_letters: applies the dead letter policy; None if uncommitted events are redelivered without limit.
         """
         keys = (f"subscription:{subscription_id}", f"stream:{stream_id}")
         policy = dead_letters.policy if dead_letters else None
@@ -78,7 +78,7 @@ class SubscriptionStream(StreamRunner):
         self._begun_at: Mapping[EventTypePartition, str] = ports.coordinator.cursors(subscription_id)
         self._unchecked: dict[EventTypePartition, str] = {}
         """The cursors of partitions that the stream was given, as long as it is not known whether they exist."""
-        # Should it end before it has heard how far anything is: on a place that is before all that can be committed.
+        # If it ends before any position is known: a position before all that can be committed.
         self._machine.aside = min(partitions), TimelinePosition(FIRST_ORDER, BEFORE_FIRST)
 
     def _look(self) -> None:
@@ -120,7 +120,7 @@ class SubscriptionStream(StreamRunner):
                 continue
             timelines, place = self._tails[key.event_type].timelines, _place(offset)
             if place.order > timelines.active.order:
-                # This process has not heard of the timeline yet.
+                # This process's registry does not have the timeline yet.
                 continue
             del self._unchecked[key]
             if timelines.is_beyond_end(place, arrived.newest[key]):
@@ -165,13 +165,13 @@ class SubscriptionStream(StreamRunner):
 
     def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         offsets = [(partition, place.offset) for partition, place in cursors]
-        # Who has lost the session or a partition learns that elsewhere; the next owner will pass over these events too.
+        # A lost session or partition is detected elsewhere; the next owner will skip these events too.
         with contextlib.suppress(Invalid):
             self._ports.coordinator.commit(self._subscription_id, self._stream_id, offsets)
 
     def _release(self, partitions: Collection[EventTypePartition]) -> None:
         self._ports.coordinator.release(self._subscription_id, self._stream_id, *partitions)
-        # Somebody may not want it any more: then it is still this stream's, and read again.
+        # The waiting stream may have left: then this stream still owns the partition, and reads it again.
         self._seen = None
 
     def _holds(self) -> bool:

@@ -34,7 +34,7 @@ class ExportReport(NamedTuple):
 
     rows: int
     head: LogHead
-    """The end of the log that was exported: who keeps it can tell later that nothing was cut off."""
+    """The head of the exported log; keep it to detect later truncation."""
 
 
 def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progress: Progress) -> ExportReport:
@@ -48,7 +48,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
         scratch: a folder for temporary files; made if missing.
         target: a folder that does not exist or is empty.
         wanted: which changes to export.
-        progress: called now and then.
+        progress: called periodically.
 
     Raises:
         Conflict: the target is not empty.

@@ -26,21 +26,21 @@ Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
 """Keeps other rebuilds of the database out; what it yields raises Unavailable where it does so no longer."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the phase, how much of it is done, and how much there is."""
+"""Called with the phase, the completed amount, and the total."""
 
 POLL_S = 0.1
 FOLDER_PREFIX = "rebuild-"
 
 
 class RebuildReport(NamedTuple):
-    """What a rebuild did."""
+    """Result of a rebuild."""
 
     entries: int
     """How many entries of the log were folded in bulk; what came behind them was caught up."""
     rows: Mapping[str, int]
     """For each read model how many rows were built in bulk."""
     differences: Sequence[verify.Difference]
-    """Where the live read models were not what the log says."""
+    """Differences between the live read models and the log."""
     seconds: float
 
 
@@ -56,7 +56,7 @@ def rebuild(
         url: the database, as SQLAlchemy writes it.
         scratch: a folder for temporary files, about twice the size of the log; made if missing.
         dry_run: compare only.
-        progress: called now and then, from this thread.
+        progress: called periodically, from this thread.
         alone: keeps other rebuilds of the database out.
         turn: what every other writer to the database holds while it writes.
 

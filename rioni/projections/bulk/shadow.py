@@ -199,7 +199,7 @@ def finish_load(engine: Engine, position: int) -> None:
             for shadow in SHADOWS.values():
                 for index in sorted(shadow.indexes, key=_name):
                     connection.execute(CreateIndex(index))
-            # The planner knows nothing about tables that nobody has used yet.
+            # The planner has no statistics of new tables.
             connection.exec_driver_sql("ANALYZE " + ", ".join(shadow.name for shadow in SHADOWS.values()))
         row = {"name": TRACKING_NAME + SUFFIX, "position": position, "fold": FOLD_VERSION}
         connection.execute(insert(_TRACKING).values(row))

@@ -33,7 +33,7 @@ def compare(engine: Engine, keys_max: int = KEYS_NAMED_MAX) -> list[Difference]:
         keys_max: how many differences to name per table and kind.
 
     Raises:
-        Unavailable: the log never stood still long enough to begin.
+        Unavailable: the log kept changing, so the comparison could not begin.
     """
     for _ in range(ATTEMPTS_MAX):
         shadow.catch_up(engine)

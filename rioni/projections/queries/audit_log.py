@@ -32,8 +32,8 @@ def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[di
     """Yield the entries behind a log position that match, in order, `before` and `after` as JSON text.
 
     Args:
-        begin: begins a transaction that reads. There are many short ones, so that whoever takes the entries may take
-            their time: a database does not keep a transaction open for a reader that has paused.
+        begin: begins a transaction that reads. There are many short ones, so that slow consumers of the entries don't
+            keep a transaction open.
         wanted: which ones.
         after: the position.
     """

@@ -37,7 +37,7 @@ def offset_ranges_of(timelines: Timelines, stores: EventStores) -> Sequence[Offs
 def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
     """The places of the last event of every partition, by number; raises as `offset_ranges_of`. Does not block.
 
-    Of what others have appended something may be missing, until they are heard of.
+    Appends of other processes may be missing until this process is notified of them.
     PERF: every stream asks whenever it is woken; only the active timeline has to be looked at.
     """
     active = timelines.active
@@ -45,7 +45,7 @@ def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePos
 
 
 def newest_consistent(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
-    """The same with all that anybody has appended; may block on a server, and raises as `offset_ranges_of`."""
+    """The same, including all appends of other processes; may block on a server, and raises as `offset_ranges_of`."""
     active = timelines.active
     return _newest(timelines, [bounds.newest for bounds in stores.of(active.storage_id).bounds(active.topic)])
 
@@ -53,7 +53,7 @@ def newest_consistent(timelines: Timelines, stores: EventStores) -> Sequence[Tim
 def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[TimelinePosition]:
     """The places of the last events, given the last positions in the active timeline."""
     active = timelines.active
-    # A partition that is so new that the store has not heard of it is empty.
+    # A partition that the store does not know yet is new, and empty.
     newest = [*known, *[BEFORE_FIRST] * (active.partitions - len(known))]
     return [timelines.newest(number, newest[number]) for number in range(active.partitions)]
 
@@ -153,8 +153,8 @@ def _first_answer(
         try:
             answer = ask(store, topic, first)
             if answer is None and timeline.latest_position is not None:
-                # Whoever goes on for nothing must not miss what others have appended. A store may hear of that late,
-                # unless it is asked for bounds; those of a closed timeline never change.
+                # Don't move on to the next timeline and miss appends of others: a store may learn of these late,
+                # unless it is asked for bounds. Those of a closed timeline never change.
                 store.bounds(topic)
                 answer = ask(store, topic, first)
         except NotFound:

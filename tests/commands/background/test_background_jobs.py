@@ -44,6 +44,7 @@ def bounds(broker):
 
 
 def test_events_go_when_their_retention_time_is_over_and_not_before(broker, housekeeper):
+    """Reference timelines#expiry."""
     create(broker)
     publish(broker)
     broker.clock.advance(RETENTION_MS - 1)
@@ -59,6 +60,7 @@ def test_events_go_when_their_retention_time_is_over_and_not_before(broker, hous
 
 
 def test_compacted_events_are_kept(broker, housekeeper):
+    """Reference timelines#compacted-events, timelines#kept-events."""
     create(broker, cleanup_policy="compact")
     publish(broker, **KEYS)
     broker.clock.advance(10 * RETENTION_MS)
@@ -67,6 +69,7 @@ def test_compacted_events_are_kept(broker, housekeeper):
 
 
 def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, housekeeper):
+    """Reference event-types#compaction, timelines#compacted-events, timelines#compaction-gaps."""
     create(broker, cleanup_policy="compact")
     publish(broker, **KEYS)
     publish(broker, **KEYS)
@@ -132,6 +135,7 @@ def test_what_is_compacted_after_a_change_may_have_events_without_keys_from_befo
 
 
 def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, housekeeper):
+    """Reference publishing#idempotency-keys, operations#background-jobs."""
     create(broker)
     publish(broker)
     broker.store.append(
@@ -146,6 +150,7 @@ def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, hous
 
 
 def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, housekeeper):
+    """Reference publishing#event-ids."""
     create(broker)
     publish(broker)
     topic = broker.registry.timelines(NAME).active.topic
@@ -161,6 +166,8 @@ def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, houseke
 
 
 def test_a_job_that_fails_is_tried_again(broker):
+    """Reference operations#background-jobs."""
+
     class FailingOnce:
         calls = 0
 

@@ -43,6 +43,7 @@ def store(request, broker):
 
 
 def test_a_topic_without_a_timeline_goes_when_it_is_found_for_the_second_time(store, an_hour_passes):
+    """Reference timelines#topic-deletion, operations#background-jobs."""
     store.create_topic(FORSAKEN, 2)
     an_hour_passes()
     assert FORSAKEN in store.topics()

@@ -3,6 +3,7 @@ from tests.support.clock import ManualClock
 
 
 def test_jobs_that_hang_are_told_from_those_that_are_done():
+    """Reference operations#liveness."""
     clock, rounds = ManualClock(), []
     pulse = JobWatchdog(clock)
     jobs = pulse.beating(lambda: rounds.append(1))

@@ -1,3 +1,5 @@
+"""Publishing in Avro, from the body to what is stored: reference publishing#avro."""
+
 import json
 
 import pytest
@@ -72,6 +74,7 @@ def test_a_datum_is_stored_as_json_with_its_metadata(broker):
 
 
 def test_all_metadata_of_the_publisher_is_kept_but_for_what_the_broker_knows_better(broker):
+    """Reference publishing#binary-enrichment."""
     create(broker)
     kept = {"flow_id": "mine", "parent_eids": [EID], "partition_keys": ["a"], "event_owner": "me"}
     overwritten = {"published_by": "somebody", "received_at": 1, "partition": "7"}
@@ -135,6 +138,7 @@ def test_a_version_of_a_former_life_is_forgotten(broker):
     ],
 )
 def test_an_event_that_fails_a_check_refuses_the_batch_at_the_real_step(broker, bad, detail):
+    """Reference publishing#binary-checks."""
     create(broker)
     items = refused(broker, order(), bad, order())
     assert [(item.publishing_status, item.step) for item in items] == [
@@ -156,6 +160,7 @@ EIGHT = {"default_statistic": Statistic(messages_per_minute=1, message_size=1, r
 
 
 def test_partition_keys_choose_the_partition_that_the_same_values_choose_in_json(broker):
+    """Reference publishing#binary-partitioning."""
     create(broker, partition_strategy="hash", partition_key_fields=("order_id",), **EIGHT)
     publish(broker, order(partition_keys=["A1", "Super Shirt"]), order(partition_keys=["ABC-123"]))
     found = {event["metadata"]["partition_keys"][0]: event["metadata"]["partition"] for event in stored(broker, 8)}
@@ -164,6 +169,7 @@ def test_partition_keys_choose_the_partition_that_the_same_values_choose_in_json
 
 @pytest.mark.parametrize("metadata", [{}, {"partition_keys": None}, {"partition_keys": []}])
 def test_a_hash_needs_keys(broker, metadata):
+    """Reference publishing#binary-partitioning."""
     create(broker, partition_strategy="hash", partition_key_fields=("order_id",), **EIGHT)
     items = refused(broker, order(partition_keys=["a"]), order(**metadata), order())
     assert [(item.publishing_status, item.step) for item in items] == [
@@ -175,6 +181,7 @@ def test_a_hash_needs_keys(broker, metadata):
 
 
 def test_publishers_may_name_the_partition(broker):
+    """Reference publishing#binary-partitioning."""
     create(broker, partition_strategy="user_defined", **EIGHT)
     publish(broker, order(partition="5"))
     assert stored(broker, 8)[0]["metadata"]["partition"] == "5"
@@ -186,6 +193,7 @@ def test_publishers_may_name_the_partition(broker):
 
 
 def test_compacted_event_types_need_a_key(broker):
+    """Reference publishing#binary-checks."""
     create(broker, cleanup_policy="compact")
     assert "partition_compaction_key must be there" in refused(broker, order())[0].detail
     assert publish(broker, order(partition_compaction_key="key")).events == 1
@@ -204,6 +212,7 @@ def test_events_of_category_undefined_are_not_enriched(broker):
 
 
 def test_rights_come_before_the_body(broker):
+    """Reference publishing#binary-steps."""
     alice = Attribute("user", "alice")
     with pytest.raises(EventTypeNotFound):
         send(broker, b"{", name="nope")
@@ -228,6 +237,7 @@ def test_events_whose_json_is_long_are_stored_all_the_same(broker):
 
 
 def test_a_batch_whose_json_is_much_too_long_is_refused(broker):
+    """Reference publishing#binary-limits."""
     create(broker, schema=avro_schema(wide()))
     with pytest.raises(TooLarge, match="Batch too large: more than 50000000 bytes as JSON"):
         publish(broker, *[envelope(b"\x00")] * 300)
@@ -259,6 +269,7 @@ def test_a_deletion_stores_a_tombstone_for_the_key(broker):
 
 
 def test_what_can_not_be_deleted_is_refused_before_rights_and_body(broker):
+    """Reference publishing#binary-steps."""
     alice = Attribute("user", "alice")
     create(broker, authorization=EventTypeAuthorization(admins=(alice,), readers=(alice,), writers=(alice,)))
     command = DeleteEvents(event_type=NAME, body=b"{", flow_id="flow")
@@ -267,6 +278,7 @@ def test_what_can_not_be_deleted_is_refused_before_rights_and_body(broker):
 
 
 def test_a_deletion_has_no_payload(broker):
+    """Reference publishing#binary-checks."""
     create(broker, cleanup_policy="compact")
     (item,) = delete(broker, order(partition_compaction_key="key")).refused
     assert (item.step, item.detail) == ("validating", "Payload must be empty to delete events.")

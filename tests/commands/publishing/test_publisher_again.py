@@ -54,6 +54,7 @@ def broker(broker):
 
 
 def test_a_repetition_stores_nothing_and_is_told_apart(broker):
+    """Reference publishing#idempotency-keys."""
     first = publish(broker, order("1"), order("2"))
     again = publish(broker, order("1"), order("2"))
     assert (first.events, first.duplicates) == (2, 0)
@@ -62,6 +63,8 @@ def test_a_repetition_stores_nothing_and_is_told_apart(broker):
 
 
 def test_a_repetition_goes_to_the_partitions_that_the_batch_went_to(tmp_path):
+    """Reference publishing#random-strategy."""
+
     def partitions(key):
         with running_broker(tmp_path / str(uuid4())) as broker:
             broker.do(CreateEventType(spec=event_type_spec(default_statistic=FOUR_PARTITIONS)))
@@ -77,6 +80,7 @@ def test_a_repetition_goes_to_the_partitions_that_the_batch_went_to(tmp_path):
     "changes", [{"order_id": "2"}, {"subscription_id": METADATA["eid"]}], ids=["another body", "for somebody else"]
 )
 def test_another_batch_needs_another_key(broker, changes):
+    """Reference publishing#reused-keys."""
     publish(broker, order("1"))
     order_id = changes.pop("order_id", "1")
     with pytest.raises(IdempotencyKeyReused):
@@ -85,6 +89,7 @@ def test_another_batch_needs_another_key(broker, changes):
 
 
 def test_keys_of_one_client_mean_nothing_to_others(broker):
+    """Reference publishing#idempotency-keys."""
     for name in ("alice", "bob"):
         assert publish(broker, order(name), subject=Subject(name=name)).events == 1
     assert stored(broker) == ["alice", "bob"]
@@ -105,6 +110,7 @@ def test_a_repetition_is_answered_as_before_though_it_would_be_refused_by_now(br
 
 
 def test_a_refused_batch_may_be_repaired(broker):
+    """Reference publishing#reused-keys."""
     assert publish(broker, order(1)).refused
     assert publish(broker, order("1")).events == 1
 
@@ -160,6 +166,7 @@ BATCHES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 @given(BATCHES)
 def test_in_whatever_batch_an_eid_comes_it_is_stored_once(tmp_path_factory, batches):
+    """Reference publishing#event-ids."""
     with running_broker(tmp_path_factory.mktemp("data") / "data") as broker:
         annotations = {"rioni.io/idempotent-publishing": "on"}
         broker.do(CreateEventType(spec=event_type_spec(annotations=annotations)))
@@ -248,6 +255,8 @@ def everything(broker):
 
 
 def test_a_batch_that_is_repeated_while_its_event_type_moves_is_stored_once(broker, elsewhere):
+    """Reference timelines#deduplication-across-timelines."""
+
     def the_first_is_stored_and_the_event_type_moves():
         assert publish(broker, order("1")).events == 1
         switch(broker, elsewhere)
@@ -261,6 +270,7 @@ def test_a_batch_that_is_repeated_while_its_event_type_moves_is_stored_once(brok
 
 @pytest.mark.parametrize("moves", ["before", "amid"])
 def test_an_eid_is_stored_once_though_its_event_type_moves(broker, elsewhere, moves):
+    """Reference timelines#deduplication-across-timelines."""
     broker.registry.refresh()
     spec = as_spec(broker.registry.event_type(NAME))
     annotations = {"rioni.io/idempotent-publishing": "on"}

@@ -17,7 +17,10 @@ def event_type(broker):
 
 @pytest.mark.parametrize("cleanup_policy", ["delete", "compact_and_delete"])
 def test_an_active_timeline_that_is_found_closed_is_replaced(broker, cleanup_policy):
-    """As switches of earlier releases could leave it, if the process died, and whoever repaired it, too."""
+    """As switches of earlier releases could leave it, if the process died, and whoever repaired it, too.
+
+    Source: reference timelines#closed-active-topics.
+    """
     publish(broker)
     broker.do(ChangeEventType(name=NAME, spec=event_type_spec(cleanup_policy=cleanup_policy)))
     closed = timelines(broker).active

@@ -47,6 +47,7 @@ def commit(broker, subscription_id, stream_id, *offsets, subject=BROKER, **chang
 
 
 def test_cursors_advance_in_the_order_of_the_request(broker, subscription, stream_id):
+    """Reference subscriptions#commit-order."""
     commit(broker, subscription.id, stream_id, "100")
     offsets = [format_offset(1, position) for position in (105, 106, 102, 96, 130, 120, 121, 130)]
     advanced = [True, True, False, False, True, False, False, False]
@@ -69,12 +70,16 @@ def test_begin_and_plain_numbers_are_understood(broker, subscription, stream_id)
     ],
 )
 def test_3_cursors_that_name_nothing_are_refused(broker, subscription, stream_id, offset, changes, error, detail):
+    """Reference cursors#where-accepted."""
     with pytest.raises(error, match=detail):
         commit(broker, subscription.id, stream_id, offset, **changes)
 
 
 def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscription, stream_id):
-    """Everything is wrong at first, and then one thing less each time."""
+    """Everything is wrong at first, and then one thing less each time.
+
+    Source: reference subscriptions#commit-checks, authorization#blacklist-first.
+    """
     for _ in range(2):
         broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
     broker.do(CleanUpTimeline(event_type=NAME, order=2, now_ms=LATER_MS))
@@ -125,5 +130,6 @@ def test_only_readers_and_administrators_commit(broker, subscription, stream_id)
 
 
 def test_positions_that_were_never_sent_are_committed(broker, subscription, stream_id):
+    """Reference subscriptions#commits-ahead."""
     assert list(commit(broker, subscription.id, stream_id, "-1", "25")) == [False, True]
     assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 25)

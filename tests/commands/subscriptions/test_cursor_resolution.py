@@ -1,3 +1,5 @@
+"""What the names of places stand for: reference cursors#cursor-specifications."""
+
 import pytest
 
 from rioni.commands.event_types import CreateEventType
@@ -73,6 +75,7 @@ def following(broker, place):
 )
 @pytest.mark.usefixtures("start_ms")
 def test_offsets_begin_and_end_are_shifted_across_timelines(broker, named, events):
+    """Reference cursors#begin, cursors#end, cursors#shifts."""
     assert b"".join(following(broker, readable(broker, **named))).decode() == events
 
 
@@ -93,11 +96,13 @@ def test_offsets_begin_and_end_are_shifted_across_timelines(broker, named, event
     ],
 )
 def test_the_first_event_stored_at_a_time_or_later_is_next(broker, start_ms, after_ms, shift, events):
+    """Reference cursors#timestamps."""
     place = readable(broker, timestamp=rfc3339(start_ms + after_ms), shift=shift)
     assert b"".join(following(broker, place)).decode() == events
 
 
 def test_what_retention_has_removed_is_passed_over(broker, start_ms):
+    """Reference cursors#begin."""
     broker.store.expire(timelines(broker).timelines[0].topic, start_ms + 5)
     for named in ({"timestamp": rfc3339(start_ms)}, {"offset": "BEGIN"}):
         assert following(broker, readable(broker, **named)) == [b"2", b"3", b"4"]

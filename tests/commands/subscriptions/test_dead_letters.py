@@ -1,4 +1,7 @@
-"""Keeping dead letters and publishing them again (reference streams#dead-letter-handling)."""
+"""Keeping dead letters and publishing them again (reference streams#dead-letter-handling).
+
+Source: reference system-event-types#dead-letter-queue.
+"""
 
 import pytest
 
@@ -70,6 +73,7 @@ def test_whoever_keeps_a_dead_letter_again_after_a_crash_keeps_it_once(broker, q
 def test_an_event_is_published_again_byte_by_byte_for_its_subscription_and_owner(
     broker, queue, dead_letters, subscription
 ):
+    """Reference streams#redrive, system-event-types#dead-letter-event."""
     owner = Attribute("team", "a")
     keep(queue, subscription, 4, headers=[Headers(owner=owner, key="k")])
     assert redrive(broker, dead_letters, subscription) == Redriven(redriven=1)
@@ -79,6 +83,7 @@ def test_an_event_is_published_again_byte_by_byte_for_its_subscription_and_owner
 def test_what_was_published_again_is_left_out_and_does_not_count_as_one_of_the_limit(
     broker, queue, dead_letters, subscription
 ):
+    """Reference streams#redrive."""
     keep(queue, subscription, 4, 5, 6)
     assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(redriven=1)
     assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(redriven=1, already_redriven=1)

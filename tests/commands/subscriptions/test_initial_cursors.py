@@ -104,6 +104,7 @@ def reset(positions, subscription, offset, **who):
 
 
 def test_a_reset_is_recorded_with_the_canonical_offsets_before_and_after(broker, positions, subscribe):
+    """Reference subscriptions#reset-effects."""
     subscription = subscribe()
     head = broker.log.head().position
     reset(positions, subscription, "BEGIN")
@@ -147,6 +148,7 @@ def test_a_place_that_cannot_be_read_from_leaves_all_cursors_as_they_are(broker,
 
 
 def test_a_reset_that_streams_outlast_is_not_recorded(broker, positions, subscribe):
+    """Reference subscriptions#reset-checks."""
     subscription = subscribe()
     positions.initialise(subscription)
     broker.coordinator.join(subscription.id, "a-stream-that-does-not-end")
@@ -158,6 +160,7 @@ def test_a_reset_that_streams_outlast_is_not_recorded(broker, positions, subscri
 
 
 def test_rights_and_blacklist_come_before_the_cursors(broker, positions, subscribe):
+    """Reference subscriptions#reset-checks, authorization#blacklist-first."""
     subscription = subscribe(authorization=SubscriptionAuthorization(admins=(ALICE,), readers=(ALICE,)))
     broker.do(AddBlacklistEntry(type="CONSUMER_ET", name=NAME))
     bob = Subject(name="bob")

@@ -39,6 +39,7 @@ def test_a_process_knows_at_once_what_its_own_clients_did(process, clock):
 
 
 def test_others_know_it_after_the_next_tick(process, activity, clock):
+    """Reference operations#activity-records."""
     other = ActivityTracker(activity, clock, direct)
     process.tick()
     process.notice("publish", "order", "alice", 3)
@@ -78,6 +79,7 @@ def test_what_could_not_be_written_is_written_later(tmp_path, clock):
 
 
 def test_who_stays_away_is_forgotten(process, clock):
+    """Reference operations#activity-records."""
     process.notice("publish", "order", "alice")
     process.tick()
     clock.advance(RETENTION_MS)

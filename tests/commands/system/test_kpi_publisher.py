@@ -111,6 +111,7 @@ def counts(broker):
 
 
 def test_what_is_measured_is_published_within_a_second_and_once(broker, worker):
+    """Reference system-event-types#measurements."""
     for count in (1, 2):
         worker.meters.published(published(count))
     worker.feed.tick()
@@ -123,6 +124,7 @@ def test_what_is_measured_is_published_within_a_second_and_once(broker, worker):
 
 
 def test_streams_are_reported_every_so_often(broker, worker):
+    """Reference system-event-types#measurements, system-event-types#data-streamed."""
     worker.feed.tick()
     for stream in "aab":
         worker.meters.streamed(streamed(stream))
@@ -145,6 +147,7 @@ def test_more_than_a_batch_is_published_in_several(broker, worker):
 @pytest.mark.parametrize("deaths", range(1, 4))
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, worker, monkeypatch, moment, deaths):
+    """Reference system-event-types#exactly-once."""
     broker.own_event_types.ensure()
     for count in range(250):
         worker.meters.published(published(count))
@@ -179,6 +182,7 @@ def test_where_publishing_fails_it_is_tried_again(broker, worker):
 
 
 def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measures(broker, worker):
+    """Reference system-event-types#measurements."""
     other = Worker(broker)
     other.meters.published(published(1))
     worker.meters.published(published(2))
@@ -191,6 +195,7 @@ def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measu
 
 
 def test_what_there_is_no_room_for_is_counted(broker, worker, monkeypatch):
+    """Reference system-event-types#measurements."""
     monkeypatch.setattr(worker.spools.requests, "append", lambda _line: False)
     worker.meters.published(published(1))
     assert worker.dropped == 1
@@ -263,6 +268,7 @@ def reported(broker, event_type, events, *, setup, command):
 
 @pytest.mark.parametrize(("setup", "command", "status", "authz"), EVENT_TYPE_CASES)
 def test_each_change_of_an_event_type_is_reported_once(broker, setup, command, status, authz):
+    """Reference system-event-types#event-type-log."""
     assert reported(broker, EVENT_TYPE_LOG, event_type_reports, setup=setup, command=command) == [
         {
             "event_type": NAME,
@@ -275,6 +281,7 @@ def test_each_change_of_an_event_type_is_reported_once(broker, setup, command, s
 
 
 def test_creating_and_deleting_a_subscription_is_reported_and_changing_it_is_not(broker):
+    """Reference system-event-types#subscription-log."""
     broker.do(CREATE)
     subscription, _ = broker.do(CreateSubscription(spec=subscription_spec()))
     change = ChangeSubscription(subscription_id=subscription.id, spec=subscription_spec(annotations={"a": "b"}))

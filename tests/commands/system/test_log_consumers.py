@@ -67,6 +67,7 @@ def changes(broker, *, setup=(), commands=(), subject=ALICE):
 
 
 def test_an_event_says_who_did_what_with_both_states(broker):
+    """Reference system-event-types#audit-event, system-event-types#publisher."""
     changed = ChangeEventType(name=NAME, spec=event_type_spec(owning_application="other"))
     (event,) = changes(broker, setup=[CREATE], commands=[changed])
     data = event["data"]
@@ -84,6 +85,7 @@ def test_an_event_says_who_did_what_with_both_states(broker):
 
 
 def test_the_hash_of_a_user_is_that_of_the_contract():
+    """Reference system-event-types#hashes."""
     assert pseudonymize("salt", "user-name") == "89bc5f7398509d3ce86c013c138e11357ff7f589fca9d58cfce443c27f81956c"
 
 
@@ -160,6 +162,7 @@ def states_of(event):
     ids=[case[0] for case in STATIC_CASES],
 )
 def test_every_occasion_of_the_contract_is_reported(broker, setup, command, expected, states):
+    """Reference system-event-types#audited-changes, system-event-types#audit-event."""
     events = changes(broker, setup=setup, commands=[command])
     assert [(operation, kind) for operation, kind, _ in said(events)] == [each[:2] for each in expected]
     for event, (_, _, resource) in zip(events, expected, strict=True):
@@ -168,6 +171,7 @@ def test_every_occasion_of_the_contract_is_reported(broker, setup, command, expe
 
 
 def test_changes_of_a_subscription_are_reported_under_its_id(broker):
+    """Reference system-event-types#audited-changes."""
     broker.do(CREATE)
     subscription, _ = broker.do(SUBSCRIBE)
     before, after = (
@@ -206,6 +210,7 @@ def test_without_the_feature_there_is_nothing(broker):
 
 
 def test_what_was_done_before_the_feature_was_on_or_after_is_not_reported(broker):
+    """Reference system-event-types#audited-changes."""
     broker.do(CREATE)
     for command in (ON, BLOCK, OFF, DeleteEventType(name=NAME)):
         broker.do(command)
@@ -231,6 +236,7 @@ def test_the_event_type_itself_is_created_by_the_broker_and_reported_once(broker
 
 
 def test_where_the_broker_may_not_write_now_nothing_is_lost(broker):
+    """Reference system-event-types#creation."""
     feeds = broker.feeds(FEED)
     broker.do(ON)
     broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
@@ -298,6 +304,7 @@ class Interrupted(Exception):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, monkeypatch, moment):
+    """Reference system-event-types#exactly-once."""
     feeds = broker.feeds(FEED)
     broker.do(ON)
     feeds.tick()
@@ -364,6 +371,7 @@ def test_only_one_process_feeds_and_another_one_goes_on_where_it_ended(broker):
 
 
 def test_a_change_of_what_is_as_large_as_it_may_be_is_reported(broker):
+    """Reference system-event-types#publisher."""
     schema = SCHEMA.replace('"string"', '"string","description":"%s"' % ("x" * 260_000), 1)
     spec = event_type_spec(schema=SubmittedSchema(type="json_schema", schema=schema))
     wider = event_type_spec(schema=SubmittedSchema(type="json_schema", schema=schema + " "), audience="external-public")

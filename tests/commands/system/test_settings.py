@@ -21,6 +21,7 @@ def settings(broker):
 
 
 def test_repeating_a_setting_is_no_event(broker):
+    """Reference settings-and-storages#unchanged-settings."""
     for command in (
         SwitchFeature(feature="kpi_collection", enabled=True),
         AddBlacklistEntry(type="CONSUMER_APP", name="x"),
@@ -42,6 +43,7 @@ def test_features_are_known_in_all_spellings(broker):
 
 
 def test_the_default_administrator_is_never_stored(broker):
+    """Reference authorization#default-administrator."""
     both = Admins(admins=(ALICE, DEFAULT_ADMIN), readers=(ALICE,), writers=(ALICE,))
     broker.do(SetAdmins(admins=both))
     assert settings(broker).admins == ALICES
@@ -54,6 +56,7 @@ def test_no_list_of_administrators_may_be_empty(broker):
 
 
 def test_only_administrators_change_settings(broker):
+    """Reference authorization#changed-administrators."""
     switch = SwitchFeature(feature="kpi_collection", enabled=True)
     for command in (switch, SetAdmins(admins=ALICES), AddBlacklistEntry(type="CONSUMER_APP", name="x")):
         with pytest.raises(AdminOnly):

@@ -25,6 +25,7 @@ def event_type(broker):
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_only_administrators_create_them_before_the_broker_does(broker, name):
+    """Reference authorization#system-event-types."""
     command = CreateEventType(spec=event_type_spec(name=name))
     with pytest.raises(AccessDenied, match="the broker itself publishes to it"):
         broker.do(command, STRANGER)
@@ -32,12 +33,14 @@ def test_only_administrators_create_them_before_the_broker_does(broker, name):
 
 
 def test_only_whom_the_setting_names_reads_the_audit_log(broker, event_type):
+    """Reference system-event-types#access."""
     assert broker.gate.event_type(ADMIN, AUDIT_LOG, "READ") == event_type
     with pytest.raises(AccessDenied, match=r"READ event-type:nakadi\.audit\.log"):
         broker.gate.event_type(STRANGER, AUDIT_LOG, "READ")
 
 
 def test_only_administrators_write_change_and_delete_it(broker, event_type):
+    """Reference system-event-types#access."""
     changed = ChangeEventType(name=AUDIT_LOG, spec=as_spec(event_type))
     with pytest.raises(AccessDenied):
         broker.gate.event_type(STRANGER, AUDIT_LOG, "WRITE")

@@ -65,6 +65,7 @@ def publish(broker):
 
 
 def test_events_go_to_the_new_timeline_and_the_old_one_knows_where_it_ends(broker):
+    """Reference timelines#timeline-creation, timelines#switch-steps."""
     publish(broker)
     publish(broker)
     before = broker.log.head().position
@@ -98,6 +99,7 @@ def test_a_timeline_may_lie_in_another_storage(broker):
     ],
 )
 def test_what_can_not_be_switched_stays_as_it_is(broker, command, error, detail):
+    """Reference timelines#creation-errors."""
     head = broker.log.head()
     with pytest.raises(error, match=detail):
         broker.switcher.switch(command, broker.context())
@@ -111,6 +113,7 @@ def test_compacted_event_types_keep_their_timeline(broker):
 
 
 def test_timelines_are_for_administrators(broker):
+    """Reference timelines#creation-errors, authorization#broker-rights."""
     with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
         switch(broker, subject=Subject(name="somebody"))
 
@@ -125,12 +128,14 @@ def test_a_storage_that_can_not_be_used_is_refused_before_anything_happens(broke
 
 
 def test_only_one_switch_at_a_time(broker):
+    """Reference timelines#creation-errors."""
     broker.start_switch(NAME)
     with pytest.raises(Conflict, match=f"Timeline is already being created for: {NAME}"):
         switch(broker)
 
 
 def test_publishers_wait_for_the_end_of_a_switch_and_not_for_ever(broker):
+    """Reference publishing#storing, timelines#publishers."""
     broker.start_switch(NAME)
     assert publish(broker).events == 1, "nothing is closed yet"
     broker.store.close_topic(timelines(broker).active.topic)
@@ -170,6 +175,7 @@ def publish_amid(broker, monkeypatch):
 
 
 def test_what_a_closing_topic_has_not_taken_of_a_batch_goes_to_the_next_one(broker, publish_amid):
+    """Reference timelines#publishers."""
     broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
     published = publish_amid(lambda: switch(broker, "a"))
     assert (published.events, published.partly) == (3, ())
@@ -225,6 +231,7 @@ class Stores:
 
 
 def test_if_the_next_one_does_not_come_it_is_said_what_was_not_taken(broker, publish_amid):
+    """Reference publishing#partial-results."""
     store, topic = broker.store, timelines(broker).active.topic
 
     def closes():
@@ -255,6 +262,8 @@ def test_a_switch_that_fails_has_never_happened(broker, monkeypatch):
 
 
 def test_a_switch_whose_old_topic_can_not_be_closed_is_completed_as_soon_as_it_can(broker, monkeypatch):
+    """Reference timelines#interrupted-switches."""
+
     def fail(_topic):
         raise Unavailable("no answer")
 
@@ -330,6 +339,7 @@ def test_of_many_switches_that_wait_for_a_storage_one_is_tried_in_each_round(bro
 
 
 def test_what_is_about_to_be_closed_is_not_aborted(broker):
+    """Reference timelines#switch-steps."""
     following = broker.start_switch(NAME)
     broker.store.create_topic(following.topic, 1)
     broker.bus.transact(CloseTimeline(event_type=NAME, timeline=following), broker.context())
@@ -378,6 +388,7 @@ def test_an_event_type_that_is_deleted_takes_the_next_timeline_with_it(broker):
 
 
 def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_type):
+    """Reference timelines#cleanup."""
     housekeeper = broker.housekeeper()
     publish(broker)
     switch(broker)
@@ -397,7 +408,7 @@ def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_
 
 
 def test_closed_timelines_stay_while_the_database_is_read_only(broker):
-    """Reference settings-and-storages#feature-effects, disable_db_write_operations."""
+    """Reference settings-and-storages#feature-effects, timelines#cleanup, disable_db_write_operations."""
     switch(broker)
     broker.clock.advance(1_900_000_000_000 - broker.clock.now_ms())
     for enabled in (True, False):
@@ -409,6 +420,7 @@ def test_closed_timelines_stay_while_the_database_is_read_only(broker):
 
 
 def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_type):
+    """Reference timelines#cleanup, event-types#retention-time."""
     switch(broker)
     closed_at_ms = 1_795_168_800_000  # about the time of the commands of the test
     broker.clock.advance(closed_at_ms + event_type.options.retention_time + 60_000 - broker.clock.now_ms())
@@ -423,6 +435,7 @@ def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_ty
 
 
 def test_the_store_itself_refuses_what_comes_too_late(broker):
+    """Reference timelines#switch-steps."""
     old = timelines(broker).active
     switch(broker)
     with pytest.raises(TopicClosed):

@@ -129,6 +129,7 @@ def race(directory):
 
 
 def test_a_switch_has_as_many_steps_as_are_tried(race):
+    """Reference timelines#switch-steps."""
     steps = []
     race.one.step = lambda: steps.append(race.timelines.switch)
     race.one.switcher.switch(TO_OTHER, race.broker.context())
@@ -199,6 +200,8 @@ def test_a_storage_goes_amid_a_switch_to_it_or_the_switch_is_made(race, at):
 @pytest.mark.parametrize("at", STEPS)
 @pytest.mark.parametrize("others_switch", [False, True])
 def test_who_is_taken_for_dead_amid_a_switch_harms_nobody_when_it_goes_on(race, at, others_switch):
+    """Reference timelines#interrupted-switches."""
+
     def act():
         # It loses what it was known to live by, as a node that stood still for a while does.
         race.one.coordinator.close()
@@ -243,6 +246,7 @@ def test_a_completion_by_another_process_may_die_anywhere(race, at):
 
 
 def test_whoever_comes_next_completes_what_a_dead_process_can_not(race):
+    """Reference timelines#interrupted-switches."""
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, CLOSING[-1])
     with pytest.raises(Died):

@@ -52,6 +52,7 @@ def cursors(broker, subscription):
 
 
 def test_the_dead_letter_queue_keeps_its_partitions(broker):
+    """Reference timelines#count-checks, system-event-types#dead-letter-definition."""
     broker.do(CreateEventType(spec=event_type_spec(name=DEAD_LETTER_QUEUE)))
     with pytest.raises(Invalid, match=r"^Repartitioning nakadi\.dead\.letter\.queue event type is not supported$"):
         broker.do(Repartition(event_type=DEAD_LETTER_QUEUE, partition_count=2))
@@ -90,17 +91,20 @@ def test_a_loss_between_the_topics_and_the_log_is_made_good_by_repeating_it(brok
     [(0, "Number of partitions can not decrease"), (9, "Number of partitions should not be more than 8")],
 )
 def test_the_number_has_its_limits(broker, count, detail):
+    """Reference timelines#count-checks."""
     with pytest.raises(Invalid, match=detail):
         broker.do(repartition(count))
 
 
 def test_it_excludes_a_switch(broker):
+    """Reference timelines#count-checks."""
     broker.start_switch(NAME)
     with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
         broker.do(repartition(2))
 
 
 def test_it_is_for_administrators_and_only_while_the_feature_is_on(broker):
+    """Reference timelines#count-checks."""
     with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
         broker.do(repartition(2), Subject(name="somebody"))
     broker.do(SwitchFeature(feature="repartitioning", enabled=False))
@@ -110,6 +114,7 @@ def test_it_is_for_administrators_and_only_while_the_feature_is_on(broker):
 
 @pytest.mark.parametrize("read_from", ["begin", "end", "cursors"])
 def test_subscriptions_read_new_partitions_from_their_begin_and_the_others_where_they_were(broker, read_from):
+    """Reference timelines#subscriptions."""
     given = (
         (CursorSpec(event_type=NAME, partition="0", offset=format_offset(1, 1)),) if read_from == "cursors" else None
     )
@@ -136,6 +141,7 @@ def test_a_stream_adds_what_whoever_repartitioned_could_not(broker):
 
 
 def test_so_does_the_housekeeper_for_running_streams(broker):
+    """Reference timelines#subscriptions."""
     subscription = subscribe(broker)
     broker.positions.initialise(subscription)
     housekeeper = broker.housekeeper()

@@ -79,6 +79,7 @@ def clean_up(broker):
 def test_what_could_not_be_deleted_at_once_is_deleted_later_with_its_events(
     broker, out_of_reach, a_minute_passes, let_go
 ):
+    """Reference timelines#topic-deletion."""
     topic = timelines(broker).active.topic
     broker.store.append(topic, {0: [b"{}"]})
     out_of_reach(broker.store, "delete_topic")

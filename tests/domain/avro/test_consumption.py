@@ -56,7 +56,10 @@ def test_a_batch_says_what_the_line_in_json_says():
 
 
 def test_clients_of_nakadi_know_the_schema():
-    """By its fingerprint, which names, order and types of all fields make up."""
+    """By its fingerprint, which names, order and types of all fields make up.
+
+    Source: reference schemas#batch-schema-versions, streams#avro-batches.
+    """
     assert SCHEMA.header.hex(" ") == "c3 01 45 1a 7f 60 89 e7 f5 7e"
     for version, names in {"0": ("ConsumptionBatchV0", "EnvelopeV0"), "1": ("ConsumptionBatch", "Envelope")}.items():
         document = batch_schema(CONSUMPTION, version).document

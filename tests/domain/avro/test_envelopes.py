@@ -27,6 +27,7 @@ def read(body, events_max=100):
 @pytest.mark.parametrize("version", ["0", "1"])
 @pytest.mark.parametrize("metadata", [{}, FULL])
 def test_what_another_library_writes_is_read(version, metadata):
+    """Reference schemas#batch-schema-versions."""
     (found,) = read(batch(envelope(b"datum", **metadata), version=version))
     assert found.payload == b"datum"
     assert (found.metadata.eid, found.metadata.occurred_at) == (EID, 1_700_000_000_000)
@@ -35,6 +36,7 @@ def test_what_another_library_writes_is_read(version, metadata):
 
 
 def test_the_owner_is_of_version_1_only():
+    """Reference schemas#batch-schema-versions."""
     assert read(batch(envelope(b"", event_owner="me")))[0].metadata.event_owner == "me"
 
 
@@ -67,12 +69,14 @@ ONE = batch(envelope(b"x"))
     ],
 )
 def test_what_is_no_batch_is_refused_with_the_reason(body, message):
+    """Reference publishing#binary-steps, publishing#binary-limits."""
     with pytest.raises(Malformed, match="Error occurred when parsing event") as caught:
         read(body)
     assert message in str(caught.value)
 
 
 def test_more_events_than_allowed_are_refused_before_they_are_read():
+    """Reference publishing#binary-limits."""
     with pytest.raises(TooLarge, match="more than 2 events"):
         read(batch(*[envelope(b"")] * 3), events_max=2)
     with pytest.raises(TooLarge):

@@ -106,6 +106,7 @@ A_ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
     ],
 )
 def test_what_is_no_avro_schema_is_refused_with_the_place(document, message):
+    """Reference schemas#avro-schema-checks."""
     with pytest.raises(Invalid) as caught:
         parse(document)
     assert str(caught.value).startswith("failed to parse avro schema ")
@@ -166,6 +167,7 @@ NOTHING = record(("a", "null"), ("b", {"type": "fixed", "name": "F", "size": 0})
     ],
 )
 def test_what_would_exhaust_a_decoder_is_refused(document, message):
+    """Reference schemas#avro-schema-checks."""
     with pytest.raises(Invalid, match=message):
         parse(document)
 

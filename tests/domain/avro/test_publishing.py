@@ -148,6 +148,7 @@ def test_a_deletion_is_a_tombstone_with_the_key():
     ],
 )
 def test_a_deletion_that_fails_a_check_refuses_the_batch(bad, detail):
+    """Reference publishing#binary-checks."""
     prepared = delete(COMPACTED, envelope(b"", **KEY), bad)
     assert [(item.publishing_status, item.step) for item in prepared.refused] == [
         ("aborted", "validating"),

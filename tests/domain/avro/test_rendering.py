@@ -39,6 +39,7 @@ def as_json(value):
 
 @given(st.data())
 def test_the_json_says_what_another_library_reads(data):
+    """Reference schemas#avro-data-as-json."""
     schema = data.draw(schemas())
     payload = datum(data.draw(values(schema)), schema)
     root = parse_event_schema(json.dumps(schema))
@@ -69,6 +70,7 @@ def test_the_json_says_what_another_library_reads(data):
     ],
 )
 def test_each_type_has_its_json(type_, value, rendered):
+    """Reference schemas#avro-data-as-json."""
     plain = {**type_, "logicalType": None} if isinstance(type_, dict) else type_
     assert render(field(type_), datum({"a": value}, field(plain))) == b'{"a":' + rendered + b"}"
 

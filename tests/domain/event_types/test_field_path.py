@@ -28,6 +28,7 @@ from rioni.domain.event_types.field_path import (
     ],
 )
 def test_dots_separate_unless_quoted_or_escaped(text, segments):
+    """Reference event-types#field-paths."""
     assert parse_path(text) == FieldPath(segments)
 
 
@@ -72,6 +73,7 @@ A, B = {"properties": {"a": STRING}}, {"properties": {"b": STRING}}
     ],
 )
 def test_a_path_exists_where_every_segment_is_declared(schema, path, declared):
+    """Reference event-types#field-paths."""
     assert DeclaredPaths(schema).declares(parse_path(path)) is declared
 
 
@@ -99,6 +101,7 @@ def test_what_stands_in_many_places_is_looked_at_once():
 
 
 def test_paths_through_a_recursive_schema_are_followed_as_deep_as_events_may_be():
+    """Reference event-types#definition-limits."""
     schema = {"properties": {"a": {"$ref": "#"}, "b": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
     for name in "ab":
         assert DeclaredPaths(schema).declares(FieldPath((name,) * PATH_SEGMENTS_MAX))
@@ -113,6 +116,7 @@ def test_chains_of_references_may_be_longer_than_the_stack():
 
 
 def test_all_paths_together_have_a_limit():
+    """Reference event-types#definition-limits."""
     wide = {"properties": {"a": {"anyOf": [{"properties": {f"p{number}": STRING}} for number in range(4_000)]}}}
     declared = DeclaredPaths(wide)
     with pytest.raises(TooMuchToLookFor):

@@ -21,6 +21,7 @@ def test_good_keys_pass(key):
     ],
 )
 def test_bad_keys_are_named(key, message):
+    """Reference event-types#annotations-and-labels."""
     assert (f"labels[{key}]", message) in list(label_violations({key: ""}))
 
 

@@ -29,6 +29,7 @@ def finder(value, type_="path", *, enriches=True):
     ],
 )
 def test_a_path_leads_to_the_owner(path, value):
+    """Reference event-types#owner-selector, publishing#event-owners."""
     assert finder(path).find(EVENT) == Attribute("retailer_id", value)
 
 
@@ -57,4 +58,5 @@ def test_a_static_owner_owns_all_events():
     ],
 )
 def test_only_what_the_broker_writes_has_to_wait_for_enrichment(path, enriches, late):
+    """Reference publishing#event-owners."""
     assert finder(path, enriches=enriches).enriched is late

@@ -71,12 +71,14 @@ EMPTY_KEY = [
     ],
 )
 def test_a_field_against_its_constraint_is_named(changes, line):
+    """Reference event-types#name, event-types#default-statistic."""
     with pytest.raises(InvalidFields) as caught:
         rules.check_fields(event_type_spec(**changes))
     assert str(caught.value) == line + "\n"
 
 
 def test_all_fields_against_their_constraints_are_named_together():
+    """Reference common#field-violations."""
     with pytest.raises(InvalidFields) as caught:
         rules.check_fields(event_type_spec(name=None, category=None, annotations={"-": "x"}))
     assert [path for path, _ in caught.value.violations] == ["name", "category", "annotations[-]"]
@@ -93,6 +95,7 @@ def test_a_good_submission_passes():
     [(10_799_999, "can not be less than 10800000"), (345_600_001, "can not be more than 345600000")],
 )
 def test_the_retention_time_has_limits(retention, message):
+    """Reference event-types#retention-time."""
     with pytest.raises(InvalidFields, match=message):
         rules.check_retention(Options(retention_time=retention), Limits())
 
@@ -143,18 +146,21 @@ def test_the_limits_of_the_retention_time_are_included(retention):
     ],
 )
 def test_strategies_that_do_not_fit_each_other_are_refused(changes, message):
+    """Reference event-types#enrichment-strategies, event-types#partition-strategies, publishing#event-ids."""
     with pytest.raises(Invalid) as caught:
         rules.check_strategies(event_type(**changes))
     assert str(caught.value) == message
 
 
 def test_a_null_partition_strategy_is_refused_and_an_absent_one_is_random():
+    """Reference event-types#partition-strategies."""
     with pytest.raises(Invalid, match="partition strategy must not be null"):
         event_type(partition_strategy=None)
     assert event_type(partition_strategy=UNSET).partition_strategy == "random"
 
 
 def test_an_attribute_may_stand_only_once_in_a_list():
+    """Reference authorization#duplicates."""
     twice = EventTypeAuthorization(admins=(ALICE, ALICE), readers=(ALICE,), writers=(ALICE,))
     with pytest.raises(Invalid) as caught:
         rules.check_authorization(event_type(authorization=twice))
@@ -171,6 +177,7 @@ def test_an_attribute_may_stand_only_once_in_a_list():
     ],
 )
 def test_the_expected_parallelism_decides_the_number_of_partitions(statistic_, partitions):
+    """Reference event-types#partition-count."""
     assert rules.partition_count(statistic_, Limits()) == partitions
 
 
@@ -195,6 +202,7 @@ def test_putting_back_what_was_got_changes_nothing():
 
 
 def test_what_a_change_leaves_out_is_kept():
+    """Reference event-types#kept-fields."""
     state = event_type(annotations={"a": "b"}, labels={"c": "d"}, default_statistic=statistic())
     changed = change(state, annotations=None, labels=None, default_statistic=None, options=None)
     assert changed is state
@@ -256,23 +264,33 @@ SELECTOR = EventOwnerSelector(type="static", name="team", value="a")
     ],
 )
 def test_what_must_not_change_is_refused(before, changes, message):
+    """A change of each field that must stay, with the text of its refusal.
+
+    Source: reference event-types#constrained-changes, event-types#owner-selector-change, event-types#statistic-changes,
+    event-types#audience.
+    """
     with pytest.raises(Invalid) as caught:
         change(event_type(**before), **changes)
     assert str(caught.value).startswith(message)
 
 
 def test_an_undefined_event_type_may_become_a_business_one():
+    """Reference event-types#category-change."""
     state = event_type(category="undefined", enrichment_strategies=())
     changed = change(state, category="business", enrichment_strategies=("metadata_enrichment",))
     assert changed.category == "business"
 
 
 def test_events_that_are_deleted_may_be_compacted_too():
+    """Reference event-types#cleanup-policy-change."""
     assert change(event_type(), cleanup_policy="compact_and_delete").cleanup_policy == "compact_and_delete"
 
 
 def test_administrators_of_the_broker_may_change_strategy_and_owners():
-    """Reference event-types#fields, event-types#update-checks: what nobody else may."""
+    """Reference event-types#fields, event-types#update-checks: what nobody else may.
+
+    Source: reference event-types#owner-selector-change, authorization#administrator-exemptions.
+    """
     state = event_type(
         partition_strategy="hash",
         partition_key_fields=("order_id",),
@@ -289,6 +307,7 @@ def test_administrators_of_the_broker_may_change_strategy_and_owners():
     ("owning_application", "known"), [("shop", True), ("billing", True), ("shop2", False), ("", False)]
 )
 def test_an_owning_application_must_be_one_of_those_that_there_are(owning_application, known):
+    """Reference event-types#owning-application."""
     limits = Limits(owning_applications="shop|billing")
     if known:
         rules.check_owning_application(owning_application, limits)

@@ -1,3 +1,5 @@
+"""How the body of a batch is read: reference publishing#batches, publishing#batch-format."""
+
 import json
 import tracemalloc
 from unittest import mock
@@ -66,12 +68,14 @@ def test_what_is_wrong_late_in_a_large_body_is_named(events, message):
 
 
 def test_an_event_that_is_too_large_by_far_is_not_read():
+    """Reference publishing#batch-limits."""
     with pytest.raises(TooLarge, match="Event too large: more than 8000000 bytes"):
         split(b'[{"a":"' + b"x" * 9_000_000 + b'"}]')
 
 
 @given(events)
 def test_line_breaks_can_be_removed_without_changing_a_value(text):
+    """Reference publishing#stored-form."""
     (line,) = one_line([text.encode()])
     assert not set(line) & set(b"\r\n\t")
     assert as_written(line) == as_written(text)
@@ -112,6 +116,7 @@ def test_line_breaks_can_be_removed_without_changing_a_value(text):
     ],
 )
 def test_what_is_not_an_array_of_strict_objects_is_malformed(body, message):
+    """Reference publishing#strict-json."""
     with pytest.raises(Malformed) as caught:
         split(body)
     assert str(caught.value) == f"Error occurred when parsing event(s). {message}"
@@ -141,6 +146,7 @@ def test_an_empty_batch_is_fine():
 
 
 def test_a_batch_may_have_as_many_events_and_bytes_as_the_limits_say():
+    """Reference publishing#batch-limits."""
     body = b'[{"a":{}},{}]'
     assert len(split(body, events_max=2, bytes_max=len(body)).raw) == 2
     with pytest.raises(TooLarge, match="more than 1 events"):
@@ -163,7 +169,10 @@ def test_any_bytes_are_either_read_or_refused(body):
 
 @pytest.mark.parametrize("value", [b"[]", b"{}", b'{"":[]}', b"1"])
 def test_a_batch_of_too_many_values_is_refused_before_they_are_built(value):
-    """Millions of empty lists take a hundred times the memory of their brackets."""
+    """Millions of empty lists take a hundred times the memory of their brackets.
+
+    Source: reference publishing#batch-limits.
+    """
     body = b'[{"a":[%b]}]' % b",".join([value] * 20_000)
     assert len(split(body).values) == 1
     with pytest.raises(TooLarge, match="more than 10000 values"):

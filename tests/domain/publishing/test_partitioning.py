@@ -27,6 +27,7 @@ def naive_hash(text: str) -> int:
 
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("a", 97), ("Hello", 69609650), ("\U0001f600", 1772899)])
 def test_hashes_are_those_of_java(text, number):
+    """Reference publishing#hash-examples."""
     assert java_hash(text) % 2**32 == number
 
 
@@ -34,6 +35,7 @@ def test_hashes_are_those_of_java(text, number):
     st.text() | st.text(st.characters(codec="ascii"), min_size=60, max_size=600) | st.text(min_size=60, max_size=300)
 )
 def test_hashes_agree_with_the_definition(text):
+    """Reference publishing#hash-strategy."""
     assert java_hash(text) % 2**32 == naive_hash(text)
 
 
@@ -65,6 +67,7 @@ MINIMUM = "polygenelubricants"
     ],
 )
 def test_the_partition_of_the_contracts_vectors(keys, partitions, partition):
+    """Reference publishing#hash-examples, publishing#hash-strategy."""
     assert partition_of(keys, partitions) == partition
 
 
@@ -73,11 +76,13 @@ def test_the_minimum_has_the_hash_that_its_vector_is_about():
 
 
 def test_partitions_are_indexed_in_the_order_of_their_texts():
+    """Reference publishing#partition-order."""
     assert ordered_partitions(12) == (0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)
 
 
 @given(st.lists(json_values, min_size=1, max_size=4), st.integers(1, 20), st.randoms(use_true_random=False))
 def test_equal_keys_go_to_one_partition_in_any_order(keys, partitions, random):
+    """Reference publishing#hash-strategy."""
     partition = partition_of(keys, partitions)
     assert partition in range(partitions)
     assert partition == partition_of([key_text(key) for key in keys], partitions)
@@ -114,6 +119,7 @@ def test_equal_keys_go_to_one_partition_in_any_order(keys, partitions, random):
     ],
 )
 def test_values_become_texts_as_java_writes_them(value, text):
+    """Reference publishing#key-texts."""
     assert key_text(value) == text
 
 
@@ -123,18 +129,21 @@ def test_the_text_of_a_double_means_the_same_double(number):
 
 
 def test_a_missing_key_field_is_named():
+    """Reference publishing#hash-strategy."""
     with pytest.raises(PartitionError, match=r"^field brand doesn't exist\.$"):
         by_hash([parse_path("item.brand")], 3)({"item": {}})
 
 
 @given(st.integers(1, 12))
 def test_the_publisher_names_any_existing_partition(partitions):
+    """Reference publishing#user-defined-strategy, publishing#partition-ids."""
     choose = by_publisher(partitions)
     assert [choose({"metadata": {"partition": str(p)}}) for p in range(partitions)] == list(range(partitions))
 
 
 @pytest.mark.parametrize("wanted", ["9", "-1", "01", "", "\u0661"])
 def test_a_partition_that_does_not_exist_is_refused(wanted):
+    """Reference publishing#user-defined-strategy, publishing#partition-ids."""
     with pytest.raises(PartitionError) as caught:
         by_publisher(3)({"metadata": {"partition": wanted}})
     assert str(caught.value) == (
@@ -150,6 +159,7 @@ def test_a_publisher_has_to_name_a_partition(event):
 
 
 def test_chance_uses_all_partitions_alike():
+    """Reference publishing#random-strategy."""
     chosen = at_random(9000, 3, Random(1))
     assert {partition: round(chosen.count(partition) / 3000, 1) for partition in chosen} == {0: 1.0, 1: 1.0, 2: 1.0}
     assert at_random(3, 1, Random(1)) == [0, 0, 0]

@@ -1,3 +1,5 @@
+"""What becomes of the events of a batch, and how that is answered: reference publishing#results."""
+
 import json
 
 import msgspec
@@ -52,6 +54,7 @@ def test_an_undefined_event_is_stored_as_it_came():
 
 
 def test_stored_events_have_no_line_breaks():
+    """Reference publishing#stored-form."""
     body = json.dumps([{"a": {"b": ["\n\t"]}}], indent="\t").replace("\n", "\r\n").encode()
     ((stored,),) = publish(body, UNDEFINED).batches.values()
     assert not set(stored) & set(b"\r\n\t")
@@ -59,6 +62,7 @@ def test_stored_events_have_no_line_breaks():
 
 
 def test_every_partition_gets_its_events_in_order():
+    """Reference cursors#partition-order."""
     events = [event(metadata={"partition": str(n * n % 3)}, n=n) for n in range(20)]
     prepared = publish(events, USER_DEFINED)
     assert prepared.partitions == [n * n % 3 for n in range(20)]
@@ -77,6 +81,7 @@ def test_the_partition_in_the_metadata_is_the_one_that_the_event_goes_to():
 
 
 def test_key_fields_of_data_events_are_inside_their_data():
+    """Reference event-types#partition-strategies."""
     by = rules(category="data", partition_strategy="hash", partition_key_fields=("order_id",), partitions=8)
     wrapped = {"metadata": event()["metadata"], "data_type": "order", "data_op": "C", "data": {"order_id": "ABC-123"}}
     assert list(publish([wrapped], by).batches) == [1]
@@ -87,6 +92,8 @@ SPAN_CONTEXTS = st.none() | st.dictionaries(texts, texts, min_size=1, max_size=2
 
 @given(st.lists(event_texts(), max_size=4), SPAN_CONTEXTS)
 def test_no_byte_of_a_payload_changes(written, span_ctx):
+    """Reference publishing#stored-form."""
+
     def payload(members):
         return [member for member in members[1:] if member[0] != "metadata"]
 
@@ -105,6 +112,7 @@ def test_no_byte_of_a_payload_changes(written, span_ctx):
 
 
 def test_a_failed_validation_aborts_the_others():
+    """Reference publishing#refused-batches."""
     assert refused([event(0), event(1, order_id=2), event(2)]) == [
         item("aborted", "validating", 0),
         item("failed", "validating", 1, "#/order_id: expected type: String, found: Integer"),
@@ -113,6 +121,7 @@ def test_a_failed_validation_aborts_the_others():
 
 
 def test_a_failed_partitioning_aborts_the_others():
+    """Reference publishing#refused-batches."""
     events = [event(0, brand="x"), event(1), event(2, brand="y")]
     first = publish(events[:1], HASH).partitions[0]
     assert refused(events, HASH) == [
@@ -130,11 +139,13 @@ def test_a_failed_partitioning_aborts_the_others():
     ],
 )
 def test_the_publisher_has_to_name_an_existing_partition(metadata, detail):
+    """Reference publishing#user-defined-strategy."""
     (only,) = refused([event(0, metadata=metadata)], USER_DEFINED)
     assert (only["step"], only["detail"]) == ("partitioning", detail)
 
 
 def test_a_failed_enrichment_aborts_the_others():
+    """Reference publishing#refused-batches."""
     # Can't happen to what has been validated: an undefined event type has no enrichment.
     by = msgspec.structs.replace(UNDEFINED, enriches=True, partitions=1)
     events = [event(0), {"no": "metadata"}, event(2)]
@@ -163,6 +174,7 @@ def test_an_event_is_validated_before_its_size_is_looked_at():
 
 
 def test_the_size_of_an_event_includes_insignificant_spaces():
+    """Reference publishing#event-size."""
     body = b"[" + json.dumps(event()).encode().replace(b": ", b":" + b" " * 999_000) + b"]"
     assert publish(body).refused[0].detail.endswith(" bytes, max size is 999000 bytes")
 
@@ -181,7 +193,7 @@ def test_the_size_of_an_event_includes_insignificant_spaces():
 def test_only_a_uuid_is_repeated_as_eid(metadata, eid):
     """Whatever is missing, the answer is a list of results.
 
-    Source: reference publishing#result-items, publishing#result-items.
+    Source: reference publishing#result-items.
     """
     (only,) = refused([{"metadata": metadata}])
     assert only.get("eid") == eid
@@ -230,6 +242,7 @@ def test_no_body_causes_anything_but_an_answer(body):
 
 
 def test_each_event_shares_the_fate_of_its_partition():
+    """Reference publishing#partial-results."""
     prepared = publish([event(n, metadata={"partition": str(n)}) for n in range(3)], USER_DEFINED)
     results = stored_or_not(prepared.events, prepared.partitions, {1: "timed out", 2: "internal error"})
     assert msgspec.to_builtins(results) == [

@@ -1,4 +1,7 @@
-"""What is stored beside events: keys, owners, the subscription they are for, names under which they are stored once."""
+"""What is stored beside events: keys, owners, the subscription they are for, names under which they are stored once.
+
+Source: reference publishing#metadata.
+"""
 
 import pytest
 
@@ -40,6 +43,7 @@ def test_ordinary_events_have_no_headers():
 
 
 def test_compacted_events_have_their_key():
+    """Reference publishing#compaction-key."""
     headers = publish([keyed(0, "a"), keyed(2, "b")], rules(**COMPACTED)).headers
     assert headers == {0: [Headers(key="a")], 2: [Headers(key="b")]}
 
@@ -85,6 +89,7 @@ def test_nobody_writes_in_the_name_of_another_owner():
 
 
 def test_owners_come_before_the_schema():
+    """Reference publishing#refused-batches."""
     events = [event(0, brand="acme", order_id=1), event(1, brand="acme")]
     results = refused(events, owned("brand"), check_owner=only_acme)
     assert [(result["publishing_status"], result["step"]) for result in results] == [
@@ -100,6 +105,7 @@ def test_owners_come_before_the_schema():
 
 
 def test_eids_are_names_where_the_event_type_says_so():
+    """Reference publishing#event-ids."""
     by = rules(annotations={"rioni.io/idempotent-publishing": "on"})
     (ids,) = publish([event(0), event(1, metadata={"eid": EIDS[1].upper()})], by).ids.values()
     assert ids == [f"{by.scope}:{EIDS[0]}", f"{by.scope}:{EIDS[1]}"]
@@ -133,6 +139,7 @@ def test_a_deletion_is_a_key_without_an_event():
     ],
 )
 def test_a_deletion_needs_a_key(deletion, detail):
+    """Reference publishing#deletable-events."""
     results = refused([keyed(0), deletion, keyed(2)], rules(**COMPACTED), deletes=True)
     assert [(result["publishing_status"], result["step"], result["detail"]) for result in results] == [
         ("aborted", "validating", ""),
@@ -154,6 +161,7 @@ def test_a_deletion_needs_what_its_partition_is_chosen_by():
 
 
 def test_the_events_of_an_event_type_that_is_not_compacted_can_not_be_deleted():
+    """Reference publishing#deletable-events."""
     detail = "It is not allowed to delete events from non compacted event type"
     assert refused([event(0), event(1)], rules(), deletes=True) == [
         item("aborted", "none", index, detail) for index in range(2)
@@ -163,6 +171,7 @@ def test_the_events_of_an_event_type_that_is_not_compacted_can_not_be_deleted():
 
 
 def test_a_deletion_by_chance_is_refused_unless_there_is_only_one_place():
+    """Reference publishing#deletable-events."""
     (result,) = refused([keyed(0)], rules(cleanup_policy="compact", partitions=2), deletes=True)
     assert (result["publishing_status"], result["step"]) == ("aborted", "none")
     assert "partition strategy 'hash' or 'user_defined'" in result["detail"]

@@ -290,6 +290,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("original", "submitted", "changes"), CHANGES)
 def test_every_change_is_found(original: dict[str, Any], submitted: dict[str, Any], changes: str) -> None:
+    """Reference schemas#comparison, schemas#change-levels."""
     found = compare(json.dumps(original), json.dumps(submitted))
     assert {f"{change.kind} {change.path}" for change in found} == set(filter(None, changes.split(", ")))
     assert len(found) == len({(change.kind, change.path) for change in found})

@@ -37,11 +37,13 @@ def evolve(original: dict[str, Any], submitted: dict[str, Any], modes: str, vers
     ],
 )
 def test_versions_count_up(level: Level, version: str) -> None:
+    """Reference schemas#versions."""
     assert next_schema_version("9.10.11", level) == version
 
 
 @pytest.mark.parametrize("mode", ["none", "forward", "compatible"])
 def test_an_identical_text_makes_no_version(mode: str) -> None:
+    """Reference schemas#versions."""
     assert evolve(props(a=STRING), props(a=STRING), mode) is None
 
 
@@ -56,6 +58,7 @@ def test_an_identical_text_makes_no_version(mode: str) -> None:
     ],
 )
 def test_another_text_that_means_the_same_makes_a_patch(submitted: dict[str, Any], mode: str) -> None:
+    """Reference schemas#versions, schemas#comparison."""
     assert evolve(props(a=STRING, b=STRING), submitted, mode) == "1.2.4"
 
 
@@ -73,6 +76,7 @@ def test_a_new_required_property_is_forward_compatible_and_makes_a_major_version
 def test_each_mode_refuses_what_its_column_calls_major(
     original: dict[str, Any], submitted: dict[str, Any], changes: str
 ) -> None:
+    """Reference schemas#accepted-changes."""
     kinds = [change.split()[0] for change in changes.split(", ") if change]
     for mode, column in (("forward", 0), ("compatible", 1)):
         refused = any(TABLE[kind][column] == "MAJOR" for kind in kinds)
@@ -109,11 +113,13 @@ def test_what_compatible_mode_does_not_allow_makes_a_major_version(
 
 
 def test_a_relaxed_mode_does_not_relax_the_change_that_comes_with_it() -> None:
+    """Reference schemas#accepted-changes."""
     with pytest.raises(Invalid):
         evolve(props(a=STRING), props(a=INTEGER), "compatible -> none")
 
 
 def test_a_refusal_names_all_refused_changes_and_no_others() -> None:
+    """Reference schemas#refused-changes."""
     original = {**props(foo=STRING, bar=STRING), "required": ["foo", "bar"], "title": "a"}
     submitted = {**props(foo=INTEGER, bar=STRING, baz=STRING), "required": ["foo"], "title": "b"}
     with pytest.raises(Invalid) as error:
@@ -124,6 +130,7 @@ def test_a_refusal_names_all_refused_changes_and_no_others() -> None:
 
 
 def test_a_refusal_shows_an_event_that_would_break() -> None:
+    """Reference schemas#refused-changes."""
     with pytest.raises(Invalid) as error:
         evolve(props(foo=STRING), props(foo=INTEGER), "forward")
     assert str(error.value).endswith('; for example this event was valid and would be refused: {"foo":"text"}')
@@ -136,6 +143,7 @@ def test_a_refusal_shows_nothing_where_no_event_would_break() -> None:
 
 
 def test_a_refusal_stays_readable_however_many_changes_there_are() -> None:
+    """Reference schemas#refused-changes."""
     names = [f"p{index}" for index in range(CHANGES_NAMED_MAX + 7)]
     with pytest.raises(Invalid) as error:
         evolve(props(**dict.fromkeys(names, STRING)), props(**dict.fromkeys(names, INTEGER)), "forward")

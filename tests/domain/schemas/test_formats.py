@@ -25,6 +25,7 @@ def is_date_time(text: str) -> bool:
     ],
 )
 def test_rfc_3339_is_a_date_time(text):
+    """Reference schemas#date-time."""
     assert is_date_time(text)
 
 
@@ -52,6 +53,7 @@ def test_rfc_3339_is_a_date_time(text):
     ],
 )
 def test_anything_else_is_not(text):
+    """Reference schemas#date-time."""
     assert not is_date_time(text)
 
 
@@ -74,6 +76,7 @@ def test_only_days_of_the_calendar_are_accepted(year, month, day):
     ("code", "known"), [("EUR", True), ("USD", True), ("eur", False), ("ABC", False), ("EURO", False)]
 )
 def test_currencies_are_alphabetic_codes(code, known):
+    """Reference schemas#formats."""
     assert (re.fullmatch(PATTERNS["iso-4217"][1:-1], code) is not None) is known
     assert PATTERNS["ISO-4217"] == PATTERNS["iso-4217"]
 

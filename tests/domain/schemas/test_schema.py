@@ -1,3 +1,5 @@
+"""Which JSON schemas an event type may have, and what they mean: reference schemas#json-schemas."""
+
 import json
 
 import jsonschema_rs
@@ -32,6 +34,7 @@ def accepts(schema, event, **arguments):
 
 
 def test_many_schemas_below_long_names_are_refused():
+    """Reference schemas#schema-limits."""
     schema = {"properties": {f"{number:x}": {} for number in range(4_000)}}
     for _ in range(25):
         schema = {"properties": {"p" * 3_000: schema}}
@@ -86,6 +89,7 @@ def test_many_schemas_below_long_names_are_refused():
     ],
 )
 def test_an_invalid_schema_is_refused_with_the_contracts_text(schema, detail):
+    """Reference schemas#schema-checks, schemas#patterns."""
     with pytest.raises(Invalid) as caught:
         check(schema)
     assert str(caught.value).startswith(detail)
@@ -112,6 +116,7 @@ def test_an_invalid_schema_is_refused_with_the_contracts_text(schema, detail):
     ],
 )
 def test_an_ordinary_schema_is_accepted(schema):
+    """Reference schemas#drafts, schemas#effective-schema-steps."""
     for category in ("undefined", "data", "business"):
         for mode in ("forward", "none"):
             EventValidator(check(schema, category=category, mode=mode))
@@ -140,6 +145,7 @@ def doubling(levels):
     ],
 )
 def test_a_schema_beyond_a_budget_is_refused(schema, detail):
+    """Reference schemas#schema-limits."""
     text = json.dumps(schema, ensure_ascii=False)
     with pytest.raises(Invalid, match=detail):
         check(text)
@@ -223,6 +229,7 @@ def test_mode_forward_and_category_undefined_mean_the_schema_as_it_is(schema, ev
     ],
 )
 def test_mode_compatible_refuses_other_keywords(keyword):
+    """Reference schemas#compatible-keywords."""
     schema = {"properties": {"a": {keyword: {}}}}
     with pytest.raises(Invalid) as caught:
         check(schema, mode="compatible")
@@ -233,6 +240,7 @@ def test_mode_compatible_refuses_other_keywords(keyword):
 
 
 def test_mode_compatible_names_every_fault():
+    """Reference schemas#compatible-keywords."""
     with pytest.raises(Invalid) as caught:
         check({"not": {}, "items": {"not": {}}, "dependencies": {"a": {"not": {}}}}, mode="compatible")
     assert str(caught.value) == "Invalid schema: " + ", ".join(
@@ -242,6 +250,7 @@ def test_mode_compatible_names_every_fault():
 
 
 def test_a_property_may_be_named_like_a_keyword():
+    """Reference schemas#compatible-keywords."""
     assert accepts({"properties": {"not": STRING}}, {"not": "a"}, mode="compatible")
 
 
@@ -317,6 +326,7 @@ def test_mode_forward_is_open():
 
 
 def test_a_business_event_needs_metadata():
+    """Reference schemas#business-events."""
     assert accepts(
         {"properties": {"a": STRING}}, {"a": "s", "metadata": METADATA}, category="business", mode="compatible"
     )
@@ -325,6 +335,7 @@ def test_a_business_event_needs_metadata():
 
 
 def test_a_business_event_needs_metadata_also_behind_a_root_reference():
+    """Reference schemas#business-events."""
     schema = {"definitions": {"d": {"properties": {"a": STRING}}}, "$ref": "#/definitions/d"}
     for mode in ("compatible", "forward", "none"):
         assert accepts(schema, {"a": "s", "metadata": METADATA}, category="business", mode=mode)
@@ -333,6 +344,7 @@ def test_a_business_event_needs_metadata_also_behind_a_root_reference():
 
 
 def test_metadata_is_reserved_in_business_events():
+    """Reference schemas#schema-checks."""
     schema = {"properties": {"metadata": {}}}
     with pytest.raises(Invalid, match=r'^"metadata" property is reserved$'):
         check(schema, category="business")
@@ -355,6 +367,7 @@ def test_metadata_is_reserved_in_business_events():
     ],
 )
 def test_a_data_event_wraps_what_the_schema_describes(change, accepted):
+    """Reference schemas#data-events, event-types#categories."""
     schema = {
         "definitions": {"d": {"properties": {"a": STRING}}},
         "properties": {"a": STRING, "b": {"$ref": "#/definitions/d"}, "self": {"$ref": "#"}},
@@ -390,6 +403,7 @@ def test_a_data_event_wraps_what_the_schema_describes(change, accepted):
     ],
 )
 def test_metadata_has_the_members_that_publishers_may_set(change, accepted):
+    """Reference schemas#metadata."""
     assert accepts({}, {"metadata": {**METADATA, **change}}, category="business") is accepted
 
 
@@ -399,6 +413,7 @@ def test_metadata_has_the_members_that_publishers_may_set(change, accepted):
 )
 @pytest.mark.parametrize("cleanup_policy", ["compact", "compact_and_delete"])
 def test_compacted_events_need_a_key(cleanup_policy, key, accepted):
+    """Reference schemas#metadata, event-types#cleanup-policy."""
     event = {"metadata": {**METADATA, **key}}
     assert accepts({}, event, category="business", cleanup_policy=cleanup_policy) is accepted
 
@@ -407,6 +422,7 @@ def test_compacted_events_need_a_key(cleanup_policy, key, accepted):
 
 
 def test_paths_that_the_schema_does_not_declare_are_named():
+    """Reference event-types#ordering-fields."""
     effective = check({"properties": {"a": {"properties": {"b": STRING}}}}, category="business")
     check_paths(DeclaredPaths(effective.document), "ordering_key_fields", ["a", "a.b", "metadata.occurred_at"])
     with pytest.raises(Invalid) as caught:

@@ -1,3 +1,5 @@
+"""What is said of events that their schema refuses: reference schemas#validation-errors."""
+
 import json
 
 import pytest
@@ -94,6 +96,7 @@ def explain(schema, event, **arguments):
     ],
 )
 def test_every_violation_has_the_contracts_text(schema, value, text):
+    """Reference schemas#violation-texts, schemas#formats."""
     assert explain({"properties": {"a": {"items": {}}, "p": schema}}, {"p": value}) == f"#/p: {text}"
 
 
@@ -108,6 +111,7 @@ def test_every_violation_has_the_contracts_text(schema, value, text):
     ],
 )
 def test_so_have_those_of_later_drafts(schema, value, text):
+    """Reference schemas#violation-texts, schemas#drafts."""
     assert explain({**DRAFT_6, "properties": {"p": schema}}, {"p": value}) == f"#/p: {text}"
 
 
@@ -145,6 +149,7 @@ def test_so_have_those_of_later_drafts(schema, value, text):
     ],
 )
 def test_combined_schemas_are_followed_by_their_causes(schema, value, lines):
+    """Reference schemas#violation-texts."""
     assert explain({"properties": {"p": schema}}, {"p": value}) == "\n".join(f"#/p: {line}" for line in lines)
 
 
@@ -207,6 +212,7 @@ def test_combined_schemas_are_followed_by_their_causes(schema, value, lines):
     ],
 )
 def test_the_contracts_examples(category, event, text):
+    """Reference schemas#several-violations, schemas#metadata."""
     assert explain({}, event, category=category) == text
 
 
@@ -217,6 +223,7 @@ def test_metadata_that_the_schema_itself_declares_is_not_the_brokers():
 
 
 def test_the_time_of_occurrence_is_looked_at_last():
+    """Reference schemas#several-violations."""
     late = {**METADATA, "occurred_at": "yesterday"}
     message = "#/metadata/occurred_at:must be a valid date-time such as 2024-01-02T03:04:05.123Z"
     schema = {"properties": {"a": {"type": "string"}}}
@@ -237,10 +244,12 @@ def test_the_violations_inside_combined_schemas_count():
 
 
 def test_an_integer_may_be_written_as_a_double_from_draft_6_on():
+    """Reference schemas#drafts."""
     assert validator({**DRAFT_6, "properties": {"p": {"type": "integer"}}}).is_valid({"p": 1.0})
 
 
 def test_long_values_and_long_lists_are_cut():
+    """Reference schemas#several-violations."""
     schema = {"properties": {"p": {"enum": [1]}}, "additionalProperties": False}
     event = {"p": "x" * 10_000} | {f"q{n}": 1 for n in range(200)}
     lines = explain(schema, event).splitlines()
@@ -251,16 +260,19 @@ def test_long_values_and_long_lists_are_cut():
 
 
 def test_a_large_event_is_explained_by_its_first_violation():
+    """Reference schemas#large-events."""
     text = explain({"properties": {"p": {"items": {"type": "string"}}}}, {"p": list(range(90_000))})
     assert text == "#/p/0: expected type: String, found: Integer"
 
 
 def test_a_very_large_event_is_not_explained():
+    """Reference schemas#large-events."""
     text = explain({"properties": {"p": {"items": {"type": "string"}}}}, {"p": list(range(100_000))})
     assert text == "#: the event does not match the schema, and is too large to say where"
 
 
 def test_a_large_event_of_a_combined_schema_is_not_explained():
+    """Reference schemas#large-events."""
     string = {"type": "string"}
     schema = {"properties": {"p": {"anyOf": [{"items": string}, {"items": {"items": string}}]}}}
     assert explain(schema, {"p": [*range(100_000), [1]]}) == (
@@ -281,6 +293,7 @@ def test_a_large_event_of_a_combined_schema_is_not_explained():
     ids=lambda value: str(value)[:30],
 )
 def test_the_largest_values_are_judged(schema, value, valid):
+    """Reference schemas#patterns."""
     # Where the time grows faster than the value, this takes longer than any test may.
     assert validator({"properties": {"p": schema}}).is_valid({"p": value}) == valid
 

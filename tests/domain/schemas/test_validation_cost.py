@@ -70,6 +70,7 @@ TEXT = "a" * 100_000
     ],
 )
 def test_events_that_would_take_too_long_are_known_beforehand(schema: dict, event: dict, too_much: bool) -> None:
+    """Reference schemas#large-events."""
     assert ValidationCost(effective(schema)).is_too_much(event) == too_much
 
 
@@ -81,6 +82,7 @@ def test_only_large_events_are_looked_into() -> None:
 
 
 def test_patterns_share_what_there_is_for_them() -> None:
+    """Reference schemas#schema-limits."""
     one = {"properties": {"a": {"pattern": r"^\p{L}{1,50}$"}}}
     assert EventValidator(effective(one)).is_valid({"a": "Ä"})
     many = {f"p{number}": {"pattern": rf"^\p{{L}}{{1,50}}{number}$"} for number in range(20)}

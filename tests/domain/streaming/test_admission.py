@@ -19,6 +19,7 @@ def topology(*sessions: Session, resetting: bool = False) -> Topology:
 
 
 def test_there_are_as_many_seats_as_partitions_that_nobody_insists_on():
+    """Reference streams#slots."""
     seats = StreamSlots("s", topology(Session("direct", frozenset({A}))))
     seats.take(Session("first"))
     seats.take(Session("second"))
@@ -46,6 +47,7 @@ def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
     ],
 )
 def test_only_the_owner_commits(key, lives, complaint):
+    """Reference subscriptions#ownership."""
     check_commit("mine", [(A, "5")], lives=True, owner=OWNERS.get)
     with pytest.raises(Invalid) as caught:
         check_commit("mine", [(A, "5"), (key, "5")], lives=lives, owner=OWNERS.get)
@@ -53,6 +55,7 @@ def test_only_the_owner_commits(key, lives, complaint):
 
 
 def test_cursors_are_compared_one_after_the_other():
+    """Reference subscriptions#commit-order."""
     positions = [105, 106, 102, 96, 130, 120, 121, 100]
     found = compare({A: at(100), B: at(7)}, [*((A, at(position)) for position in positions), (B, "BEGIN")])
     assert found.advanced == [True, True, False, False, True, False, False, False, False]

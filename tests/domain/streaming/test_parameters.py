@@ -38,6 +38,7 @@ LIMITS = StreamLimits(stream_timeout_default_s=3333)
     ),
 )
 def test_what_a_low_level_stream_gets(given, name, value):
+    """Reference low-level-streams#stream-timeout."""
     assert getattr(low_level_parameters(given, LIMITS), name) == value
 
 
@@ -109,6 +110,7 @@ def test_what_is_no_number_is_malformed(parse, value):
     ),
 )
 def test_what_a_low_level_stream_refuses(query, text):
+    """Reference low-level-streams#parameter-errors."""
     with pytest.raises(Invalid) as caught:
         low_level_parameters(query, LIMITS)
     assert str(caught.value) == text
@@ -125,6 +127,7 @@ def test_what_a_low_level_stream_refuses(query, text):
     ),
 )
 def test_what_a_subscription_stream_refuses(body, text):
+    """Reference streams#parameter-errors."""
     with pytest.raises(Invalid) as caught:
         subscription_parameters(body, LIMITS)
     assert str(caught.value) == text

@@ -1,4 +1,7 @@
-"""Who reads what, with the vectors of the contract: reference streams#shares, streams#dead-streams."""
+"""Who reads what, with the vectors of the contract: reference streams#shares, streams#dead-streams.
+
+Source: reference streams#rebalancing.
+"""
 
 from collections import Counter
 
@@ -122,6 +125,7 @@ def test_the_result_is_the_same_the_second_time(before, alive):
 
 @given(topologies, sessions)
 def test_nobody_loses_a_partition_without_releasing_it(before, alive):
+    """Reference streams#assignment."""
     names = {session.id for session in alive}
     for key, assignment in rebalance(before, alive).items():
         assert assignment.next_session != assignment.session or not assignment.session
@@ -132,6 +136,7 @@ def test_nobody_loses_a_partition_without_releasing_it(before, alive):
 
 @given(topologies, sessions)
 def test_every_request_is_honoured_and_the_rest_shared_equally(before, alive):
+    """Reference streams#direct-streams, streams#shares."""
     after = rebalance(before, alive)
     requested = {key for session in alive for key in session.requested if key in before}
     for key in requested:

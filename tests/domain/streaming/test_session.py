@@ -81,6 +81,7 @@ def test_a_quiet_partition_is_kept_alive_at_its_last_sent_position():
 
 
 def test_a_closed_window_is_kept_alive():
+    """Reference streams#keep-alives."""
     stream = subscription(batch_flush_timeout_s=5, max_uncommitted_events=1)
     stream.publish(A, 2)
     stream.wait(10)
@@ -227,6 +228,7 @@ def test_committing_ahead_of_what_was_sent_skips():
 
 
 def test_committing_ahead_of_the_end_skips_what_comes():
+    """Reference subscriptions#commits-ahead."""
     stream = subscription(batch_limit=1)
     stream.commit(A, 2)
     stream.publish(A, 5)
@@ -268,6 +270,7 @@ def test_what_is_not_sent_yet_is_not_sent_by_who_releases():
 
 
 def test_after_the_commit_timeout_only_that_partition_is_released():
+    """Reference streams#hand-over."""
     stream = subscription(commit_timeout_s=10)
     stream.own(A, B)
     stream.publish(A, 1)
@@ -401,6 +404,7 @@ def test_too_much_buffered_is_sent_with_a_word_about_it():
     ],
 )
 def test_an_end_from_outside_says_why(reason: Reason, text: str | None, waits: bool):
+    """Reference streams#ends, streams#end-reasons, streams#final-batch."""
     stream = subscription(commit_timeout_s=10)
     stream.publish(A, 1)
     stream.taken()

@@ -48,6 +48,7 @@ def test_what_is_sent_is_noted_before_and_again_only_after_a_commit_beyond():
 
 @pytest.mark.parametrize("times", [0, 1, 2])
 def test_a_few_failures_change_nothing(times):
+    """Reference streams#search."""
     driver = stream(Failures(times, failed=place(4)), batch_limit=5)
     driver.publish(A, 5)
     assert events(driver) == [[0, 1, 2, 3, 4]]
@@ -56,6 +57,7 @@ def test_a_few_failures_change_nothing(times):
 
 @pytest.mark.parametrize("times", [3, 4])
 def test_too_many_failures_begin_a_search_as_far_as_a_batch_reaches(times):
+    """Reference streams#search."""
     driver = stream(Failures(times, failed=place(4)), batch_limit=3)
     driver.publish(A, 9)
     for position in range(3):
@@ -127,6 +129,7 @@ def test_a_burial_that_fails_is_tried_again_and_keeps_nobody_waiting():
 
 
 def test_other_partitions_go_on_while_one_is_searched():
+    """Reference streams#search."""
     driver = stream(Failures(3, failed=place(0)), batch_limit=2)
     driver.own(B)
     driver.publish(A, 4)

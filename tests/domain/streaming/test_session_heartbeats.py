@@ -3,6 +3,7 @@ from tests.domain.streaming.driver import A, B, place, subscription
 
 
 def test_committing_the_same_again_gives_more_time():
+    """Reference subscriptions#commit-heartbeats."""
     stream = subscription(commit_timeout_s=10)
     stream.publish(A, 1)
     for _ in range(3):
@@ -37,6 +38,7 @@ def test_heartbeats_of_a_previous_owner_are_nobodys():
 
 
 def test_heartbeats_delay_neither_a_hand_over_nor_the_end():
+    """Reference subscriptions#commit-heartbeats."""
     releasing, ending = subscription(commit_timeout_s=10), subscription(commit_timeout_s=10)
     for stream in (releasing, ending):
         stream.publish(A, 1)

@@ -49,6 +49,7 @@ def test_hidden_events_are_committed_as_soon_as_the_client_has_committed_what_co
 
 
 def test_hidden_events_are_committed_together_and_not_all_the_time():
+    """Reference streams#autocommit."""
     stream = subscription()
     stream.publish_hidden(A, "x")
     for _ in range(10):
@@ -98,6 +99,7 @@ def test_keep_alives_move_on_with_what_was_committed_for_the_client():
 
 
 def test_hidden_events_are_committed_before_a_partition_is_handed_over():
+    """Reference streams#autocommit."""
     stream = subscription(batch_limit=10)
     stream.own(B)
     stream.publish_hidden(A, "x")
@@ -131,6 +133,7 @@ def test_a_partition_that_is_not_wanted_any_more_is_read_on_without_loss():
 
 @pytest.mark.parametrize("reason", [Reason.STREAM_TIMEOUT, Reason.SHUTDOWN, Reason.UNAUTHORIZED, Reason.RESET])
 def test_hidden_events_are_committed_at_the_end(reason):
+    """Reference streams#autocommit."""
     stream = subscription()
     stream.publish_hidden(A, "x")
     stream.publish_hidden(A, "xx")

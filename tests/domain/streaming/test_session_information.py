@@ -91,6 +91,7 @@ LOST = "skipped events due to retention time passed, count: 4"
     ),
 )
 def test_information_is_given_word_by_word(parameters, steps, said):
+    """Reference streams#info-texts."""
     played = play(stream(**parameters), steps)
     assert [batch.info for batch in played.batches] == said
     assert all(batch.partition in played.holdings for batch in played.batches)

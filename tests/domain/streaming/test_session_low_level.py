@@ -1,4 +1,7 @@
-"""The flush loop of a low-level stream, row by row: reference low-level-streams#flushing."""
+"""The flush loop of a low-level stream, row by row: reference low-level-streams#flushing.
+
+Source: reference low-level-streams#sending, low-level-streams#ends.
+"""
 
 import pytest
 
@@ -74,6 +77,7 @@ from tests.support.tables import rows
     ),
 )
 def test_what_is_flushed_and_when(parameters, steps, batches):
+    """Reference low-level-streams#memory-limit, low-level-streams#stream-limit, low-level-streams#skipped-events."""
     assert told(play(low_level(A, B, **parameters), steps)) == batches
 
 
@@ -110,6 +114,7 @@ def test_what_is_flushed_and_when(parameters, steps, batches):
     ),
 )
 def test_when_it_ends_and_that_it_says_why_unless_its_client_has_asked_for_it(parameters, steps, closed):
+    """Reference low-level-streams#end-reasons, low-level-streams#keep-alive-limit."""
     stream = play(low_level(A, B, **parameters), steps)
     assert stream.closed is closed
     said = [batch.info for batch in stream.taken() if batch.info]

@@ -1,6 +1,6 @@
 """When a stream of a subscription sends, and what commits and losses do to it.
 
-Source: reference streams#window, streams#batch-timespan, streams#lost-events.
+Source: reference streams#window, streams#batch-timespan, streams#lost-events, streams#sending.
 """
 
 import pytest
@@ -66,6 +66,7 @@ from tests.support.tables import rows
     ),
 )  # fmt: skip
 def test_what_is_sent_and_when(parameters, steps, batches):
+    """Reference streams#when-a-batch-is-sent, streams#memory-limit, subscriptions#commits-ahead."""
     assert told(play(subscription(**parameters), steps)) == batches
 
 
@@ -112,6 +113,7 @@ def test_what_is_sent_and_when(parameters, steps, batches):
     ),
 )  # fmt: skip
 def test_when_it_ends(parameters, steps, closed):
+    """Reference streams#commit-timeouts, streams#commit-timeout, streams#closing."""
     assert play(subscription(**parameters), steps).closed is closed
 
 
@@ -130,6 +132,7 @@ def test_when_it_ends(parameters, steps, closed):
     ),
 )  # fmt: skip
 def test_when_a_partition_is_handed_over(steps, released):
+    """Reference streams#hand-over, streams#closing."""
     stream = subscription()
     stream.own(B)
     assert play(stream, steps).released == released

@@ -1,4 +1,7 @@
-"""Offsets as text: reference cursors#offset-forms, cursors#offset-order."""
+"""Offsets as text: reference cursors#offset-forms, cursors#offset-order.
+
+Source: reference cursors#offsets.
+"""
 
 import pytest
 from hypothesis import given
@@ -36,6 +39,7 @@ def test_offsets_compare_as_their_places_do(left, right):
     ),
 )
 def test_the_form_that_is_written(order, position, offset):
+    """Reference cursors#positions."""
     assert format_offset(order, position) == offset
 
 

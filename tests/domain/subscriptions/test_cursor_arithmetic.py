@@ -1,4 +1,7 @@
-"""Places across timelines: reference cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests."""
+"""Places across timelines: reference cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests.
+
+Source: reference cursors#readable-positions.
+"""
 
 import pytest
 from hypothesis import given
@@ -35,6 +38,7 @@ THREE = [OffsetRange(1, 0, 4), OffsetRange(2, 0, 0), OffsetRange(3, 0, 9)]
     ),
 )
 def test_distances_span_timelines(initial, final, events):
+    """Reference cursors#timeline-ends, cursors#distances."""
     assert distance(initial, final, THREE) == events
 
 
@@ -50,6 +54,7 @@ def test_distances_span_timelines(initial, final, events):
     ),
 )
 def test_shifts_cross_timelines(place, shift, result):
+    """Reference cursors#shifts."""
     moved = shifted(place, shift, THREE)
     assert distance(place, moved, THREE) == shift
     assert distance(moved, result, THREE) == 0
@@ -90,6 +95,7 @@ RETAINED = [[OffsetRange(2, 5, 9), OffsetRange(3, 0, -1), OffsetRange(4, 0, 3)]]
     ),
 )
 def test_where_begin_is(extents, place):
+    """Reference cursors#begin."""
     assert begin(extents) == place
     assert readable_place("a", "0", place.offset, [extents]) == place
 
@@ -130,6 +136,7 @@ UNAVAILABLE = (
     ),
 )
 def test_where_reading_cannot_begin(partition, offset, text):
+    """Reference cursors#cursor-errors, cursors#problem-fields, timelines#expired-events."""
     with pytest.raises(InvalidCursor) as caught:
         readable_place("a", partition, offset, RETAINED)
     assert str(caught.value) == text

@@ -34,6 +34,7 @@ PARTITIONS = {"a": 2, "b": 1}
     ],
 )
 def test_exactly_one_place_is_named_in_partitions_that_are_known(members, wrong):
+    """Reference cursors#cursor-objects, cursors#timestamps."""
     assert [field for field, _ in violations(CursorSpec(**members), "items[0]")] == [
         f"items[0].{name}" for name in wrong
     ]
@@ -44,6 +45,7 @@ def keys(*names):
 
 
 def test_a_name_without_partition_is_for_all_of_them():
+    """Reference cursors#all-partitions."""
     assert keys(CursorSpec(event_type="a", offset="END")) == ["a0", "a1"]
     assert keys(CursorSpec(offset="END")) == ["a0", "a1", "b0"]
     assert keys(CursorSpec(offset="END"), CursorSpec(event_type="a", partition="1", offset="0"))[-1] == "a1"
@@ -54,5 +56,6 @@ def test_a_name_without_partition_is_for_all_of_them():
 
 @pytest.mark.parametrize("event_type", [None, "a"])
 def test_more_than_one_name_for_the_same_partitions_is_refused(event_type):
+    """Reference cursors#all-partitions."""
     with pytest.raises(Invalid, match="no more than 1 cursor for all partitions"):
         keys(CursorSpec(event_type=event_type, offset="END"), CursorSpec(event_type=event_type, offset="BEGIN"))

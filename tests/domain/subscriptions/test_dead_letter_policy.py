@@ -19,6 +19,7 @@ from tests.support.tables import rows
     ),
 )
 def test_annotations_ask_for_a_policy(annotations, policy):
+    """Reference subscriptions#dead-letter-policy."""
     assert policy_error(annotations) is None
     assert policy_of(annotations) == policy
 
@@ -55,5 +56,6 @@ def test_annotations_ask_for_a_policy(annotations, policy):
     ),
 )
 def test_what_is_wrong_is_said_and_asks_for_nothing(annotations, text):
+    """Reference subscriptions#dead-letter-policy."""
     assert policy_error(annotations) == text
     assert policy_of(annotations) is None

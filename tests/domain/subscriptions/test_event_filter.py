@@ -58,6 +58,7 @@ def matches(expression, event):
     ],
 )
 def test_an_event_matches(expression):
+    """Reference subscriptions#filter-language."""
     assert matches(expression, EVENT)
 
 
@@ -79,6 +80,7 @@ def test_an_event_matches(expression):
     ],
 )
 def test_what_can_not_be_evaluated_or_is_not_true_does_not_match(expression):
+    """Reference subscriptions#filters."""
     assert not matches(expression, EVENT)
 
 
@@ -125,6 +127,7 @@ def test_what_can_not_be_evaluated_or_is_not_true_does_not_match(expression):
     ],
 )
 def test_an_expression_that_can_not_be_used_is_refused_and_says_why(expression, why):
+    """Reference subscriptions#filter-language, subscriptions#filter-limits."""
     with pytest.raises(Invalid, match=r"^The filter can't be used: ") as caught:
         EventFilter(expression)
     assert why in str(caught.value)
@@ -136,6 +139,7 @@ def test_what_nobody_asks_for_is_not_looked_at():
 
 
 def test_an_event_too_large_to_be_looked_at_is_not_dropped():
+    """Reference subscriptions#filter-limits."""
     large = {"items": ["x" * EVENT_BYTES_MAX]}
     assert matches("event.items[0] == 'y'", large)
     assert matches("event.missing == 1 || event.items[0] == 'y'", large)
@@ -242,6 +246,7 @@ class Slow:
 
 
 def test_a_filter_that_takes_longer_than_predicted_is_not_evaluated_any_more():
+    """Reference subscriptions#filter-limits."""
     wanted = EventFilter("event.a == 1")
     wanted._program = Slow()
     assert wanted.matches(b'{"a":1}')

@@ -50,6 +50,7 @@ def test_known_members_are_kept_as_they_are(configuration):
     ),
 )
 def test_everything_else_is_left_out(given, kept):
+    """Reference settings-and-storages#kafka-configuration."""
     check_configuration(given)
     assert kept_configuration(given) == kept
 
@@ -72,6 +73,7 @@ WRONG = rows(
 
 @pytest.mark.parametrize("configuration", WRONG)
 def test_a_known_member_that_holds_something_else_is_refused_by_its_name_and_never_shown(configuration):
+    """Reference settings-and-storages#kafka-configuration."""
     with pytest.raises(Invalid) as caught:
         check_configuration(configuration)
     (name,) = configuration

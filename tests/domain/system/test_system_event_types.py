@@ -1,4 +1,7 @@
-"""The definitions of the broker's own event types keep to the rules for everybody's."""
+"""The definitions of the broker's own event types keep to the rules for everybody's.
+
+Source: reference system-event-types#all-system-event-types.
+"""
 
 import pytest
 
@@ -42,12 +45,14 @@ def test_their_names_are_known_whether_they_exist_or_not():
 
 
 def test_they_belong_to_whom_they_shall_belong():
+    """Reference system-event-types#access, system-event-types#common-definition."""
     for _, spec, _ in all_of_them(Limits()):
         assert spec.owning_application == "auditors"
         assert spec.authorization == EventTypeAuthorization(admins=(ADMIN,), readers=(AUDITORS,), writers=(ADMIN,))
 
 
 def test_their_audiences_are_those_of_nakadi():
+    """Reference system-event-types#kpi-definition, system-event-types#audit-definition."""
     assert {name: spec.audience for name, spec, _ in all_of_them(Limits())} == {
         "nakadi.access.log": None,
         "nakadi.audit.log": "company-internal",

@@ -1,3 +1,5 @@
+"""What is counted, and in which formats it is shown: reference operations#metrics."""
+
 import errno
 import json
 import os
@@ -58,6 +60,7 @@ def registry():
     ],
 )
 def test_clients_that_name_a_format_of_prometheus_get_it_and_all_others_json(registry, accept, media_type):
+    """Reference operations#metrics-formats."""
     if not media_type:
         with pytest.raises(NotAcceptable, match="excludes them"):
             rendered_metrics(registry, accept)
@@ -74,6 +77,7 @@ def test_clients_that_name_a_format_of_prometheus_get_it_and_all_others_json(reg
 
 
 def test_the_json_object_has_all_metrics(registry):
+    """Reference operations#metrics-json."""
     body, _ = rendered_metrics(registry, "*/*")
     assert json.loads(body) == {
         "version": "4.0.0",
@@ -86,6 +90,7 @@ def test_the_json_object_has_all_metrics(registry):
 
 
 def test_methods_that_clients_invent_share_one_label():
+    """Reference operations#metric-series."""
     metrics = Metrics()
     middleware = RequestMiddleware(metrics, BodyBudget())
 
@@ -110,6 +115,7 @@ def counts_of(counts):
 
 
 def test_event_types_without_a_row_are_counted_together():
+    """Reference operations#metric-series."""
     counts = EventTypeCounts(None, 0, 2)
     for name in ("a", "b", "c", "d", "a"):
         counts.add(name, events=1, refused=1)

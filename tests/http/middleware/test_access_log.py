@@ -15,4 +15,5 @@ from tests.support.tables import rows
     ),
 )
 def test_publish_requests_are_watched_by_their_size(size, bucket):
+    """Reference operations#latency-buckets."""
     assert slo_bucket(size) == bucket

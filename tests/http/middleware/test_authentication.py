@@ -44,6 +44,7 @@ def caller(source, clock, **demands):
 
 
 def test_while_authentication_is_off_nobody_is_asked_whatever_the_header_says(clock):
+    """Reference common#modes, authorization#authentication-off."""
     source = Source(down=True)
     for header in (None, "Bearer x", "nonsense"):
         caller = authentication(source, clock, Mode.OFF).caller(header)
@@ -83,6 +84,7 @@ def test_what_is_no_token_is_refused_without_asking(clock, header):
     [("services", "service:alice"), ("/services", "service:alice"), ("employees", "user:alice"), ("", "user:alice")],
 )
 def test_the_realm_decides_whether_a_uid_is_a_service_or_a_user(clock, realm, attribute):
+    """Reference authorization#subjects."""
     source = Source(TokenInfo(uid="alice", scopes=frozenset({"uid"}), realm=realm))
     subject = caller(source, clock, service_realms=frozenset({"services"})).subject
     assert subject.name == "alice"
@@ -105,6 +107,7 @@ def test_the_realm_decides_whether_a_uid_is_a_service_or_a_user(clock, realm, at
     ],
 )
 def test_what_each_mode_demands(clock, mode, scopes, realm, error):
+    """Reference common#modes, common#refused-tokens."""
     source = Source(TokenInfo(uid="alice", scopes=frozenset(scopes), realm=realm))
     who = authentication(source, clock, mode, realms=frozenset({"staff"})).caller("Bearer token")
     if error is None:
@@ -135,6 +138,7 @@ def test_a_token_lapses_at_its_end_without_asking(clock):
     ids=["withdrawn", "somebody else's", "of another realm", "without its scope"],
 )
 def test_a_token_that_has_changed_lapses_when_it_is_asked_about_again(clock, then):
+    """Reference streams#right-checks, common#tokens-of-streams."""
     source = Source()
     who = caller(source, clock)
     source.info = then
@@ -155,6 +159,7 @@ def test_a_token_that_stays_good_is_asked_about_now_and_then(clock):
 
 @pytest.mark.parametrize(("expires_at_ms", "lapsed"), [(None, True), (END_MS, False)])
 def test_while_nobody_can_be_asked_only_tokens_whose_end_is_known_go_on(clock, expires_at_ms, lapsed):
+    """Reference streams#right-checks."""
     source = Source(TokenInfo(uid="alice", scopes=frozenset({"uid"}), expires_at_ms=expires_at_ms))
     who = caller(source, clock)
     source.down = True

@@ -15,11 +15,13 @@ def request(accept):
 
 @pytest.mark.parametrize("accept", ["gzip", "deflate, GZIP", "gzip;q=0.5", "br, gzip; q=1"])
 def test_gzip_is_understood(accept):
+    """Reference common#compression."""
     assert accepts_gzip(request(accept))
 
 
 @pytest.mark.parametrize("accept", [None, "", "identity", "gzip;q=0", "gzip; q=0.0", "xgzip"])
 def test_nothing_else_is_taken_for_gzip(accept):
+    """Reference common#compression."""
     assert not accepts_gzip(request(accept))
 
 
@@ -48,6 +50,7 @@ class Pieces:
 
 
 def test_every_piece_of_a_stream_can_be_read_when_it_comes():
+    """Reference common#compression."""
     stream = GzipStream(Pieces(b"", b"first\n", b"second\n"))
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     assert next(stream) == b""

@@ -38,6 +38,7 @@ def client(tmp_path):
 
 
 def test_what_nobody_knows_is_answered_with_a_result_for_each_event(client):
+    """Reference publishing#partial-results."""
     events = [{"order_id": str(number), "metadata": METADATA} for number in range(2)]
     response = client.simulate_post("/event-types/order.created/events", body=json.dumps(events))
     assert response.status_code == 207

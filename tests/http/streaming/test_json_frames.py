@@ -62,6 +62,7 @@ def test_names_are_escaped(name: str):
 
 
 def test_every_batch_has_a_token_of_its_own():
+    """Reference subscriptions#cursor-tokens."""
     frames = Frames(random_token)
     tokens = {json.loads(frames.write(send()))["cursor"]["cursor_token"] for _ in range(100)}
     assert len(tokens) == 100

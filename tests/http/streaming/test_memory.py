@@ -2,6 +2,7 @@ from rioni.http.streaming.memory import StreamMemory
 
 
 def test_the_memory_of_a_process_is_divided_among_its_streams():
+    """Reference low-level-streams#memory-limit."""
     memory = StreamMemory(bytes_max=90)
     assert memory.share() == 90
     for streams in (1, 2, 3):

@@ -5,7 +5,10 @@ from rioni.http.streaming.stream_response import stream_limits
 
 
 def test_a_stream_that_asks_for_no_end_gets_one_of_its_own_between_50_and_70_minutes():
-    """Reference low-level-streams#parameters, streams#parameters: so that not all streams end at the same time."""
+    """Reference low-level-streams#parameters, streams#parameters: so that not all streams end at the same time.
+
+    Source: reference low-level-streams#stream-timeout.
+    """
     timeouts_s = {stream_limits(SimpleNamespace(config=Config())).stream_timeout_default_s for _ in range(100)}
     assert len(timeouts_s) > 90
     assert all(3_000 <= timeout_s <= 4_200 for timeout_s in timeouts_s)

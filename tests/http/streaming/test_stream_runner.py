@@ -41,6 +41,7 @@ def test_commits_open_the_window(ports, signals, subscription):
 
 
 def test_committing_the_same_again_gives_more_time(ports, signals, clock, subscription):
+    """Reference subscriptions#commit-heartbeats."""
     publish(ports, 0, *range(2))
     stream = start(ports, subscription, commit_timeout_s=20, batch_flush_timeout_s=15, max_uncommitted_events=1)
     assert lines(next(stream))[0]["events"] == [0]
@@ -109,6 +110,7 @@ def test_an_ended_stream_leaves(ports, subscription):
 
 
 def test_the_slot_of_a_client_that_has_gone_is_free_within_a_second(ports, clock, subscription):
+    """Reference streams#disconnected-clients."""
     stream = start(ports, subscription, client_with(gone=lambda: clock.monotonic() > 3))
     assert list(stream) == []
     assert clock.monotonic() <= 4.1
@@ -116,6 +118,7 @@ def test_the_slot_of_a_client_that_has_gone_is_free_within_a_second(ports, clock
 
 
 def test_who_has_gone_may_still_commit_what_was_sent(ports, signals, clock, subscription):
+    """Reference streams#disconnected-clients."""
     publish(ports, 0, 1, 2)
     stream = start(ports, subscription)
     next(stream)
@@ -188,6 +191,7 @@ def test_an_end_by_the_broker_is_noticed_at_the_next_wake_up(ports, signals, sub
 
 
 def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscription, monkeypatch, caplog):
+    """Reference streams#end-reasons."""
     stream = start(ports, subscription)
 
     def fail(*_: object) -> None:
@@ -253,6 +257,7 @@ def test_a_low_level_stream(ports, signals):
 
 
 def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
+    """Reference low-level-streams#client-disconnects."""
     gone: list[bool] = []
     stream = LowLevelStream(
         StreamParameters(stream_timeout_s=100, batch_limit=1000),

@@ -25,6 +25,7 @@ def switched(*latest: int) -> Timelines:
 
 
 def test_a_stream_goes_on_in_the_next_timeline_without_being_woken_for_its_events(ports, signals, timelines):
+    """Reference low-level-streams#timeline-switches."""
     publish(ports, 0, 0, 1)
     stream = LowLevelStream(
         StreamParameters(batch_limit=1, stream_timeout_s=100, batch_flush_timeout_s=50),
@@ -51,6 +52,7 @@ def test_a_stream_goes_on_in_the_next_timeline_without_being_woken_for_its_event
 
 
 def test_events_of_a_timeline_that_was_cleaned_up_are_counted_as_skipped(ports, timelines):
+    """Reference streams#lost-events."""
     ports.stores.of("default").create_topic("next", 2)
     ports.stores.of("default").append("next", {0: [b"5"]})
     timelines[:] = [
@@ -104,6 +106,7 @@ def test_nothing_is_committed_by_a_stream_that_has_lost_its_session(ports, signa
 
 
 def test_a_process_that_stood_still_for_too_long_sends_nothing_more(ports, signals, subscription):
+    """Reference streams#dead-streams."""
     stream = start(ports, subscription, batch_limit=1)
     publish(ports, 0, 1)
     assert lines(next(stream))[0]["events"] == [1]
@@ -173,7 +176,10 @@ def test_what_somebody_may_see_can_change_while_the_stream_lasts(ports, signals,
 
 
 def test_a_stream_that_would_wait_beyond_the_last_event_ends_and_names_the_cursor(ports, subscription):
-    """As after a restore of older events: the two that were published since would never come."""
+    """As after a restore of older events: the two that were published since would never come.
+
+    Source: reference streams#end-reasons.
+    """
     publish(ports, 0, 0, 1)
     first = start(ports, subscription)
     ports.coordinator.commit(subscription, first._stream_id, [(A, format_offset(1, 9))])
@@ -188,6 +194,7 @@ def test_a_stream_that_would_wait_beyond_the_last_event_ends_and_names_the_curso
 
 
 def test_a_client_that_commits_ahead_while_it_streams_goes_on(ports, subscription, signals):
+    """Reference subscriptions#commits-ahead."""
     publish(ports, 0, 0, 1)
     stream = start(ports, subscription)
     assert [line["events"] for line in lines(next(stream))] == [[0], [1]]

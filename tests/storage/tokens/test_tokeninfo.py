@@ -79,6 +79,7 @@ class TestCachedTokenInfoService(TestTokenInfoService):
     ],
 )
 def test_an_answer_that_names_nobody_lets_nobody_in(web, clock, answer, accepted):
+    """Reference common#token-info."""
     web.pages[LOCAL] = answer
     info = TokenInfoService(LOCAL, web.get, clock).inspect(GOOD)
     assert (info is not None) == accepted
@@ -103,6 +104,7 @@ def test_scopes_in_no_known_form_are_none(web, clock, scope):
 
 
 def test_a_service_that_does_not_answer_is_left_alone_for_a_while(web, clock):
+    """Reference common#tokens-unavailable."""
     tokens = TokenInfoService(LOCAL, web.get, clock)
     web.down = True
     for _ in range(FAILURES_MAX * 10):
@@ -122,6 +124,7 @@ def test_a_service_that_does_not_answer_is_left_alone_for_a_while(web, clock):
 
 
 def test_the_remote_service_is_asked_where_the_local_one_can_not_be(web, clock):
+    """Reference common#token-info."""
     services = [TokenInfoService(url, web.get, clock) for url in (LOCAL, REMOTE)]
     tokens = LocalAndRemote(*services, only_remote=lambda: False)
     assert tokens.inspect(GOOD) is not None
@@ -133,18 +136,21 @@ def test_the_remote_service_is_asked_where_the_local_one_can_not_be(web, clock):
 
 
 def test_what_the_local_service_refuses_is_refused(web, clock):
+    """Reference common#token-info."""
     services = [TokenInfoService(url, web.get, clock) for url in (LOCAL, REMOTE)]
     assert LocalAndRemote(*services, only_remote=lambda: False).inspect("another") is None
     assert web.asked == [LOCAL]
 
 
 def test_with_the_feature_only_the_remote_service_is_asked(web, clock):
+    """Reference common#token-info."""
     services = [TokenInfoService(url, web.get, clock) for url in (LOCAL, REMOTE)]
     assert LocalAndRemote(*services, only_remote=lambda: True).inspect(GOOD) is not None
     assert web.asked == [REMOTE]
 
 
 def test_answers_are_remembered_for_a_while_also_while_nobody_can_be_asked(web, clock):
+    """Reference common#token-info."""
     tokens = CachedTokens(TokenInfoService(LOCAL, web.get, clock), clock)
     assert tokens.inspect(GOOD) is not None
     web.down = True

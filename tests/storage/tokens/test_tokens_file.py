@@ -38,6 +38,8 @@ class TestTokensFile(TokensContract):
 
 
 class TestCombinedTokens(TokensContract):
+    """The first source that knows a token decides (reference common#token-sources)."""
+
     @pytest.fixture
     def good(self):
         return GOOD

@@ -18,7 +18,7 @@ LIST_DEFAULT, LIST_MAX = 20, 1_000
 
 
 class DeadLettersResource:
-    """What the dead letter queue holds of one subscription."""
+    """The dead letters of one subscription."""
 
     def __init__(self, services: Dependencies) -> None:
         self._services = services
@@ -42,7 +42,7 @@ class RedriveResource:
         self._services, self._metrics = services, metrics
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
-        """Publish them, and say how many they were."""
+        """Publish them, and answer their number."""
         command = request_bodies.redrive(subscription_id, read_json(req))
         redriven = self._services.dead_letters.redrive(command, context_of(req, self._services))
         self._services.signals.notify(LOG_KEY)

@@ -29,7 +29,7 @@ from rioni.http.streaming.subscription_stream import DeadLetterSink, Subscriptio
 
 
 SLOT_WAIT_S = 1.5
-"""How long a stream waits for a slot before it is refused; a client that has gone is noticed within a second."""
+"""How long a stream waits for a slot before it is rejected; a disconnected client is detected within a second."""
 
 
 class SubscriptionEventsResource:
@@ -56,7 +56,7 @@ class SubscriptionEventsResource:
         services, subject = self._services, subject_of(req)
         parameters = subscription_parameters(wishes, stream_limits(services))
         services.registry.refresh()
-        # Who is blocked learns nothing of what there is.
+        # Blocked clients must not learn what exists.
         services.gate.blacklist("CONSUMER", subject, ())
         subscription = services.registry.subscription(subscription_id)
         services.gate.blacklist("CONSUMER", subject, subscription.event_types)
@@ -94,7 +94,7 @@ class SubscriptionEventsResource:
         respond(req, resp, stream)
 
     def _join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition]) -> None:
-        """Join; where there is no room, wait a little, for a client that comes back may be quicker than its end."""
+        """Join; if there is no slot, wait briefly: a client may reconnect before its old stream has ended."""
         services = self._services
         join = partial(services.coordinator.join, subscription_id, stream_id, requested)
         with contextlib.suppress(Conflict):
@@ -138,14 +138,14 @@ class SubscriptionEventsResource:
         own = {key for key, assignment in topology.partitions.items() if assignment.session == stream_id}
         cursors = [each for each in seen if EventTypePartition(each["event_type"], each["partition"]) in own]
         if cursors:
-            # Whatever keeps them from being committed: then it is delivered again.
+            # If the commit fails for any reason, the events are delivered again.
             with contextlib.suppress(RioniError):
                 command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
                 self._services.committer.commit(command, subject)
 
 
 class _Subscriber(HttpClient):
-    """Who reads through a subscription."""
+    """The client of a subscription's stream."""
 
     __slots__ = ()
     API = "hila"

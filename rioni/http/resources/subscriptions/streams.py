@@ -10,15 +10,15 @@ from rioni.http.request_parsing import subject_of
 
 
 class SubscriptionStreamResource:
-    """One open stream, on whichever worker process it is."""
+    """One open stream, on any worker process."""
 
     def __init__(self, services: Dependencies) -> None:
         self._services = services
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:
-        """Close a stream: its slot and its partitions are free with the answer, and its client is told.
+        """Close a stream: its slot and partitions are free when this is answered; its client gets a final message.
 
-        Whoever may commit for it may close it: a reader of the subscription who knows the stream's id.
+        Clients that may commit for it may close it: readers of the subscription that know the stream's id.
         """
         services = self._services
         services.registry.refresh()

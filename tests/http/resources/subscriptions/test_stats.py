@@ -15,6 +15,7 @@ def test_partitions_are_sorted_as_strings():
 
 
 def test_what_follows_a_committed_cursor_is_counted_across_timelines_and_never_negative():
+    """Reference subscriptions#unconsumed-events."""
     timelines = timelines_of(timeline(1, "a", partitions=3, latest_position=(4, -1, 9)), timeline(2, "b", partitions=3))
     keys = [EventTypePartition("order.created", str(number)) for number in range(3)]
     cursors = {keys[0]: format_offset(1, 1), keys[1]: format_offset(1, 25)}
@@ -33,6 +34,7 @@ def test_what_follows_a_committed_cursor_is_counted_across_timelines_and_never_n
     ],
 )
 def test_the_end_of_a_closed_timeline_is_the_beginning_of_the_next_one(committed, newest, unconsumed):
+    """Reference cursors#timeline-ends."""
     timelines = timelines_of(timeline(1, "a", latest_position=(4,)), timeline(2, "b"))
     cursors = {KEY: format_offset(*committed)}
     assert unconsumed_of(timelines, [newest], cursors) == {KEY: unconsumed}
@@ -49,6 +51,7 @@ def test_the_end_of_a_closed_timeline_is_the_beginning_of_the_next_one(committed
     ],
 )
 def test_a_cursor_beyond_the_last_event_is_named_and_has_no_lag(committed, newest):
+    """Reference subscriptions#cursors-beyond-the-end."""
     timelines = timelines_of(timeline(1, "a", latest_position=(4,)), timeline(2, "b"))
     cursors = {KEY: format_offset(*committed)}
     assert unconsumed_of(timelines, [newest], cursors) == {}

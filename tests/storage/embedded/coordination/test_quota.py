@@ -24,6 +24,7 @@ class TestEmbeddedSlots(SlotsContract):
         slots.close()
 
     def test_what_a_dead_process_holds_is_free(self, slots, other, alive):
+        """Reference operations#slot-release."""
         assert other.take("one", {"a": 1}) == []
         assert slots.take("two", {"a": 1}) == ["a"]
         alive.remove("other")

@@ -1,3 +1,5 @@
+"""What compaction removes, and what it never does: reference timelines#compaction."""
+
 import contextlib
 import subprocess
 import sys
@@ -44,6 +46,7 @@ def superseded(history, before_ms):
 
 @given(st.lists(STEP, max_size=12))
 def test_nothing_goes_but_what_another_event_or_a_deletion_has_superseded(steps):
+    """Reference timelines#compacted-events, timelines#deletions."""
     with tempfile.TemporaryDirectory() as folder:
         clock = ManualClock()
         signals = EmbeddedSignals(Path(folder))

@@ -288,7 +288,7 @@ def test_a_change_that_would_undo_another_one_is_refused(client, create, name):
     first, second = (event_type_body(name=name, owning_application=app) for app in ("first", "second"))
     answer = client.put(f"/event-types/{name}", json=first, headers={"If-Match": tag})
     assert answer.status_code == 200
-    problem(client.put(f"/event-types/{name}", json=second, headers={"If-Match": tag}), 412, "has changed since")
+    problem(client.put(f"/event-types/{name}", json=second, headers={"If-Match": tag}), 412, "modified concurrently")
     assert client.get(f"/event-types/{name}").json()["owning_application"] == "first"
     assert (
         client.put(f"/event-types/{name}", json=second, headers={"If-Match": answer.headers["etag"]}).status_code == 200

@@ -27,7 +27,7 @@ class TestEmbeddedEventStore(EventStoreContract):
             return function(*args, **kwargs)
 
         store = EmbeddedEventStore(
-            directory.events, clock=clock, signals=signals, offloads=StoreOffloads.all(offload), append_timeout_s=0.01
+            directory.events, clock=clock, signals=signals, offloads=StoreOffloads.all(offload), append_timeout_s=1.0
         )
         yield store
         answers.set()

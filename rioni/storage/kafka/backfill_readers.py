@@ -116,16 +116,17 @@ class BackfillReaders:
             OutOfRange: a position does not exist, or not any more, in one of the partitions.
             Unavailable: Kafka does not answer.
         """
-        loader, others = self._take(place, wanted.position), self._unread(beside or {})
-        if loader is not None and len(loader.at) <= KEPT:
-            others = {}
-            if loader.shared:
-                # PERF: a consumer for each partition is three times as fast from then on, as long as they are few.
-                try:
-                    self._offload(loader.leave, [place])
-                finally:
-                    self._give_back(loader)
-                loader = None
+        loader = self._take(place, wanted.position)
+        others: dict[TopicPartitionRef, Wanted] = {}
+        if loader is None or len(loader.at) > KEPT:
+            others = self._unread(beside or {})
+        elif loader.shared:
+            # PERF: a consumer for each partition is three times as fast from then on, as long as they are few.
+            try:
+                self._offload(loader.leave, [place])
+            finally:
+                self._give_back(loader)
+            loader = None
         loader = loader or self._free(1 + len(others))
         all_wanted = {place: wanted, **others}
         try:
@@ -170,10 +171,11 @@ class BackfillReaders:
         return _Loader(Consumer(self._connection.consumer(**settings)), shared=partitions > 1)
 
     def _give_back(self, loader: _Loader) -> None:
-        with self._lock:
-            self._idle.append(loader)
-            done = loader.shared and not loader.at
-            surplus = self._idle.pop(-1 if done else 0) if done or len(self._idle) > KEPT else None
+        surplus: _Loader | None = loader
+        if loader.at or not loader.shared:
+            with self._lock:
+                self._idle.append(loader)
+                surplus = self._idle.pop(0) if len(self._idle) > KEPT else None
         if surplus is not None:
             self._offload(surplus.consumer.close)
 

@@ -1,6 +1,6 @@
 """What holds for every request: reference common#requests.
 
-Source: reference common#responses, common#problems, common#service-endpoints, operations#service-endpoints.
+Source: reference common#responses, common#problems, operations#service-endpoints.
 """
 
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.both_modes
 
 
 def test_health_version_and_readiness(client):
-    """Reference common#health, common#version, operations#health, operations#version."""
+    """Reference operations#health, operations#version."""
     response = client.get("/health")
     assert (response.status_code, response.text) == (200, "OK")
     assert response.headers["content-type"].startswith("text/plain")
@@ -32,7 +32,7 @@ def test_health_version_and_readiness(client):
 
 
 def test_metrics_are_summed_over_the_workers(client, server, create, name):
-    """Reference common#metrics."""
+    """Reference operations#metrics-formats."""
     create(name)
     for _ in range(10):
         with server.client() as other:
@@ -45,7 +45,7 @@ def test_metrics_are_summed_over_the_workers(client, server, create, name):
 
 
 def test_prometheus_gets_its_own_formats(client):
-    """Reference common#metrics, operations#metrics-formats."""
+    """Reference operations#metrics-formats."""
     for media_type in ("text/plain", "application/openmetrics-text"):
         response = client.get("/metrics", headers={"Accept": f"{media_type};q=0.5,*/*;q=0.1"})
         assert response.headers["content-type"].startswith(f"{media_type}; version=")

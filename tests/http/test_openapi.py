@@ -1,6 +1,6 @@
 """The description of the API: valid, complete, and its examples are what it says they are.
 
-Source: reference common#api-description, operations#description.
+Source: reference operations#description.
 """
 
 import re

@@ -38,7 +38,7 @@ RENAMED: Mapping[str, str] = {
     "streams_memory_bytes_max": "worker_stream_memory_bytes_max",
     "timeline_wait_s": "timeline_switch_timeout_s",
 }
-"""Former names of settings, read for one more release."""
+"""Former names of settings, read until version 0.2.0."""
 
 _log = structlog.get_logger("rioni.config")
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from rioni import __version__
 from rioni.config.loading import RENAMED, load
 from rioni.config.setting import ConfigError
 from rioni.config.settings import SETTINGS, Config
@@ -228,3 +229,7 @@ def test_former_names_of_settings_are_read_with_a_warning():
 def test_every_former_name_of_a_setting_leads_to_a_setting():
     assert set(RENAMED.values()) <= set(SETTINGS)
     assert not set(RENAMED) & set(SETTINGS)
+
+
+def test_former_names_of_settings_are_read_until_version_0_2():
+    assert not RENAMED or __version__.startswith("0.1.")

@@ -1,6 +1,6 @@
 """`GET /event-types/{name}/consumers` and `/producers`: who uses an event type.
 
-Source: reference event-types#producers, event-types#consumers, operations#usage.
+Source: reference operations#usage.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Clients that take their time: headers that trickle in, and bodies (hostile input, H3).
 
-Source: reference common#slow-requests, operations#deadlines.
+Source: reference operations#deadlines.
 """
 
 import contextlib

@@ -69,7 +69,7 @@ def test_compacted_events_are_kept(broker, housekeeper):
 
 
 def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, housekeeper):
-    """Reference event-types#compaction, timelines#compacted-events, timelines#compaction-gaps."""
+    """Reference timelines#compacted-events, timelines#compaction-gaps."""
     create(broker, cleanup_policy="compact")
     publish(broker, **KEYS)
     publish(broker, **KEYS)

@@ -420,7 +420,7 @@ def test_closed_timelines_stay_while_the_database_is_read_only(broker):
 
 
 def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_type):
-    """Reference timelines#cleanup, event-types#retention-time."""
+    """Reference timelines#cleanup, timelines#kept-events."""
     switch(broker)
     closed_at_ms = 1_795_168_800_000  # about the time of the commands of the test
     broker.clock.advance(closed_at_ms + event_type.options.retention_time + 60_000 - broker.clock.now_ms())

@@ -98,7 +98,7 @@ def test_the_second_request_of_a_connection_has_as_much_time_as_the_first():
     ids=["drip", "pause", "pause after much", "steady", "steady and then a drip"],
 )
 def test_a_body_comes_soon_or_fast(pieces, taken_s, count):
-    """Reference common#slow-requests."""
+    """Reference operations#client-deadlines."""
     client, sock = paced(*pieces)
     sock.expect_body()
     received_bytes, error = received(client, sock)

@@ -98,6 +98,14 @@ class Driver:
         first = self.store.bounds("a")[number].newest + 1
         self.store.append("a", {number: [b"%d" % position for position in range(first, first + count)]})
 
+    def lose(self, partition: EventTypePartition, lost: int, left: int) -> None:
+        """Publish events of which the first have expired before the stream notices."""
+        self.publish_alone(partition, lost)
+        self.clock.advance(1)
+        self.publish_alone(partition, left)
+        self.store.expire("a", self.clock.now_ms())
+        self.arrive()
+
     def arrive(self) -> None:
         bounds = self.store.bounds("a")
         self.step(NewEvents({key: place(bounds[int(key.partition)].newest) for key in (A, B, C)}))

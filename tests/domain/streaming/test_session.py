@@ -1,6 +1,5 @@
 import pytest
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.messages import Coordinated, PartitionOwnership, Reason
 from tests.domain.streaming.driver import A, B, Batch, C, low_level, place, subscription
 
@@ -326,17 +325,9 @@ def test_a_new_owner_begins_behind_the_committed_position():
 # --- retention ---
 
 
-def lose(stream, partition: EventTypePartition, lost: int, left: int) -> None:
-    stream.publish_alone(partition, lost)
-    stream.clock.advance(1)
-    stream.publish_alone(partition, left)
-    stream.store.expire("a", stream.clock.now_ms())
-    stream.arrive()
-
-
 def test_the_first_batch_says_how_many_events_were_lost():
     stream = subscription()
-    lose(stream, A, 5, 2)
+    stream.lose(A, 5, 2)
     assert stream.taken() == [
         Batch(A, 5, [5], "Stream started; skipped events due to retention time passed, count: 5"),
         Batch(A, 6, [6], ""),
@@ -346,7 +337,7 @@ def test_the_first_batch_says_how_many_events_were_lost():
 def test_who_is_overtaken_later_is_told_and_goes_on_with_the_oldest():
     stream = subscription()
     stream.publish(A, 1)
-    lose(stream, A, 4, 1)
+    stream.lose(A, 4, 1)
     assert stream.taken()[1:] == [Batch(A, 5, [5], "skipped events due to retention time passed, count: 4")]
 
 

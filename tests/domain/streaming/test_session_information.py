@@ -2,7 +2,6 @@
 
 import pytest
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.dead_letters import Failures
 from rioni.domain.streaming.messages import Reason
 from rioni.domain.subscriptions.dead_letter_policy import Policy
@@ -11,20 +10,9 @@ from tests.domain.streaming.script import play
 from tests.support.tables import rows
 
 
-class Retained(Driver):
-    """Reads a store that forgets."""
-
-    def lose(self, partition: EventTypePartition, lost: int, left: int) -> None:
-        self.publish_alone(partition, lost)
-        self.clock.advance(1)
-        self.publish_alone(partition, left)
-        self.store.expire("a", self.clock.now_ms())
-        self.arrive()
-
-
-def stream(policy: Policy | None = None, **parameters) -> Retained:
-    made = subscription(policy, **parameters)
-    return Retained(made.parameters, policy=policy)
+def stream(policy: Policy | None = None, **parameters) -> Driver:
+    """Of a subscription; it owns nothing yet."""
+    return Driver(subscription(policy, **parameters).parameters, policy=policy)
 
 
 SENT = ("publish", A, 1)

@@ -6,7 +6,7 @@ Source: reference low-level-streams#sending, low-level-streams#ends.
 import pytest
 
 from rioni.domain.streaming.messages import Reason
-from tests.domain.streaming.driver import A, B, low_level
+from tests.domain.streaming.driver import A, B, Batch, low_level
 from tests.domain.streaming.script import play, told
 from tests.support.tables import rows
 
@@ -120,3 +120,16 @@ def test_when_it_ends_and_that_it_says_why_unless_its_client_has_asked_for_it(pa
     said = [batch.info for batch in stream.taken() if batch.info]
     wished = closed in (None, Reason.STREAM_TIMEOUT, Reason.STREAM_LIMIT, Reason.KEEP_ALIVE_LIMIT, Reason.CLIENT_GONE)
     assert said == ([] if wished else [closed.value])
+
+
+def test_it_goes_on_with_the_oldest_event_and_says_how_many_were_lost():
+    """Reference low-level-streams#lost-events."""
+    stream = low_level(A, B)
+    stream.publish(A, 1)
+    stream.lose(B, 4, 2)
+    assert stream.taken()[1:] == [
+        Batch(B, 4, [4], "skipped events due to retention time passed, count: 4"),
+        Batch(B, 5, [5], ""),
+    ]
+    stream.lose(A, 2, 1)
+    assert stream.taken() == [Batch(A, 3, [3], "skipped events due to retention time passed, count: 2")]

@@ -1,6 +1,6 @@
 """What every adapter of the port `Coordinator` promises about partitions that fail.
 
-Source: reference streams#dead-letter-handling.
+Source: reference streams#dead-letter-handling, streams#failures.
 """
 
 import pytest

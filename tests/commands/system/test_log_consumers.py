@@ -198,6 +198,27 @@ def test_one_command_that_changes_much_gives_an_event_for_each_resource(broker):
     assert sorted(each[:2] for each in said(events)) == [("D", "event_type"), ("D", "subscription")]
 
 
+def test_the_events_of_a_resource_are_stored_in_the_order_of_its_changes(broker):
+    """Reference system-event-types#audit-order."""
+    feeds = broker.feeds(FEED)
+    for command in (ON, CREATE):
+        broker.do(command)
+    owners = [f"owner-{number}" for number in range(6)]
+    for number, owner in enumerate(owners):
+        broker.do(ChangeEventType(name=NAME, spec=event_type_spec(owning_application=owner)))
+        broker.do(AddBlacklistEntry(type="PRODUCER_APP", name="shop"))
+        broker.do(RemoveBlacklistEntry(type="PRODUCER_APP", name="shop"))
+        if number % 2:
+            feeds.tick()
+    feeds.tick()
+    stored = broker.events(AUDIT_LOG)
+    assert broker.registry.timelines(AUDIT_LOG).active.partitions > 1
+    changed = [event["data"]["new_object"] for event in stored if event["data"]["resource_id"] == NAME]
+    assert [each["owning_application"] for each in changed] == ["shop", *owners]
+    blocked = [event["data_op"] for event in stored if event["data"]["resource_id"] == "PRODUCER_APP:shop"]
+    assert blocked == ["C", "D"] * len(owners)
+
+
 # --- from where to where ---
 
 

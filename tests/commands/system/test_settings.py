@@ -1,13 +1,22 @@
+import contextlib
+
 import pytest
 
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
-from rioni.domain.authorization import Attribute, Subject
-from rioni.domain.errors import AdminOnly, InvalidFields, Malformed
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.authorization import Attribute, EventTypeAuthorization, Subject
+from rioni.domain.errors import AccessDenied, AdminOnly, InvalidFields, Malformed
+from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.settings import Admins, Settings
+from rioni.projections.registry import MemoryRegistry
+from rioni.storage.log.event_log import SqlEventLog
 from tests.support.broker import DEFAULT_ADMIN
+from tests.support.builders import event_type_spec
 
 
-ALICE = Attribute("user", "alice")
+ALICE, BOB, CAROL = (Attribute("user", name) for name in ("alice", "bob", "carol"))
 ALICES = Admins(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
 
 
@@ -63,6 +72,25 @@ def test_only_administrators_change_settings(broker):
             broker.do(command, subject(ALICE))
     broker.do(SetAdmins(admins=ALICES), subject(DEFAULT_ADMIN))
     broker.do(switch, subject(ALICE))
+
+
+def test_changed_administrators_are_those_of_every_worker(broker):
+    """Reference authorization#changed-administrators."""
+    closed = EventTypeAuthorization(admins=(CAROL,), readers=(CAROL,), writers=(CAROL,))
+    broker.do(CreateEventType(spec=event_type_spec(authorization=closed)))
+    with contextlib.closing(SqlEventLog(broker.engine, TOPICS)) as log:
+        registry = MemoryRegistry(log, broker.limits, direct, direct)
+        bus, gate = broker.bus_on(log), AccessPolicy(registry, DEFAULT_ADMIN)
+        for enabled, now, before in ((True, ALICE, BOB), (False, BOB, ALICE)):
+            broker.do(SetAdmins(admins=Admins(admins=(now,), readers=(now,), writers=(now,))))
+            registry.refresh()  # as every request does
+            assert gate.event_type(subject(now), "order.created", "READ")
+            with pytest.raises(AccessDenied):
+                gate.event_type(subject(before), "order.created", "READ")
+            with pytest.raises(AdminOnly):
+                bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=enabled), broker.context(subject(before)))
+            bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=enabled), broker.context(subject(now)))
+            assert ("kpi_collection" in settings(broker).features) is enabled
 
 
 def test_settings_can_be_changed_while_the_database_is_read_only(broker):

@@ -1,26 +1,31 @@
 import contextlib
+import json
 
 import pytest
 
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.publishing.publisher import PublishEvents
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
-from rioni.domain.authorization import Subject
+from rioni.domain.authorization import BROKER, Subject
 from rioni.domain.errors import AccessDenied, FeatureDisabled, Invalid, Unavailable
 from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.publishing.partitioning import java_hash
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.timelines.timeline import Timelines
-from tests.support.builders import event_type_spec, subscription_spec
+from tests.support.broker import COMPACTION_LAG_S
+from tests.support.builders import COMMAND_ID, NOW, event_type_spec, subscription_spec
 
 
 NAME = "order.created"
+KEYS = [f"ES-{number}" for number in range(12)]
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +187,57 @@ def test_subscriptions_that_nobody_has_read_are_left_for_their_first_stream(brok
     broker.registry.refresh()
     broker.positions.extend(NAME)
     assert cursors(broker, subscription) == {}
+
+
+# --- keys ---
+
+
+def publish(broker, name, rounds):
+    """Publish one event of each key in each round."""
+    for number in rounds:
+        events = [
+            {
+                "order_id": key,
+                "round": number,
+                "metadata": {"eid": COMMAND_ID, "occurred_at": NOW, "partition_compaction_key": key},
+            }
+            for key in KEYS
+        ]
+        command = PublishEvents(event_type=name, body=json.dumps(events).encode(), flow_id="")
+        assert broker.publisher.publish(command, BROKER).events == len(KEYS)
+
+
+def rounds(broker, name):
+    """For each partition and key the rounds whose events are there, in their order."""
+    found = {}
+    for event in broker.events(name):
+        place = int(event["metadata"]["partition"]), event["order_id"]
+        found.setdefault(place, []).append(event["round"])
+    return found
+
+
+def by_hash(key, partitions):
+    """The partition of a key: the remainder of a signed division (counts below ten: numbers sort as texts do)."""
+    number = java_hash(key) % 2**32
+    return abs(number - 2**32 if number >= 2**31 else number) % partitions
+
+
+def test_keys_keep_their_order_before_and_after_they_move_and_both_their_last_events(broker):
+    """Reference timelines#moved-keys."""
+    statistic = Statistic(messages_per_minute=1, message_size=1, read_parallelism=2, write_parallelism=2)
+    hashed = {"partition_strategy": "hash", "partition_key_fields": ("order_id",), "default_statistic": statistic}
+    broker.do(CreateEventType(spec=event_type_spec(name="keyed", cleanup_policy="compact", **hashed)))
+    publish(broker, "keyed", (0, 1))
+    broker.do(Repartition(event_type="keyed", partition_count=5))
+    publish(broker, "keyed", (2, 3))
+    expected = {}
+    for number in range(4):
+        for key in KEYS:
+            expected.setdefault((by_hash(key, 2 if number < 2 else 5), key), []).append(number)
+    assert rounds(broker, "keyed") == expected
+    moved = [key for key in KEYS if by_hash(key, 2) != by_hash(key, 5)]
+    assert len(moved) > len(KEYS) / 2
+    housekeeper = broker.housekeeper()
+    broker.clock.advance(2 * 1_000 * COMPACTION_LAG_S)
+    housekeeper.tick()
+    assert rounds(broker, "keyed") == {place: found[-1:] for place, found in expected.items()}

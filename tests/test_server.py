@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -191,6 +192,37 @@ def test_idle_connections_do_not_hold_up_the_end(tmp_path):
     with running_server(tmp_path / "data", environment=patient) as server, server.client() as client:
         assert client.get("/health").text == "OK"
         assert server.stop() == 0
+
+
+NARROW = """
+from gevent import monkey
+monkey.patch_all()
+from rioni import server
+
+server.WORKER_CONNECTIONS = 2
+from rioni import cli
+
+cli.main()
+"""
+"""The broker, with workers that serve two connections at a time."""
+
+
+def test_connections_without_a_request_are_closed_and_those_beyond_the_limit_wait(tmp_path):
+    """Reference operations#connections."""
+    impatient = {"RIONI_KEEP_ALIVE_S": "1"}
+    options = {"environment": impatient, "program": ("-c", NARROW)}
+    with running_server(tmp_path / "data", "--workers", "1", **options) as server, contextlib.ExitStack() as stack:
+        begin_s = time.monotonic()
+        address = urlsplit(server.url)
+        silent, used, waiting = (
+            stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=30))
+            for _ in range(3)
+        )
+        for connection in (used, waiting):
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(1_000).startswith(b"HTTP/1.1 200 ")
+        assert time.monotonic() - begin_s >= 1
+        assert [connection.recv(1) for connection in (silent, used)] == [b""] * 2
 
 
 def test_everything_is_there_again_after_a_restart(tmp_path):

@@ -1,4 +1,4 @@
-"""Clients that take their time: headers that trickle in, and bodies (hostile input, H3).
+"""Clients that take their time: headers that trickle in, bodies, and streams (hostile input, H3).
 
 Source: reference operations#deadlines.
 """
@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.acceptance.conftest import event
+from tests.acceptance.conftest import event, problem, publish_orders
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
+from tests.support.waiting import wait_until
 
 
 DRIP_S = 0.1
@@ -23,6 +24,7 @@ DRIPS_MAX = 150
 def impatient(tmp_path_factory):
     """A server with short deadlines, and an event type."""
     environment = {"RIONI_HEADER_TIMEOUT_S": "1", "RIONI_BODY_TIMEOUT_S": "1", "RIONI_BODY_BYTES_PER_S_MIN": "200"}
+    environment["RIONI_STREAMS_PER_PARTITION_MAX"] = "1"
     data = tmp_path_factory.mktemp("data") / "rioni"
     with running_server(data, "--workers", "1", environment=environment) as running:
         with running.client() as client:
@@ -117,6 +119,28 @@ def test_the_answer_to_a_body_that_is_much_too_large_is_not_lost(impatient):
         for _ in range(60):
             connection.sendall(b" " * 1_000_000)
         assert _all_of(connection).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_stream_whose_client_reads_nothing_is_cut_off_and_its_slot_is_free(impatient):
+    """Longer than the buffers of the server and of the client is what waits for it.
+
+    Source: reference low-level-streams#slow-clients.
+    """
+    parts = urlsplit(impatient.url)
+    path, cursors = "/event-types/test.unread/events", '[{"partition":"0","offset":"BEGIN"}]'
+    with impatient.client(headers={"X-Nakadi-Cursors": cursors}) as client:
+        client.post("/event-types", json=event_type_body(name="test.unread"))
+        publish_orders(client, "test.unread", *["x" * 900_000] * 10)
+        with socket.create_connection((parts.hostname, parts.port), timeout=30) as stalled:
+            stalled.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Nakadi-Cursors: {cursors}\r\n\r\n".encode())
+            said = stalled.recv(1_000)
+            assert said.startswith(b"HTTP/1.1 200 ")
+            path += "?stream_limit=1"
+            problem(client.get(path), 429, "test.unread, partition(s): 0; max limit is 1 connections")
+            wait_until(lambda: client.get(path).status_code == 200)
+            said += _all_of(stalled)
+    assert b'"info"' not in said
+    assert not said.endswith(b"\r\n"), "it breaks off within a batch"
 
 
 def test_the_server_serves_everybody_else_meanwhile_and_afterwards(impatient):

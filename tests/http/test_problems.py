@@ -1,11 +1,15 @@
 import inspect
+import re
 from http import HTTPStatus
 
+import falcon
+import falcon.testing
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from rioni.domain import errors
-from rioni.http.problems import problem, status_of
+from rioni.http.problems import on_unexpected, problem, status_of
 
 
 ERRORS = [
@@ -47,3 +51,23 @@ def test_a_problem_has_title_and_status_and_a_detail_only_if_there_is_one():
 def test_the_tree_in_the_docstring_names_every_error():
     assert errors.__doc__ is not None
     assert [error.__name__ for error in ERRORS if error.__name__ not in errors.__doc__] == []
+
+
+class Broken:
+    def on_get(self, _req, _resp):
+        raise ValueError("a secret")
+
+
+def test_an_unexpected_error_has_a_number_that_is_in_the_log_too():
+    """Reference common#internal-errors."""
+    app = falcon.App()
+    app.add_error_handler(Exception, on_unexpected)
+    app.add_route("/broken", Broken())
+    with capture_logs() as logged:
+        response = falcon.testing.TestClient(app).simulate_get("/broken")
+    assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
+    text = r"An internal error happened\. Please report it\. \(ETI([A-Za-z0-9]{24})\)"
+    number = re.fullmatch(text, response.json["detail"])[1]
+    (line,) = logged
+    assert (line["error_id"], line["path"], str(line["exc_info"])) == (number, "/broken", "a secret")
+    assert "secret" not in response.text

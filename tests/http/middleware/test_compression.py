@@ -26,7 +26,8 @@ def test_nothing_else_is_taken_for_gzip(accept):
 
 
 def test_large_answers_are_compressed_and_small_ones_left():
-    for length, compressed in ((10, False), (10_000, True)):
+    """Reference common#compression."""
+    for length, compressed in ((255, False), (256, True), (10_000, True)):
         resp = falcon.Response()
         resp.data = b"x" * length
         compress_answer(request("gzip"), resp)

@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Message, Producer
+from confluent_kafka import OFFSET_INVALID, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo
 
+from rioni.domain.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
 from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
 from rioni.domain.ports.thread_pool import StoreOffloads
@@ -125,6 +126,32 @@ def test_a_record_with_a_key_that_is_no_text_stops_no_reader(store, connection):
     producer.produce(connection.topic_prefix + TOPIC, b"{}", key=b"\xff", partition=0)
     assert producer.flush(ENOUGH_S) == 0
     assert read_all(store, TOPIC, 0) == [b"{}"]
+
+
+def test_other_consumers_find_key_value_and_headers_by_their_names(store, connection):
+    """Reference publishing#kafka-records."""
+    store.create_topic(TOPIC, 1)
+    given = [
+        (b'{"a":1}', Headers()),
+        (b'{"a":2}', Headers(key="k", owner=Attribute("team", "red"), subscription_id="id", avro=b"\x02")),
+        (b"", Headers(key="k")),
+    ]
+    store.append(TOPIC, {0: [event for event, _ in given]}, headers={0: [headers for _, headers in given]})
+    settings = {"bootstrap.servers": connection.bootstrap_servers, "group.id": "other", "enable.auto.commit": False}
+    with contextlib.closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(connection.topic_prefix + TOPIC, 0, 0)])
+        records = consumer.consume(len(given), ENOUGH_S)
+    named = {
+        "X-AuthParam-Name": b"team",
+        "X-AuthParam-Value": b"red",
+        "X-Consumer-Subscription-Id": b"id",
+        "X-Avro-Datum": b"\x02",
+    }
+    assert [(each.key(), each.value() or b"", dict(each.headers() or ())) for each in records] == [
+        (None, b'{"a":1}', {}),
+        (b"k", b'{"a":2}', named),
+        (b"k", b"", {}),
+    ]
 
 
 def test_readers_that_are_behind_get_what_is_not_in_memory(store, open_store):

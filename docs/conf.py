@@ -1,8 +1,9 @@
-"""How Sphinx builds the documentation; the table of settings is made from the settings themselves."""
+"""How Sphinx builds the documentation: settings come from the code, diagrams are drawn in the reader's browser."""
+
+from html import escape
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -17,7 +18,9 @@ release = __version__
 extensions = ["myst_parser"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
+myst_fence_as_directive = ["mermaid"]
 html_theme = "furo"
+html_static_path = ["_static"]
 html_title = f"Rioni {release}"
 exclude_patterns = ["_build"]
 nitpicky = True
@@ -39,7 +42,26 @@ class SettingsTable(SphinxDirective):
         return table.children
 
 
+class Diagram(SphinxDirective):
+    """A diagram in Mermaid; a browser without JavaScript shows its text."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Make the element that `diagrams.js` replaces by the drawing."""
+        text = escape("\n".join(self.content))
+        return [nodes.raw("", f'<pre class="mermaid">{text}</pre>', format="html", classes=["diagram"])]
+
+
+def load_mermaid(app: Sphinx, _page: str, _template: str, _context: object, document: nodes.document | None) -> None:
+    """Load the scripts on pages with diagrams only."""
+    if document and any("diagram" in node["classes"] for node in document.findall(nodes.raw)):
+        for script in ("mermaid/mermaid.tiny.js", "diagrams.js"):
+            app.add_js_file(script, loading_method="defer")
+
+
 def setup(app: Sphinx) -> None:
-    """Register the directive, and a language for pictures, which GitHub draws and Sphinx shows as text."""
+    """Register the directives."""
     app.add_directive("settings-table", SettingsTable)
-    app.add_lexer("mermaid", TextLexer)
+    app.add_directive("mermaid", Diagram)
+    app.connect("html-page-context", load_mermaid)

@@ -12,10 +12,15 @@ from prometheus_client import generate_latest
 from rioni.cli import app
 from rioni.config.settings import SETTINGS
 from rioni.http.metrics.collectors import Metrics
+from tests.support.browser import browser, needs_browser
 
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(path for path in ROOT.glob("docs/**/*.md") if "_build" not in path.parts)]
+__all__ = ["browser"]  # a fixture
+DIAGRAMS = {path: path.read_text().count("\n```mermaid\n") for path in PAGES if "\n```mermaid\n" in path.read_text()}
+DRAWN = """count => document.querySelectorAll("pre.mermaid > svg").length === count
+  && getComputedStyle(document.querySelector("pre.mermaid .actor, pre.mermaid .node rect")).fill"""
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 TEST_COMMAND = (
     "python3 -m venv .venv && .venv/bin/pip install --quiet 'tox>=4.30' && .venv/bin/tox run-parallel --parallel-live"
@@ -57,6 +62,20 @@ def test_every_page_is_in_the_site(site: Path):
     for page in ROOT.glob("docs/**/*.md"):
         if "_build" not in page.parts:
             assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists()
+
+
+@pytest.mark.slow
+@needs_browser
+def test_every_diagram_is_drawn_in_the_colours_of_the_page_without_a_network(site: Path, browser):
+    assert DIAGRAMS
+    for path, count in DIAGRAMS.items():
+        page = browser.new_page(color_scheme="light", offline=True)
+        page.goto((site / path.relative_to(ROOT / "docs")).with_suffix(".html").as_uri())
+        light = page.wait_for_function(DRAWN, arg=count).json_value()
+        page.evaluate("document.body.dataset.theme = 'dark'")
+        page.wait_for_function(f"count => ![false, '{light}'].includes(({DRAWN})(count))", arg=count)
+        assert page.get_by_text("Syntax error").count() == 0
+        page.close()
 
 
 def test_every_command_and_option_is_documented():

@@ -14,9 +14,9 @@ def main() -> None:
         monkey.patch_all()
         # PERF: a tenth of the time until the server runs; what is imported is no garbage. The server enables it again.
         gc.disable()
-    from rioni import cli  # noqa: PLC0415 - after patching
+    from rioni.cli import app  # noqa: PLC0415 - after patching
 
-    cli.main()
+    app.main()
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from gunicorn.workers.ggevent import GeventWorker
 
 from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
-from rioni.bootstrap.replacing import Replacements, end_within
 from rioni.bootstrap.startup import prepare_startup
+from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, worker
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable

@@ -9,7 +9,7 @@ import pytest
 import typer
 from prometheus_client import generate_latest
 
-from rioni.cli import app
+from rioni.cli.app import app
 from rioni.config.settings import SETTINGS
 from rioni.http.metrics.collectors import Metrics
 from tests.support.browser import browser, needs_browser

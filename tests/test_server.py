@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from rioni.bootstrap.acceptance import accept_loss
+from rioni.bootstrap.consistency.acceptance import accept_loss
 from rioni.config.settings import Config
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body

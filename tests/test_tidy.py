@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
-TALKING = {"cli.py", "demo.py", "bench.py", "server.py"}
+TALKING = {"demo.py", "bench.py", "server.py"}
 GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
 # A path below a home, a root or a temporary directory is somebody's machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~<>{}-])/(?:home|root|Users|tmp|work)/\w")

@@ -25,7 +25,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/http/health_checks.py": "greenlets that look at what may hang; whoever waits for them has a deadline",
-    "rioni/http/body_inflation.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
+    "rioni/http/bodies/inflation.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
     "rioni/http/dependencies.py": "an event that is only set and looked at",
     "rioni/http/streaming/shared_reads.py": ON_THE_HUB,
     "rioni/tools/dev_cluster/cluster.py": OWN_COMMAND,
@@ -34,7 +34,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/storage/embedded/signals.py": "a greenlet that listens, events with deadlines; threads share Places",
     "rioni/storage/log/log_listener.py": "a greenlet with a connection of its own",
     "rioni/storage/group_commit.py": "greenlets that submit, and one that has their jobs written",
-    "rioni/storage/kafka/admin.py": "the native queue, in which answers of Kafka arrive",
+    "rioni/storage/kafka/topics/admin.py": "the native queue, in which answers of Kafka arrive",
     "rioni/storage/kafka/idempotence/idempotent_appender.py": "an event that nobody sets, in place of a sleep",
     "rioni/storage/kafka/tail_follower.py": "a greenlet that has Kafka polled",
     "rioni/storage/sql/database_lease.py": "a greenlet with a connection of its own",
@@ -61,7 +61,10 @@ MAY_WAIT: Mapping[tuple[str, str], str] = {
         "rioni/storage/embedded/file_lock.py",
         "fcntl.flock(order.fd, fcntl.LOCK_EX)",
     ): "a native thread that others wait for with a deadline",
-    ("rioni/storage/kafka/admin.py", "self.begin(name, *arguments, timeout_s=timeout_s).result()"): "it has a deadline",
+    (
+        "rioni/storage/kafka/topics/admin.py",
+        "self.begin(name, *arguments, timeout_s=timeout_s).result()",
+    ): "it has a deadline",
     ("rioni/storage/kafka/topics/config_propagation.py", "request.result()"): "it has a deadline",
 }
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from rioni.bootstrap.consistency import cursors_beyond_end, mismatches
+from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.bootstrap.consistency.stores import cursors_beyond_end, mismatches
 from rioni.bootstrap.database import database_engine, database_url, reading_models
 from rioni.bootstrap.from_config import limits_of
-from rioni.bootstrap.kafka_consistency import compare_kafka
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Unavailable

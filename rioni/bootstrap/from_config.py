@@ -4,6 +4,8 @@ import functools
 
 from rioni.commands.system.log_consumers import LogConsumer
 from rioni.config.settings import DEFAULT_ADMIN, WELL_KNOWN_ADMIN, Config
+from rioni.domain.access.authentication import Mode, TokenPolicy, normalize_realm
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.audit.audit_events import audit_events
 from rioni.domain.audit.registry_kpis import (
     EVENT_TYPE_LOG,
@@ -11,8 +13,6 @@ from rioni.domain.audit.registry_kpis import (
     event_type_reports,
     subscription_reports,
 )
-from rioni.domain.authentication import Mode, TokenPolicy, normalize_realm
-from rioni.domain.authorization import Attribute
 from rioni.domain.limits import Limits
 from rioni.domain.system import system_event_types as own
 from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry

@@ -14,8 +14,8 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import Config
+from rioni.domain.access.authorization import BROKER
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.authorization import BROKER
 from rioni.domain.errors import Conflict
 from rioni.domain.events import Origin
 from rioni.domain.limits import Limits
@@ -26,8 +26,7 @@ from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.projector import Projector
-from rioni.projections.queries.states import all_states
-from rioni.projections.queries.storages import all_storages
+from rioni.projections.queries.states import all_states, all_storages
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory

@@ -3,8 +3,8 @@
 import shutil
 
 from rioni.bootstrap.infrastructure import Infrastructure
-from rioni.domain.authentication import Mode
-from rioni.domain.authorization import EVERYBODY
+from rioni.domain.access.authentication import Mode
+from rioni.domain.access.authorization import EVERYBODY
 from rioni.domain.errors import NotFound, RioniError, Unavailable
 from rioni.domain.ports.health import Examined, Health, examine
 from rioni.domain.system.storages import KAFKA

@@ -13,10 +13,10 @@ from typing import Any
 import structlog
 
 from rioni.bootstrap.adapters import check_shared
-from rioni.bootstrap.consistency import mismatches, registry_missing
+from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.bootstrap.consistency.stores import mismatches, registry_missing
 from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import demands
-from rioni.bootstrap.kafka_consistency import compare_kafka
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Conflict, Unavailable
@@ -27,7 +27,7 @@ from rioni.domain.system.storages import EMBEDDED
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold, Projector
 from rioni.projections.queries.storages import all_storages
-from rioni.projections.shadow_tables import drop_shadow_tables
+from rioni.projections.tables import drop_shadow_tables
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.sqlite_file import EventsDatabase

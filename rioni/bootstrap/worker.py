@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from rioni.bootstrap.anchoring import StoreMarks
+from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.from_config import attributes, default_admin, demands, log_feeds, own_event_types
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
@@ -40,15 +40,14 @@ from rioni.domain.ports.spool import Spools
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.timestamps import rfc3339
 from rioni.http.app import create_app
-from rioni.http.body_budget import BodyBudget
+from rioni.http.bodies.budget import BodyBudget
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
-from rioni.http.streaming.memory import StreamMemory
 from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.slots import StreamSlots
-from rioni.http.streaming.stream_context import StreamPorts
+from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.storage.clock import ExpiryClock

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
 
-from rioni.domain.authorization import Attribute, Subject, check, permits
+from rioni.domain.access.authorization import Attribute, Subject, check, permits
 from rioni.domain.errors import Blocked
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.event_types.owner import CheckOwner

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import structlog
 
 from rioni.commands import command_permissions, event_types, schemas
-from rioni.commands.context import Context
-from rioni.commands.outside import Outside
+from rioni.commands.context import Context, Outside
 from rioni.commands.subscriptions import subscriptions
 from rioni.commands.system import settings, storages
 from rioni.commands.timelines import timelines, topic_creation, topic_deletion
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator

@@ -6,7 +6,7 @@ Source: reference authorization#rights.
 from typing import Any
 
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.authorization import check, permits
+from rioni.domain.access.authorization import check, permits
 from rioni.domain.errors import AccessDenied, AdminOnly
 from rioni.domain.system.system_event_types import NAMES as OWN_EVENT_TYPES
 

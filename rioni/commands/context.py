@@ -1,10 +1,12 @@
-"""Context of a command: subject and time."""
+"""Context of a command (subject and time), and its work outside transactions."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.events import Origin
 
 
@@ -27,3 +29,17 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     def derive_id(self, purpose: str) -> str:
         """An id for something that the command creates; deterministic, so the same if the command is run again."""
         return str(uuid5(UUID(self.origin.command_id), purpose))
+
+
+class Outside(NamedTuple):
+    """Returned by a handler that needs work outside the transaction before it can continue.
+
+    What it has recorded is committed before the work begins. If the work, or a later step, fails or never happens
+    because the process dies, the log shows what is unfinished, and a periodic job completes it or rolls it back.
+    """
+
+    work: Callable[[], Any]
+    """Does the work and returns the next command, which runs in the same context. May block and raise."""
+    undo: Callable[[BaseException], Any] | None = None
+    """Given the error of the work or of the next command, returns the command that rolls back what is recorded.
+    None: nothing is recorded, or it is to be kept."""

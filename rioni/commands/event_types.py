@@ -4,13 +4,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rioni.commands.outside import Outside
+from rioni.commands.context import Outside
 from rioni.commands.schemas import EvolvedSchema, check_submitted_schema
 from rioni.commands.timelines.timelines import topics_to_delete
 from rioni.commands.timelines.topic_creation import end_topic_creation, start_topic_creation
 from rioni.commands.timelines.topic_deletion import abandon
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.authorization import BROKER, permits
+from rioni.domain.access.authorization import BROKER, permits
 from rioni.domain.errors import AccessDenied, AdminOnly, Conflict, FeatureDisabled, Invalid, PreconditionFailed
 from rioni.domain.event_types import rules
 from rioni.domain.event_types.data_lake import check_data_lake

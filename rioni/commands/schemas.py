@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from rioni.commands.outside import Outside
+from rioni.commands.context import Outside
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.avro.evolution import evolve_avro_schema
 from rioni.domain.avro.parsing import parse_event_schema

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rioni.commands.context import Context
-from rioni.domain.authorization import Attribute, Subject, permits
+from rioni.domain.access.authorization import Attribute, Subject, permits
 from rioni.domain.errors import EventTypeNotFound, SubscriptionNotFound
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.events import DomainEvent

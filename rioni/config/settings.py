@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from rioni.config.setting import Setting
-from rioni.domain.authentication import Mode
-from rioni.domain.loopback import is_loopback
+from rioni.domain.access.authentication import Mode
+from rioni.domain.access.loopback import is_loopback
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

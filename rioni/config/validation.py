@@ -3,7 +3,7 @@
 import re
 
 from rioni.config.settings import Config
-from rioni.domain.authentication import Mode
+from rioni.domain.access.authentication import Mode
 
 
 TOKEN_SOURCES = ("auth_tokens", "auth_issuers", "auth_tokeninfo_local", "auth_tokeninfo_remote")

@@ -1,4 +1,10 @@
-"""Limits that domain rules check, as one value made from the configuration."""
+"""Limits of domain rules: those that are configured, and the fixed sizes of client-supplied definitions.
+
+The fixed limits are far above ordinary event types, subscriptions and lists of administrators. They bound the time of
+checks, the size of permanent log entries, and the length of the lists that each permission check scans.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence, Sized
 
 import msgspec
 
@@ -18,3 +24,43 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes_max: int = 50_000_000
     batch_events_max: int = 100_000
     batch_values_max: int = 2_000_000
+
+
+PATHS_MAX = 100
+"""Paths in one list, such as `ordering_key_fields`."""
+PATH_CHARACTERS_MAX = 500
+PATH_SEGMENTS_MAX = 64
+"""Segments of a path: the maximum nesting depth of events."""
+ATTRIBUTES_MAX = 1_000
+"""Attributes in one list of an authorization section, or in one list of the broker's administrators."""
+LABELS_MAX = 100
+"""Labels, and likewise annotations."""
+EVENT_TYPES_MAX = 5_000
+"""Event types of one subscription; `subscription_partitions_max` is lower by default."""
+INITIAL_CURSORS_MAX = 5_000
+
+
+def size_violations(path: str, values: Sized | None, most: int) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` if there are too many values."""
+    if values is not None and len(values) > most:
+        yield path, f"must not contain more than {most} elements, and has {len(values)}"
+
+
+def path_violations(field: str, paths: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` for a list with too many dotted paths, and for each path that is too long."""
+    yield from size_violations(field, paths, PATHS_MAX)
+    for index, path in enumerate((paths or ())[:PATHS_MAX]):
+        if len(path) > PATH_CHARACTERS_MAX:
+            yield f"{field}[{index}]", f"must not have more than {PATH_CHARACTERS_MAX} characters"
+
+
+def authorization_violations(lists: Mapping[str, Sized]) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` for every list of an authorization section that has too many attributes."""
+    for name, attributes in lists.items():
+        yield from size_violations(f"authorization.{name}", attributes, ATTRIBUTES_MAX)
+
+
+def nul_violations(field: str, text: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a field that is stored in a column of its own: PostgreSQL knows no U+0000."""
+    if text is not None and "\0" in text:
+        yield field, "must not contain the character U+0000"

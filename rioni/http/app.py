@@ -13,7 +13,6 @@ from rioni.http.middleware.access_log import AccessMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
 from rioni.http.middleware.requests import RequestMiddleware
-from rioni.http.resources.avro_schemas import AvroSchemaResource, AvroSchemasResource
 from rioni.http.resources.clients import ConsumersResource, ProducersResource
 from rioni.http.resources.cursor_arithmetic import (
     CursorDistancesResource,
@@ -25,14 +24,19 @@ from rioni.http.resources.event_types import EventTypeResource, EventTypesResour
 from rioni.http.resources.events import DeletedEventsResource, EventsResource
 from rioni.http.resources.health import HealthResource, LiveResource, MetricsResource, ReadyResource, VersionResource
 from rioni.http.resources.partitions import PartitionResource, PartitionsResource
-from rioni.http.resources.schemas import CompatibilityCheckResource, SchemaResource, SchemasResource
+from rioni.http.resources.schemas import (
+    AvroSchemaResource,
+    AvroSchemasResource,
+    CompatibilityCheckResource,
+    SchemaResource,
+    SchemasResource,
+)
 from rioni.http.resources.settings import AdminsResource, BlacklistEntryResource, BlacklistResource, FeaturesResource
 from rioni.http.resources.storages import DefaultStorageResource, StorageResource, StoragesResource
 from rioni.http.resources.subscriptions.cursors import SubscriptionCursorsResource
 from rioni.http.resources.subscriptions.dead_letters import DeadLettersResource, RedriveResource
-from rioni.http.resources.subscriptions.events import SubscriptionEventsResource
+from rioni.http.resources.subscriptions.events import SubscriptionEventsResource, SubscriptionStreamResource
 from rioni.http.resources.subscriptions.stats import SubscriptionStatsResource
-from rioni.http.resources.subscriptions.streams import SubscriptionStreamResource
 from rioni.http.resources.subscriptions.subscriptions import SubscriptionResource, SubscriptionsResource
 from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
 

@@ -17,7 +17,7 @@ from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.config.settings import Config
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
@@ -25,7 +25,7 @@ from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.http.body_budget import BodyBudget
+from rioni.http.bodies.budget import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.shared_reads import CachedUntilNotified

@@ -11,12 +11,12 @@ import falcon
 from gunicorn.http.errors import ParseException
 
 from rioni.commands.context import Context
-from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.errors import Malformed, RequestTimeout, TooLarge
 from rioni.domain.events import Origin
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.timestamps import rfc3339
-from rioni.http.body_budget import hold
+from rioni.http.bodies.budget import hold
 from rioni.http.connection.framing import pieces
 from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.authentication import caller_of

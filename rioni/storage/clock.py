@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rioni.domain.system.clock_jumps import CLOCK_JUMP_MAX_MS
+from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS
 
 
 _log = structlog.get_logger("rioni.storage")

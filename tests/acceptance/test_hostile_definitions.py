@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rioni.domain.definition_limits import ATTRIBUTES_MAX, PATHS_MAX
+from rioni.domain.limits import ATTRIBUTES_MAX, PATHS_MAX
 from tests.acceptance.conftest import json_schema
 from tests.support.builders import event_type_body
 

@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.system.pseudonyms import pseudonymize
+from rioni.domain.system.system_events import pseudonymize
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import open_stream, running_server

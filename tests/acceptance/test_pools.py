@@ -152,9 +152,9 @@ from rioni.bootstrap import pools, watchdog
 
 pools.KINDS = {**pools.KINDS, "tokens": pools.KINDS["tokens"]._replace(deadline_s=0.5)}
 watchdog.Watchdog.__init__.__kwdefaults__["grace_s"] = 0.5
-from rioni import cli
+from rioni.cli import app
 
-cli.main()
+app.main()
 """
 """The broker, with shorter deadlines: in the test nobody has to wait for the real ones."""
 

@@ -13,7 +13,7 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage, SetDefaultStorage
 from rioni.config.settings import Config
-from rioni.domain.authorization import EVERYBODY, Attribute
+from rioni.domain.access.authorization import EVERYBODY, Attribute
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import Ownership, audit_log

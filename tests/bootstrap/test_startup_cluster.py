@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from rioni.bootstrap import kafka_consistency
-from rioni.bootstrap.acceptance import accept_loss
-from rioni.bootstrap.anchoring import StoreMarks
+from rioni.bootstrap.consistency import kafka
+from rioni.bootstrap.consistency.acceptance import accept_loss
+from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
@@ -126,7 +126,7 @@ def test_nothing_is_accepted_while_a_node_runs(config, tmp_path):
 
 @pytest.mark.kafka
 def test_a_kafka_that_lost_topics_is_refused_until_that_is_accepted(config, kafka_cluster, monkeypatch):
-    monkeypatch.setattr(kafka_consistency, "CONFIRM_S", 0.2)
+    monkeypatch.setattr(kafka, "CONFIRM_S", 0.2)
     config = msgspec.structs.replace(config, kafka=kafka_cluster.kafka, kafka_request_timeout_s=10)
     with running(config) as base:
         base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.own_context())

@@ -12,8 +12,7 @@ from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import OtherFold
-from rioni.projections.shadow_tables import SHADOW_SUFFIX
-from rioni.projections.tables import EVENT_TYPES, READ_MODELS
+from rioni.projections.tables import EVENT_TYPES, READ_MODELS, SHADOW_SUFFIX
 from rioni.storage.log.log_tables import TRACKING
 from rioni.storage.sql.engines import create_engine, writing
 from rioni.storage.sql.migration import upgrade

@@ -4,7 +4,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SetAdmins, SwitchFeature
-from rioni.domain.authorization import UNAUTHENTICATED, Attribute, Subject
+from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute, Subject
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.system.settings import Admins
 from tests.support.broker import DEFAULT_ADMIN

@@ -3,7 +3,7 @@ import pytest
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
-from rioni.domain.authorization import Attribute, EventTypeAuthorization, Subject
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import (
     AccessDenied,
     AdminOnly,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored
 from rioni.domain.ports.event_store import Chunk, EventStore
 from rioni.domain.publishing.headers import NO_HEADERS, Headers

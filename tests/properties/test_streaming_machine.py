@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Conflict, Invalid
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import NO_HEADERS, Headers

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.domain.system.clock_jumps import CLOCK_JUMP_MAX_MS, not_before
+from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS, not_before
 from rioni.storage.clock import ExpiryClock, Readings, SteadyTime, SystemClock
 
 

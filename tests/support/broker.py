@@ -16,9 +16,8 @@ from rioni.commands.background.background_jobs import BackgroundJobs
 from rioni.commands.background.orphan_cleanup import OrphanCleaner
 from rioni.commands.background.retention import Retention
 from rioni.commands.bus import CommandBus
-from rioni.commands.context import Context
+from rioni.commands.context import Context, Outside
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.outside import Outside
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
@@ -31,8 +30,8 @@ from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
+from rioni.domain.access.authorization import BROKER, Attribute, Subject
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.authorization import BROKER, Attribute, Subject
 from rioni.domain.event_types.event_type import EventTypeSpec
 from rioni.domain.limits import Limits
 from rioni.domain.ports.event_log import EventLog

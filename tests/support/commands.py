@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from rioni import cli
+from rioni.cli import app
 
 
 def run_command(
@@ -13,6 +13,6 @@ def run_command(
     """Run a command; return its exit code, and what it said on stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["rioni", *arguments])
     with pytest.raises(SystemExit) as exited:
-        cli.main()
+        app.main()
     said = capsys.readouterr()
     return int(exited.value.code or 0), said.out, said.err

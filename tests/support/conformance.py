@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import jsonschema_rs
 
+from rioni.http.openapi.builders import MAY_BE_EMPTY
 from rioni.http.openapi.document import document
-from rioni.http.openapi.operations import MAY_BE_EMPTY
 
 
 JSON = ("application/json", "application/problem+json")

@@ -38,7 +38,7 @@ from rioni.commands.system.settings import (
 )
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
-from rioni.domain.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from hypothesis import strategies as st
 
-from rioni.domain.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, SubscriptionAuthorization
 from rioni.domain.event_types.event_type import (
     EventType,
     EventTypeChanged,

@@ -16,7 +16,7 @@ SHARING: Mapping[str, Iterable[str]] = {
         "tests/acceptance/test_kafka.py",
         "tests/acceptance/test_storage_hangs.py",
         "tests/acceptance/test_switching_under_load.py",
-        "tests/bootstrap/test_kafka_consistency.py",
+        "tests/bootstrap/consistency/test_kafka.py",
         "tests/tools/dev_cluster/test_cluster.py",
         "tests/properties/test_switching_kill_cluster.py",
         "tests/storage/kafka/idempotence/test_idempotent_appender_crashes.py",

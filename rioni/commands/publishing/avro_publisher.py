@@ -8,7 +8,7 @@ from random import Random
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.publishing.publisher import DeleteEvents, Published, Publisher, PublishEvents
 from rioni.commands.publishing.timeline_appender import TimelineAppender
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.avro.envelopes import Envelope, read_publishing_batch
 from rioni.domain.avro.event_schema import AvroSchemas, EventSchema
 from rioni.domain.avro.publishing import prepare_avro, prepare_avro_deletion

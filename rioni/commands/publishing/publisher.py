@@ -11,7 +11,7 @@ from random import Random
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.publishing.deduplicated_append import RemainingBatch, is_duplicate
 from rioni.commands.publishing.timeline_appender import TimelineAppender
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import AccessDenied, EventTypeNotFound, PartiallyStored, RioniError
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from rioni.commands.authorization import AccessPolicy
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
 from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
 from rioni.domain.ports.registry import Registry

@@ -19,7 +19,7 @@ from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
-from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import EventTypePartition

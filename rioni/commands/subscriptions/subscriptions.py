@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from rioni.commands.context import Outside
 from rioni.commands.event_types import forget_subscription
-from rioni.commands.outside import Outside
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import Invalid, ReadOnly, Unavailable

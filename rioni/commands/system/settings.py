@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from rioni.commands.unit_of_work import UnitOfWork
-from rioni.domain.definition_limits import ATTRIBUTES_MAX, size_violations
 from rioni.domain.errors import InvalidFields, Malformed
+from rioni.domain.limits import ATTRIBUTES_MAX, size_violations
 from rioni.domain.system.settings import (
     BLACKLIST_TYPES,
     Admins,

@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 
-from rioni.domain.authorization import BROKER, Attribute
+from rioni.domain.access.authorization import BROKER, Attribute
 from rioni.domain.avro.binary import DatumError
 from rioni.domain.avro.envelopes import Envelope, Metadata
 from rioni.domain.avro.event_schema import EventSchema

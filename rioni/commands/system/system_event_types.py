@@ -10,7 +10,7 @@ from uuid import uuid4
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.event_types import CreateEventType
-from rioni.domain.authorization import BROKER
+from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import Conflict, EventTypeNotFound
 from rioni.domain.events import Origin
 from rioni.domain.ports.registry import Registry

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.commands.outside import Outside
+from rioni.commands.context import Outside
 from rioni.commands.timelines.topic_deletion import abandon
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import Conflict, FeatureDisabled, Invalid, InvalidFields, NotFound, RioniError, Unavailable

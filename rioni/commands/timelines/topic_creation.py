@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rioni.commands.outside import Outside
+from rioni.commands.context import Outside
 from rioni.commands.timelines.topic_deletion import abandon
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.errors import Conflict, Unavailable

@@ -20,7 +20,6 @@ from rioni.domain.subscriptions.subscription import (
     SubscriptionKeyClaimed,
     SubscriptionKeyReleased,
 )
-from rioni.domain.system.pseudonyms import pseudonymize
 from rioni.domain.system.settings import (
     AdminsChanged,
     BlacklistEntryAdded,
@@ -37,7 +36,7 @@ from rioni.domain.system.storages import (
     StorageMoved,
     shown,
 )
-from rioni.domain.system.system_events import SystemEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudonymize
 from rioni.domain.timelines.timeline import (
     TimelineCleanedUp,
     TimelineCloseStarted,

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from rioni.domain import strict_json
 from rioni.domain.avro.nodes import (
     PRIMITIVES,
     Array,
@@ -28,7 +27,8 @@ from rioni.domain.avro.nodes import (
     type_name,
 )
 from rioni.domain.errors import Invalid
-from rioni.domain.strict_json import JsonError
+from rioni.domain.schemas import strict_json
+from rioni.domain.schemas.strict_json import JsonError
 
 
 SCHEMA_BYTES_MAX = 256 * 1024

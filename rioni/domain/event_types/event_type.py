@@ -9,7 +9,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rioni.domain.authorization import EventTypeAuthorization
+from rioni.domain.access.authorization import EventTypeAuthorization
 from rioni.domain.events import DomainEvent
 
 

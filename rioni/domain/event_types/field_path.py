@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jsonschema_rs import Draft4Validator
 
-from rioni.domain.definition_limits import PATH_SEGMENTS_MAX
+from rioni.domain.limits import PATH_SEGMENTS_MAX
 from rioni.domain.schemas.patterns import STATE_NS, options_for, program_bytes
 from rioni.domain.schemas.walker import resolve
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from rioni.domain.definition_limits import LABELS_MAX, size_violations
+from rioni.domain.limits import LABELS_MAX, size_violations
 
 
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

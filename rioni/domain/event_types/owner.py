@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.event_types.field_path import FieldPath, MissingField, parse_path
 from rioni.domain.publishing.enrichment import ENRICHED_MEMBERS

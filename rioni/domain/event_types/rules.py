@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from rioni.domain.authorization import check_duplicates
-from rioni.domain.definition_limits import PATH_CHARACTERS_MAX, authorization_violations, path_violations
+from rioni.domain.access.authorization import check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import (
     EventOwnerSelector,
@@ -21,9 +20,8 @@ from rioni.domain.event_types.event_type import (
     SubmittedSchema,
 )
 from rioni.domain.event_types.labels import annotation_violations, label_violations
-from rioni.domain.limits import Limits
+from rioni.domain.limits import PATH_CHARACTERS_MAX, Limits, authorization_violations, nul_violations, path_violations
 from rioni.domain.publishing import idempotency
-from rioni.domain.text_validation import nul_violations
 
 
 CATEGORIES = ("undefined", "data", "business")

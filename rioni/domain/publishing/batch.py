@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from rioni.domain import strict_json
 from rioni.domain.errors import Malformed, TooLarge
-from rioni.domain.strict_json import INT64_MAX, INT64_MIN, JsonError
+from rioni.domain.schemas import strict_json
+from rioni.domain.schemas.strict_json import INT64_MAX, INT64_MIN, JsonError
 
 
 EVENTS_MAX = 100_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 
 
 class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

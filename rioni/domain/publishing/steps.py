@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import AccessDenied
 from rioni.domain.event_types.owner import CheckOwner, OwnerSelector
 from rioni.domain.publishing import partitioning

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from jsonschema_rs.canonical.json import to_string
 
-from rioni.domain import strict_json
+from rioni.domain.schemas import strict_json
 
 
 Node: TypeAlias = Mapping[str, Any]

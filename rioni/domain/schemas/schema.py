@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from rioni.domain import strict_json
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types.field_path import DeclaredPaths, FieldPath, TooMuchToLookFor, parse_path
+from rioni.domain.schemas import strict_json
 from rioni.domain.schemas.formats import DATE_TIME, PATTERNS, UUID
 from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, PATTERNS_MAX, options_for
+from rioni.domain.schemas.strict_json import JsonError
 from rioni.domain.schemas.walker import Pointer, SchemaCycle, expanded_paths, reachable, resolve, walk
-from rioni.domain.strict_json import JsonError
 
 
 SCHEMA_BYTES_MAX = 256 * 1024

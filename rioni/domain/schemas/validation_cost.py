@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from rioni.domain.schemas.formats import MESSAGES, UUID
 from rioni.domain.schemas.patterns import STATE_NS, program_bytes
 from rioni.domain.schemas.schema import EXPANDED_PATHS_MAX, EffectiveSchema
+from rioni.domain.schemas.strict_json import children
 from rioni.domain.schemas.walker import expanded_paths, walk
-from rioni.domain.strict_json import children
 
 
 PORTION_NS_MAX = 20_000_000

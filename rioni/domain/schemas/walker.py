@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rioni.domain import strict_json
+from rioni.domain.schemas import strict_json
 
 
 LEVELS = 64

@@ -9,7 +9,7 @@ from itertools import repeat
 
 import msgspec
 
-from rioni.domain.authorization import Subject, permits
+from rioni.domain.access.authorization import Subject, permits
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.subscriptions.event_filter import EventFilter

@@ -9,21 +9,21 @@ from itertools import islice
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rioni.domain.authorization import SubscriptionAuthorization, check_duplicates
-from rioni.domain.definition_limits import (
-    EVENT_TYPES_MAX,
-    INITIAL_CURSORS_MAX,
-    authorization_violations,
-    size_violations,
-)
+from rioni.domain.access.authorization import SubscriptionAuthorization, check_duplicates
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.labels import annotation_violations, label_violations
 from rioni.domain.events import DomainEvent
+from rioni.domain.limits import (
+    EVENT_TYPES_MAX,
+    INITIAL_CURSORS_MAX,
+    authorization_violations,
+    nul_violations,
+    size_violations,
+)
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.subscriptions.cursor_spec import violations as place_violations
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter, policy_error
 from rioni.domain.subscriptions.event_filter import event_filter
-from rioni.domain.text_validation import nul_violations
 
 
 READ_FROM = ("begin", "end", "cursors")

@@ -12,8 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from rioni.domain.system.pseudonyms import pseudonymize
-from rioni.domain.system.system_events import SystemEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudonymize
 from rioni.domain.timestamps import rfc3339
 
 

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Malformed
 from rioni.domain.events import DomainEvent
 

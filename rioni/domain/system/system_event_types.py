@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rioni.domain.authorization import Attribute, EventTypeAuthorization
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization
 from rioni.domain.event_types.event_type import EventTypeSpec, Options, Statistic, SubmittedSchema
 from rioni.domain.limits import Limits
 from rioni.domain.subscriptions.dead_letter_policy import policy_of

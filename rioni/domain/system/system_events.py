@@ -1,6 +1,7 @@
-"""System events and their ids, which make repeated publishing idempotent."""
+"""System events: their ids, which make repeated publishing idempotent, and pseudonyms of clients."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -34,3 +35,11 @@ def derived_eid(source: UUID, part: str) -> str:
         part: names it among the events that report on the same.
     """
     return str(uuid5(source, part))
+
+
+def pseudonymize(salt: str, name: str) -> str:
+    """The hexadecimal SHA-256 of salt and name.
+
+    Source: reference system-event-types#audit-log, system-event-types#kpi-event-types.
+    """
+    return sha256((salt + name).encode()).hexdigest()

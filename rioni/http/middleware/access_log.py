@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from rioni.commands.publishing.publisher import Published
-from rioni.domain.authorization import NOBODY
+from rioni.domain.access.authorization import NOBODY
 from rioni.domain.system.kpis import BatchPublished, RequestServed
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of

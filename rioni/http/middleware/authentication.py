@@ -6,8 +6,8 @@ from typing import Any
 
 import falcon
 
-from rioni.domain.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
-from rioni.domain.authorization import NOBODY, UNAUTHENTICATED, Subject
+from rioni.domain.access.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
+from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED, Subject
 from rioni.domain.errors import InsufficientToken, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.clock import Clock
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import falcon
 
 from rioni.config.settings import Config
-from rioni.domain.authentication import Mode
+from rioni.domain.access.authentication import Mode
+from rioni.domain.access.loopback import is_loopback
 from rioni.domain.errors import CrossSite, ForeignHost
-from rioni.domain.loopback import is_loopback
 
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))

@@ -13,10 +13,9 @@ from rioni.domain.event_types.event_type import EventType
 from rioni.domain.publishing.results import ItemResult
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.settings import Admins
-from rioni.http import body_schemas
+from rioni.http.bodies import body_schemas
 from rioni.http.openapi import notes
-from rioni.http.openapi.notes import Notes
-from rioni.http.openapi.operations import (
+from rioni.http.openapi.builders import (
     BOOLEAN,
     INTEGER,
     PROBLEMS,
@@ -29,6 +28,7 @@ from rioni.http.openapi.operations import (
     schema,
     structure,
 )
+from rioni.http.openapi.notes import Notes
 from rioni.http.problems import PROBLEM_JSON
 
 

@@ -8,9 +8,10 @@ import orjson
 from rioni import __version__
 from rioni.http.middleware.authentication import PUBLIC, scope_of
 from rioni.http.middleware.requests import ANY_MEDIA
-from rioni.http.openapi import (
+from rioni.http.openapi import components
+from rioni.http.openapi.builders import Json, problem, reference
+from rioni.http.openapi.paths import (
     administration,
-    components,
     dead_letters,
     event_types,
     events,
@@ -19,7 +20,6 @@ from rioni.http.openapi import (
     subscriptions,
     timelines,
 )
-from rioni.http.openapi.operations import Json, problem, reference
 
 
 _EVERYWHERE = (400, 406, 421, 500, 503)

@@ -7,7 +7,7 @@ from rioni.domain.event_types import rules
 from rioni.domain.publishing import idempotency
 from rioni.domain.subscriptions.subscription import READ_FROM
 from rioni.domain.system.settings import FEATURES
-from rioni.http.openapi.operations import TIMESTAMP, Json
+from rioni.http.openapi.builders import TIMESTAMP, Json
 
 
 Notes = Mapping[str, Json]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
+from rioni.http.openapi.builders import JSON, PROBLEMS, Json
 from rioni.http.openapi.document import COMMON
-from rioni.http.openapi.operations import JSON, PROBLEMS, Json
 from rioni.http.streaming.json_frames import Frames
 
 

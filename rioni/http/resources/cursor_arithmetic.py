@@ -13,7 +13,7 @@ import orjson
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.domain.errors import Invalid
 from rioni.domain.subscriptions.cursor_arithmetic import available, distance, newest, shifted
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import read_json, subject_of
 
@@ -46,13 +46,13 @@ class CursorDistancesResource(_CursorsResource):
     """How many events lie between two cursors."""
 
     def _read(self, body: bytes) -> list[dict[str, Any]]:
-        return request_bodies.cursor_pairs(body)
+        return parsing.cursor_pairs(body)
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         initial, final = item["initial_cursor"], item["final_cursor"]
         if initial["partition"] != final["partition"]:
             raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
-        begin, end = (places.place(request_bodies.named_place(cursor)) for cursor in (initial, final))
+        begin, end = (places.place(parsing.named_place(cursor)) for cursor in (initial, final))
         return {**item, "distance": distance(begin, end, places.extents(initial["partition"]))}
 
 
@@ -60,10 +60,10 @@ class ShiftedCursorsResource(_CursorsResource):
     """Cursors shifted forwards or backwards."""
 
     def _read(self, body: bytes) -> list[dict[str, Any]]:
-        return request_bodies.cursors(body)
+        return parsing.cursors(body)
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
-        named = request_bodies.named_place(item)
+        named = parsing.named_place(item)
         place = shifted(places.place(named), named.shift, places.extents(named.partition))
         return {"partition": named.partition, "offset": place.offset}
 
@@ -72,10 +72,10 @@ class CursorsLagResource(_CursorsResource):
     """How many events follow a cursor."""
 
     def _read(self, body: bytes) -> list[dict[str, Any]]:
-        return request_bodies.cursors(body)
+        return parsing.cursors(body)
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
-        named = request_bodies.named_place(item)
+        named = parsing.named_place(item)
         place, known = places.place(named), places.extents(named.partition)
         return {
             "partition": named.partition,

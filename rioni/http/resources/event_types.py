@@ -12,7 +12,7 @@ from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteE
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
 from rioni.domain.event_types.rules import CATEGORIES
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import (
     DEFINITION_BYTES_MAX,
@@ -163,8 +163,8 @@ def _spec(req: falcon.Request, services: Dependencies) -> EventTypeSpec:
     body = read_json(req, DEFINITION_BYTES_MAX)
     # PERF: 100 kB of labels take 5 ms.
     if len(body) > JSON_BYTES_MAX:
-        return services.compute(request_bodies.event_type_spec, body)
-    return request_bodies.event_type_spec(body)
+        return services.compute(parsing.event_type_spec, body)
+    return parsing.event_type_spec(body)
 
 
 def _warning(event_type: EventType) -> str:

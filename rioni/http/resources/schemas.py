@@ -1,4 +1,4 @@
-"""`/event-types/{name}/schemas`: the versions of a schema (reference schemas#endpoints)."""
+"""Schemas: versions of an event type's schema (reference schemas#endpoints), and the schemas of Avro batches."""
 
 from http import HTTPStatus
 from typing import Any
@@ -8,9 +8,10 @@ import msgspec
 import orjson
 
 from rioni.commands.schemas import AddSchema, why_incompatible
-from rioni.domain.errors import InvalidFields, Malformed
+from rioni.domain.avro.batches import BATCH_SCHEMAS, BatchSchema, batch_schema
+from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import DEFINITION_BYTES_MAX, dispatch, integer, read_json
 from rioni.projections.queries import schemas
@@ -39,7 +40,7 @@ class SchemasResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add a version; with `fetch` only find the one that is the same."""
-        submitted = request_bodies.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
+        submitted = parsing.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
         if req.get_param_as_bool("fetch"):
             resp.data = self._services.query(schemas.body_like, name, submitted).encode()
             return
@@ -67,7 +68,7 @@ class CompatibilityCheckResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Say whether the event type's mode lets a schema follow a version, and if not why."""
-        submitted = request_bodies.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
+        submitted = parsing.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
         if submitted.schema is None:
             raise InvalidFields([("schema", "must not be null")])
         self._services.registry.refresh()
@@ -91,3 +92,25 @@ def _links(path: str, offset: int, limit: int, *, empty: bool, more: bool) -> di
     if more:
         links["next"] = {"href": f"{path}?offset={offset + limit}&limit={limit}"}
     return links
+
+
+class AvroSchemasResource:
+    """All versions of the schema of a batch."""
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """List the versions, oldest first."""
+        if (versions := BATCH_SCHEMAS.get(name)) is None:
+            raise NotFound(f"Avro schema not found for: {name[:100]}. There are {', '.join(BATCH_SCHEMAS)}")
+        resp.data = orjson.dumps({"items": [_shown(schema) for schema in versions.values()]})
+
+
+class AvroSchemaResource:
+    """One version."""
+
+    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
+        """Show a version."""
+        resp.data = orjson.dumps(_shown(batch_schema(name, version)))
+
+
+def _shown(schema: BatchSchema) -> dict[str, Any]:
+    return {"avro_schema": schema.document, "version": schema.version}

@@ -8,10 +8,10 @@ import msgspec
 import orjson
 
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
-from rioni.domain.authorization import permits
+from rioni.domain.access.authorization import permits
 from rioni.domain.errors import AdminOnly, ReadOnly
 from rioni.domain.system.settings import FEATURES, Admins, Settings
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch, read_json, subject_of
 
@@ -29,7 +29,7 @@ class AdminsResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Replace the list of administrators."""
-        submitted = request_bodies.admins(read_json(req))
+        submitted = parsing.admins(read_json(req))
         admins = dispatch(SetAdmins(admins=submitted), req, self._services)
         resp.data = _admins_body(admins, self._services)
 
@@ -83,7 +83,7 @@ class FeaturesResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Switch a feature."""
-        feature, enabled = request_bodies.feature(read_json(req))
+        feature, enabled = parsing.feature(read_json(req))
         dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._services)
         # At once, so that clients can subscribe; if that fails, a background job retries.
         with contextlib.suppress(ReadOnly):

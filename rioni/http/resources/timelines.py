@@ -15,7 +15,7 @@ from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.errors import EventTypeNotFound, NotFound
 from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timestamps import milliseconds, rfc3339
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import context_of, dispatch, read_json
 from rioni.http.resources.settings import settings_for
@@ -38,7 +38,7 @@ class TimelinesResource:
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Switch to a new timeline; publishers wait meanwhile."""
         services = self._services
-        storage_id = request_bodies.timeline_request(read_json(req))
+        storage_id = parsing.timeline_request(read_json(req))
         with _detail_without_full_stop():
             services.switcher.switch(StartSwitch(event_type=name, storage_id=storage_id), context_of(req, services))
         resp.status = HTTPStatus.CREATED.value
@@ -53,7 +53,7 @@ class PartitionCountResource:
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add partitions; streams of subscriptions end, so that their clients come back for them."""
         services = self._services
-        count = request_bodies.partition_count(read_json(req))
+        count = parsing.partition_count(read_json(req))
         dispatch(Repartition(event_type=name, partition_count=count), req, services)
         services.registry.refresh()
         # Even if nothing was added: the process that added them may have died before this.

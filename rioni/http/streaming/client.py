@@ -1,6 +1,7 @@
 """The client of a stream over HTTP: connection, token validity, and usage accounting."""
 
 import contextlib
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -22,15 +23,12 @@ from rioni.domain.system.kpis import BatchStreamed
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import caller_of
-from rioni.http.streaming.client_disconnect import is_disconnected
 from rioni.http.streaming.json_frames import FrameWriter
 from rioni.http.streaming.stream_context import StreamClient
 from rioni.http.streaming.stream_response import wanted_frames
 
 
 if TYPE_CHECKING:
-    import socket
-
     from prometheus_client import Counter, Gauge
 
 
@@ -229,3 +227,18 @@ class HttpClient(StreamClient, ABC):
             "flow_id": self._flow_id,
             "stream_id": self.stream_id,
         }
+
+
+TCP_ESTABLISHED = 1
+
+
+def is_disconnected(connection: socket.socket) -> bool:
+    """Whether a client has disconnected, by the state of its TCP connection; a half-closed one counts as well.
+
+    PERF: the state of the connection costs 1 us and never blocks, as a look at what there is to receive does under
+    gevent.
+    """
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED
+    except OSError:
+        return True

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import falcon
 import orjson
 
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import (
     EventTypeNotFound,
     Invalid,

@@ -31,8 +31,7 @@ from rioni.projections.bulk.folding import Target, log_entry
 from rioni.projections.bulk.source import LOG_SCHEMA, Database, check_chain
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import TRACKING_NAME, Projector
-from rioni.projections.shadow_tables import SHADOW_SUFFIX, drop_shadow_tables
-from rioni.projections.tables import READ_MODELS
+from rioni.projections.tables import READ_MODELS, SHADOW_SUFFIX, drop_shadow_tables
 
 
 Turn = Callable[[], AbstractContextManager[None]]

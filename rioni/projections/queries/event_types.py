@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from sqlalchemy import Connection, select
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.event_types.event_type import EventType
 from rioni.projections.tables import EVENT_TYPES

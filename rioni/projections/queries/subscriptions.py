@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import Connection, Select, select
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.projections.tables import SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS

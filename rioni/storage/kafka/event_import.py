@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
-from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, asked, unavailable
 from rioni.storage.kafka.records import headers_of, key_of
+from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.topics import Topics
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, islice
 import msgspec
 from confluent_kafka import Message
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
 

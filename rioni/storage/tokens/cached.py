@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
-from rioni.domain.authentication import TokenInfo, Tokens
+from rioni.domain.access.authentication import TokenInfo, Tokens
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
 

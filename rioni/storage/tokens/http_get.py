@@ -15,8 +15,8 @@ from functools import cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from rioni.domain.access.loopback import is_loopback
 from rioni.domain.errors import TokensUnavailable
-from rioni.domain.loopback import is_loopback
 
 
 DEADLINE_S = 2.0

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rioni.domain.authentication import normalize_realm
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authentication import normalize_realm
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.http_get import why_unusable
 

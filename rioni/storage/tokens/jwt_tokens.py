@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jwt
 from jwt.exceptions import PyJWTError
 
-from rioni.domain.authentication import TokenInfo, is_uid, scopes_of
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authentication import TokenInfo, is_uid, scopes_of
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.ports.clock import Clock
 from rioni.storage.tokens.http_get import Get
 from rioni.storage.tokens.issuers import Issuer

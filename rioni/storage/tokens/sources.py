@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rioni.config.settings import Config
-from rioni.domain.authentication import TokenPolicy, Tokens
+from rioni.domain.access.authentication import TokenPolicy, Tokens
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rioni.domain.authentication import TokenInfo, Tokens
+from rioni.domain.access.authentication import TokenInfo, Tokens
 from rioni.domain.errors import TokensUnavailable
 
 

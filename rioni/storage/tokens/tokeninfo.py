@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from rioni.domain.authentication import TokenInfo, is_uid, scopes_of
+from rioni.domain.access.authentication import TokenInfo, is_uid, scopes_of
 from rioni.domain.errors import TokensUnavailable
 from rioni.domain.ports.clock import Clock
 from rioni.storage.tokens.circuit_breaker import CircuitBreaker

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from msgspec import Meta
 
-from rioni.domain.authentication import TokenInfo, is_uid
+from rioni.domain.access.authentication import TokenInfo, is_uid
 from rioni.domain.errors import TokensUnavailable, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool, direct

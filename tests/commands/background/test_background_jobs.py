@@ -6,7 +6,7 @@ import pytest
 from rioni.commands.background.retention import UNDER_WAY_MS
 from rioni.commands.event_types import ChangeEventType, CreateEventType
 from rioni.commands.publishing.publisher import PublishEvents
-from rioni.domain.authorization import BROKER
+from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import Options
 from rioni.domain.ports.event_store import Bounds, IdempotencyClaim

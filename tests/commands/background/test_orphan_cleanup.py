@@ -10,7 +10,7 @@ from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import FindOrphanedTopics, StartSwitch
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import AdminOnly
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.subscriptions.cursor import format_offset

@@ -9,7 +9,7 @@ import structlog
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.publishing.publisher import PublishEvents
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
-from rioni.domain.authorization import BROKER
+from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import EventTypeNotFound, Unavailable
 from rioni.domain.event_types.event_type import Options
 from rioni.domain.ports.event_store import Bounds

@@ -8,7 +8,7 @@ from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.publishing.publisher import DeleteEvents, PublishEvents
 from rioni.commands.schemas import AddSchema
 from rioni.commands.system.settings import AddBlacklistEntry
-from rioni.domain.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
+from rioni.domain.access.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
 from rioni.domain.avro.batches import single_object_header
 from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema

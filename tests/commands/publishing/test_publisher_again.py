@@ -14,7 +14,7 @@ from rioni.commands.publishing.publisher import Publisher, PublishEvents
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
-from rioni.domain.authorization import BROKER, Subject
+from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.errors import IdempotencyKeyReused
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
 from rioni.domain.ports.thread_pool import direct

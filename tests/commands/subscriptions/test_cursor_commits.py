@@ -8,7 +8,7 @@ from rioni.commands.subscriptions.cursor_commits import CommitCursors
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
-from rioni.domain.authorization import BROKER, Attribute, Subject, SubscriptionAuthorization
+from rioni.domain.access.authorization import BROKER, Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.subscriptions.cursor import format_offset

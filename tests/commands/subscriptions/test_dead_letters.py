@@ -8,7 +8,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink, RedriveDeadLetters, Redriven
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
-from rioni.domain.authorization import UNAUTHENTICATED, Attribute
+from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice

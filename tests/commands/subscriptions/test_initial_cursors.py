@@ -5,7 +5,7 @@ from rioni.commands.subscriptions.initial_cursors import CursorInitializer, Rese
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry
 from rioni.commands.timelines.timelines import StartSwitch
-from rioni.domain.authorization import Attribute, Subject, SubscriptionAuthorization
+from rioni.domain.access.authorization import Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, Unavailable
 from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.ports.coordinator import EventTypePartition

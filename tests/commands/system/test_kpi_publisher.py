@@ -10,13 +10,13 @@ from rioni.commands.subscriptions.subscriptions import ChangeSubscription, Creat
 from rioni.commands.system.log_consumers import LogConsumer
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.usage_metrics import UsageRecorder
+from rioni.domain.access.authorization import EVERYBODY, EventTypeAuthorization
 from rioni.domain.audit.registry_kpis import (
     EVENT_TYPE_LOG,
     SUBSCRIPTION_LOG,
     event_type_reports,
     subscription_reports,
 )
-from rioni.domain.authorization import EVERYBODY, EventTypeAuthorization
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.system.kpis import (

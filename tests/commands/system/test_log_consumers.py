@@ -18,16 +18,15 @@ from rioni.commands.system.log_consumers import LogConsumer
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefaultStorage
 from rioni.commands.timelines.timelines import CloseTimeline, StartSwitch
+from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.audit.audit_events import audit_events
-from rioni.domain.authorization import Attribute, Subject
 from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import SubmittedSchema
 from rioni.domain.subscriptions.subscription import InitialCursor
-from rioni.domain.system.pseudonyms import pseudonymize
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import AUDIT_FEATURE, AUDIT_LOG
-from rioni.domain.system.system_events import SystemEvent, derived_eid
+from rioni.domain.system.system_events import SystemEvent, derived_eid, pseudonymize
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import SCHEMA, event_type_spec, subscription_spec
 

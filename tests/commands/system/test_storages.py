@@ -2,7 +2,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, MoveStorage, SetDefaultStorage
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import AdminOnly, InUse, NotFound, Unavailable
 from rioni.domain.system.storages import StorageEntry
 from tests.support.builders import event_type_spec

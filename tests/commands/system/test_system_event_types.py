@@ -3,7 +3,7 @@
 import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
-from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.errors import AccessDenied
 from rioni.domain.system.system_event_types import AUDIT_LOG, NAMES
 from tests.support.broker import DEFAULT_ADMIN

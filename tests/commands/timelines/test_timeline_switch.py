@@ -11,7 +11,7 @@ from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage
 from rioni.commands.timelines.timeline_switch import RETRY_S, TimelineSwitcher
 from rioni.commands.timelines.timelines import AbortSwitch, CloseTimeline, StartSwitch
-from rioni.domain.authorization import BROKER, Subject
+from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.errors import (
     AccessDenied,
     Conflict,

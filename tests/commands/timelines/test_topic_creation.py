@@ -10,7 +10,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage, DeleteStorage, SetDefaultStorage
 from rioni.commands.timelines.topic_creation import AbandonTopicCreation
-from rioni.domain.authorization import Subject
+from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.system.storages import DEFAULT_STORAGE, StorageEntry
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.avro.envelopes import read_publishing_batch
 from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.avro.publishing import prepare_avro, prepare_avro_deletion

@@ -1,6 +1,5 @@
 import pytest
 
-from rioni.domain.definition_limits import PATH_SEGMENTS_MAX, PATHS_MAX
 from rioni.domain.event_types import field_path
 from rioni.domain.event_types.field_path import (
     LOOKS_MAX,
@@ -10,6 +9,7 @@ from rioni.domain.event_types.field_path import (
     TooMuchToLookFor,
     parse_path,
 )
+from rioni.domain.limits import PATH_SEGMENTS_MAX, PATHS_MAX
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.event_types.owner import OwnerSelector
 

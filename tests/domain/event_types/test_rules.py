@@ -1,7 +1,7 @@
 import pytest
 from msgspec import UNSET
 
-from rioni.domain.authorization import Attribute, EventTypeAuthorization
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types import rules
 from rioni.domain.event_types.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema

@@ -5,7 +5,7 @@ Source: reference publishing#metadata.
 
 import pytest
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import AccessDenied, Invalid
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.headers import Headers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.messages import Reason, VisibilityChanged
 from rioni.domain.streaming.session import AUTOCOMMIT_EVERY_S

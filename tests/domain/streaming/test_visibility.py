@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.authorization import EVERYBODY, UNAUTHENTICATED, Attribute, Subject
+from rioni.domain.access.authorization import EVERYBODY, UNAUTHENTICATED, Attribute, Subject
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.event_filter import EventFilter

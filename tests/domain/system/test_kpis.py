@@ -16,7 +16,7 @@ from rioni.domain.system.kpis import (
     line_of,
     reports_of,
 )
-from rioni.domain.system.pseudonyms import pseudonymize
+from rioni.domain.system.system_events import pseudonymize
 
 
 SPOOL = UUID("0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11")

@@ -6,7 +6,7 @@ Source: reference system-event-types#all-system-event-types.
 import pytest
 
 from rioni.commands.schemas import check_submitted_schema
-from rioni.domain.authorization import Attribute, EventTypeAuthorization
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization
 from rioni.domain.event_types import rules
 from rioni.domain.limits import Limits
 from rioni.domain.subscriptions.dead_letter_policy import POLICY, SEND_COUNT

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from uuid import uuid4
 
-from rioni.domain.authorization import Attribute, Subject
+from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.ports.coordinator import EventTypePartition, Topology
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.parameters import StreamParameters

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.domain.authorization import EVERYBODY, Attribute, EventTypeAuthorization
+from rioni.domain.access.authorization import EVERYBODY, Attribute, EventTypeAuthorization
 from rioni.domain.event_types.event_type import EventType
 from rioni.projections.queries.event_types import EventTypeFilter, listed
 from rioni.storage.sql import engines

@@ -15,11 +15,11 @@ from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.publishing.headers import REMOVED, Headers
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import tail_follower
-from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import opened_names
 from rioni.storage.kafka.records import Record, record_of
+from rioni.storage.kafka.topics.admin import Admin
 from rioni.tools.dev_cluster.servers import free_ports
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all, read_headers
 from tests.contracts.signals import ENOUGH_S

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rioni.domain.authentication import TokenPolicy
+from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.cached import CachedTokens
 from rioni.storage.tokens.issuers import Issuer, read_issuers

@@ -1,6 +1,6 @@
 import pytest
 
-from rioni.domain.authentication import TokenInfo
+from rioni.domain.access.authentication import TokenInfo
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.token_chain import CombinedTokens
 from rioni.storage.tokens.tokens_file import LOOK_EVERY_S, TokensFile

@@ -10,7 +10,7 @@ from rioni.commands.subscriptions.cursor_commits import CommitCursors
 from rioni.commands.subscriptions.initial_cursors import ResetCursors
 from rioni.domain.errors import Malformed
 from rioni.domain.ports.notifier import LOG_KEY
-from rioni.http import body_schemas, request_bodies
+from rioni.http.bodies import body_schemas, parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.activity import notice_commit
@@ -48,7 +48,7 @@ class SubscriptionCursorsResource:
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Reset cursors, once all streams have ended."""
-        cursors = request_bodies.reset_cursors(read_json(req))
+        cursors = parsing.reset_cursors(read_json(req))
         command = ResetCursors(subscription_id=subscription_id, cursors=cursors)
         self._services.positions.reset(command, context_of(req, self._services))
         self._services.signals.notify(LOG_KEY)
@@ -59,7 +59,7 @@ class SubscriptionCursorsResource:
         stream_id = req.get_header(STREAM_ID_HEADER)
         if stream_id is None:
             raise Malformed(f"The header {STREAM_ID_HEADER} is missing")
-        cursors = request_bodies.committed_cursors(read_json(req))
+        cursors = parsing.committed_cursors(read_json(req))
         command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
         advanced = self._services.committer.commit(command, subject_of(req))
         self._metrics.committed_cursors.inc(sum(advanced))

@@ -8,7 +8,7 @@ from rioni.domain.errors import Malformed
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.timestamps import rfc3339
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.request_parsing import context_of, integer, read_json, subject_of
@@ -28,9 +28,7 @@ class DeadLettersResource:
         limit = integer(req, "limit", LIST_DEFAULT)
         if not 1 <= limit <= LIST_MAX:
             raise Malformed(f"limit must be from 1 to {LIST_MAX}")
-        wanted = request_bodies.dead_letter_filter(
-            {name: req.get_param(name) for name in DeadLetterFilter.__struct_fields__}
-        )
+        wanted = parsing.dead_letter_filter({name: req.get_param(name) for name in DeadLetterFilter.__struct_fields__})
         page = self._services.dead_letters.page(subscription_id, wanted, limit, subject_of(req))
         resp.data = msgspec.json.encode({"items": [_item(kept) for kept in page]})
 
@@ -43,7 +41,7 @@ class RedriveResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Publish them, and answer their number."""
-        command = request_bodies.redrive(subscription_id, read_json(req))
+        command = parsing.redrive(subscription_id, read_json(req))
         redriven = self._services.dead_letters.redrive(command, context_of(req, self._services))
         self._services.signals.notify(LOG_KEY)
         self._metrics.redriven_events.inc(redriven.redriven)

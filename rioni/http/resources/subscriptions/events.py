@@ -1,23 +1,24 @@
-"""`/subscriptions/{id}/events`: streaming a subscription (reference streams#checks)."""
+"""`/subscriptions/{id}/events`: streaming a subscription (reference streams#checks); the list of its streams."""
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
 import falcon
 
 from rioni.commands.subscriptions.cursor_commits import CommitCursors
-from rioni.domain.authorization import Subject
-from rioni.domain.errors import Conflict, Malformed, RioniError
+from rioni.domain.access.authorization import Subject
+from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
 from rioni.domain.subscriptions.activity import STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.request_parsing import read_json, subject_of
@@ -47,7 +48,7 @@ class SubscriptionEventsResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Stream, with parameters from the body."""
-        body = request_bodies.json_body(read_json(req))
+        body = parsing.json_body(read_json(req))
         if not isinstance(body, dict):
             raise Malformed("the body must be object")
         self._stream(req, resp, subscription_id, body)
@@ -160,3 +161,23 @@ def _check(services: Dependencies, subject: Subject, subscription_id: str) -> No
     services.gate.blacklist("CONSUMER", subject, subscription.event_types)
     for name in subscription.event_types:
         services.gate.event_type(subject, name, "READ")
+
+
+class SubscriptionStreamResource:
+    """One open stream, on any worker process."""
+
+    def __init__(self, services: Dependencies) -> None:
+        self._services = services
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:
+        """Close a stream: its slot and partitions are free when this is answered; its client gets a final message.
+
+        Clients that may commit for it may close it: readers of the subscription that know the stream's id.
+        """
+        services = self._services
+        services.registry.refresh()
+        services.gate.subscription(subject_of(req), subscription_id)
+        if stream_id not in services.coordinator.topology(subscription_id).sessions:
+            raise NotFound(f"Session with stream id {stream_id} not found")
+        services.coordinator.leave(subscription_id, stream_id)
+        resp.status = HTTPStatus.NO_CONTENT.value

@@ -10,7 +10,7 @@ import orjson
 from rioni.commands.subscriptions.subscriptions import ChangeSubscription, CreateSubscription, DeleteSubscription
 from rioni.domain.errors import Malformed
 from rioni.domain.subscriptions.subscription import Subscription
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import attribute, dispatch, integer, listed, read_json
 from rioni.http.resources.subscriptions.stats import status_of
@@ -31,7 +31,7 @@ class SubscriptionsResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a subscription, or answer the one that is the same."""
-        spec = request_bodies.subscription_spec(read_json(req))
+        spec = parsing.subscription_spec(read_json(req))
         subscription, created = dispatch(CreateSubscription(spec=spec), req, self._services)
         self._services.own_event_types.ensure_for(subscription)
         location = f"/subscriptions/{subscription.id}"
@@ -94,7 +94,7 @@ class SubscriptionResource:
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Change a subscription."""
-        spec = request_bodies.subscription_spec(read_json(req))
+        spec = parsing.subscription_spec(read_json(req))
         changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._services)
         self._services.own_event_types.ensure_for(changed)
         resp.status = HTTPStatus.NO_CONTENT.value

@@ -18,7 +18,7 @@ from rioni.domain.errors import (
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk, IdempotencyClaim
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.domain.system.clock_jumps import not_before
+from rioni.domain.timestamps import not_before
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
 from rioni.storage.embedded.events.closed_topics import is_closed

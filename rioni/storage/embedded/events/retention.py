@@ -2,7 +2,7 @@
 
 import contextlib
 
-from rioni.domain.system.clock_jumps import CLOCK_JUMP_MAX_MS
+from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, chunk_key
 from rioni.storage.embedded.events.compaction import forget, forget_all
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, find_all

@@ -13,8 +13,8 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.admin import GRACE_S, RENEWED_EVERY_S, pause
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, unavailable
+from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, pause
 
 
 SETTLED_S = 30.0

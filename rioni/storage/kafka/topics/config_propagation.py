@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.admin import Admin, pause
+from rioni.storage.kafka.topics.admin import Admin, pause
 from rioni.storage.kafka.topics.append_probe import LOOK_EVERY_S
 
 

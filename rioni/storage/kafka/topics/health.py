@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.health import Health
-from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import Connection, unavailable
+from rioni.storage.kafka.topics.admin import Admin
 
 
 ANSWER_TIMEOUT_S = 2.0

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_END, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import Connection, asked
+from rioni.storage.kafka.topics.admin import Admin
 
 
 PARTITIONS_MAX = 10_000

@@ -28,8 +28,8 @@ from confluent_kafka.admin import (
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.event_store import Bounds
 from rioni.domain.ports.health import Health
-from rioni.storage.kafka.admin import Admin, pause
 from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, asked
+from rioni.storage.kafka.topics.admin import Admin, pause
 from rioni.storage.kafka.topics.append_probe import SETTLED_S, AppendProbe
 from rioni.storage.kafka.topics.config_propagation import wait_until_propagated
 from rioni.storage.kafka.topics.health import ClusterHealth

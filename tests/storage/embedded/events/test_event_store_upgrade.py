@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.embedded.events.chunks import _decode_headers, _encode_headers
 from tests.contracts.event_store import events, read_all, read_headers

@@ -2,8 +2,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.admin import Admin
 from rioni.storage.kafka.client import Connection
+from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.health import ClusterHealth
 from rioni.tools.dev_cluster.servers import free_ports
 

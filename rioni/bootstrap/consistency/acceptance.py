@@ -1,0 +1,149 @@
+"""Restores consistent stores after data loss that an operator accepts, and records the decision."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from rioni.bootstrap.adapters import check_shared
+from rioni.bootstrap.consistency.anchoring import StoreMarks
+from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.bootstrap.consistency.kafka_acceptance import accept_kafka
+from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected, registry_missing
+from rioni.bootstrap.database import acceptance_identity, cluster_identity, database_engine, database_lease
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.startup import catch_up
+from rioni.commands.system.settings import AcceptLoss
+from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
+from rioni.domain.system.installation import Anchor, DataMismatch
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.storage.embedded.anchoring import COORDINATION
+from rioni.storage.embedded.anchors import write_anchor
+from rioni.storage.embedded.coordination.database import CoordinationDatabase
+from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events.padding import pad
+from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
+from rioni.storage.sql.migration import upgrade
+
+
+UNMARKED_MAX = 1_000_000
+"""Maximum distance of a cursor after the last mark at which it still proves that events existed: clients may commit any
+offset."""
+
+
+def accept_loss(config: Config, reason: str) -> list[str]:
+    """Make the stores of a broker, or of a cluster, consistent again, whatever is lost; blocks.
+
+    Missing topics are created, and partitions continue after every position known to have been assigned, those in
+    Kafka in new timelines, so that no committed cursor refers to a different event than before. After an interruption
+    it can be run again.
+
+    Args:
+        config: of a stopped broker, or of a node of a cluster whose nodes are all stopped.
+        reason: recorded in the internal log, with the findings.
+
+    Returns:
+        The inconsistencies found; if empty, nothing was changed.
+
+    Raises:
+        DataDirectoryError: the broker is running, or this is no data directory.
+        Unavailable: a file, the database or Kafka can't be used, or nodes of the cluster are running.
+    """
+    if not config.clustered and not config.data.exists():
+        raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
+    with DataDirectory(config.data) as directory, contextlib.ExitStack() as opened:
+        found = [missing] if config.database is None and (missing := registry_missing(config.data)) else []
+        party = (
+            acceptance_identity(directory.broker) if config.clustered else cluster_identity(config, directory.broker)
+        )
+        opened.enter_context(contextlib.closing(database_lease(config, party).take(config.database_lock_timeout_s)))
+        engine = database_engine(config)
+        opened.callback(engine.dispose)
+        upgrade(engine)
+        catch_up(engine)
+        compared = compare_kafka(config, engine)
+        compared.check_reached()
+        if config.clustered:
+            found += _zookeeper_findings(config, directory, engine)
+        else:
+            found += mismatches(engine, directory.path)
+        found += compared.findings
+        if not found:
+            return []
+        with reading(engine) as connection:
+            expected = read_expected(connection)
+        anchor = Anchor(installation_id(engine), expected.head)
+        base = opened.enter_context(contextlib.closing(build_infrastructure(config, directory)))
+        base.bus.dispatch(AcceptLoss(findings=tuple(found), reason=reason), base.own_context())
+        if config.clustered:
+            sequence = check_shared(config, directory, anchor.installation, None)
+            write_marks(engine, {ZOOKEEPER: ends_text([sequence])})
+        else:
+            cursors = _anchor_coordination(directory.coordination, anchor, expected)
+            _restore_events(directory, anchor, expected, cursors)
+        accept_kafka(base, compared)
+        StoreMarks(base).note(everything=True)
+        return found
+
+
+def _zookeeper_findings(config: Config, directory: DataDirectory, engine: Engine) -> list[str]:
+    try:
+        check_shared(config, directory, installation_id(engine), zookeeper_mark(engine))
+    except DataMismatch as ex:
+        return ex.findings
+    return []
+
+
+def _anchor_coordination(
+    path: Path, anchor: Anchor, expected: Expected
+) -> Mapping[tuple[str, int], list[TimelinePosition]]:
+    """Anchor the database of cursors; return the committed positions by event type and partition."""
+    with contextlib.closing(CoordinationDatabase(path)) as database, database.writing() as connection:
+        write_anchor(connection, anchor, int(expected.marks.get(COORDINATION, 0)) + 1)
+        places: dict[tuple[str, int], list[TimelinePosition]] = {}
+        for name, partition, offset in connection.execute("SELECT event_type, partition, offset FROM partitions"):
+            if (place := parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)) is not None:
+                places.setdefault((name, int(partition)), []).append(place)
+        return places
+
+
+def _restore_events(
+    directory: DataDirectory,
+    anchor: Anchor,
+    expected: Expected,
+    cursors: Mapping[tuple[str, int], list[TimelinePosition]],
+) -> None:
+    others: dict[Path, list[Timeline]] = {path: [] for path in directory.path.glob("events*.db")}
+    stores = others | {directory.events_in(name): timelines for name, timelines in expected.timelines.items()}
+    for path, timelines in stores.items():
+        if not timelines and not path.exists():
+            continue
+        with contextlib.closing(EventsDatabase(path)) as database:
+            with database.writing() as connection:
+                write_anchor(connection, anchor)
+            for timeline in timelines:
+                pad(database, timeline.topic, _ends(timeline, expected.marks, cursors))
+
+
+def _ends(
+    timeline: Timeline, marks: dict[str, str], cursors: Mapping[tuple[str, int], list[TimelinePosition]]
+) -> list[int]:
+    """Return for each partition the position after all positions known to have been assigned."""
+    least = least_ends(timeline, marks)
+    ends = []
+    for number in range(timeline.partitions):
+        known = least[number] if number < len(least) else 0
+        committed = [
+            place.position
+            for place in cursors.get((timeline.event_type, number), ())
+            if place.order == timeline.order and place.position < known + UNMARKED_MAX
+        ]
+        # The end of a closed timeline is known exactly.
+        committed = [] if timeline.latest_position is not None else committed
+        ends.append(max(known, max(committed, default=BEFORE_FIRST) + 1))
+    return ends

@@ -1,0 +1,155 @@
+"""Checks that the Kafka clusters of an installation match its registry."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy import Engine
+
+from rioni.bootstrap.consistency.stores import counted, least_ends, short_partitions, shown
+from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.timelines.timeline import Timeline
+from rioni.projections.queries.states import all_states
+from rioni.storage.kafka.factory import inspected
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_of, read_marks
+
+
+REACH_S = 5.0
+"""Timeout for reaching a cluster; an unreachable one is not compared."""
+ANSWER_S = 30.0
+"""Timeout for reading the ends of its topics."""
+CONFIRM_S = 3.0
+"""How long a mismatch has to persist: brokers learn of topics late, and event types may be deleted meanwhile."""
+CONFIRM_EVERY_S = 0.5
+
+_log = structlog.get_logger("rioni.bootstrap")
+
+
+class Compared(NamedTuple):
+    """Result of the comparison of one storage."""
+
+    storage_id: str
+    cluster_id: str
+    findings: Sequence[str] = ()
+    """A sentence for each mismatch."""
+    missing: Sequence[Timeline] = ()
+    """The timelines whose topics do not exist."""
+    damaged: Sequence[Timeline] = ()
+    """The timelines that may have lost events, including the missing ones."""
+
+
+class KafkaComparison(NamedTuple):
+    """Result of the comparison of all storages of type kafka."""
+
+    storages: Sequence[Compared]
+    unreachable: Mapping[str, Unavailable]
+    """The reason why a storage was not compared, by its id."""
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each mismatch."""
+        return [finding for each in self.storages for finding in each.findings]
+
+    def check_reached(self) -> None:
+        """Raise Unavailable if a storage was not compared."""
+        for storage_id, reason in self.unreachable.items():
+            raise Unavailable(f"Storage {storage_id}: {reason}") from reason
+
+    def warn_unreachable(self) -> None:
+        """Log the storages that were not compared."""
+        for storage_id, reason in self.unreachable.items():
+            _log.warning("Kafka was not compared with the registry", storage_id=storage_id, reason=str(reason))
+
+
+def compare_kafka(config: Config, engine: Engine) -> KafkaComparison:
+    """Compare all storages of type kafka with the registry and its marks; blocks on the database and on Kafka.
+
+    Args:
+        config: the settings.
+        engine: of the registry's database, with the current schema.
+
+    Raises:
+        Unavailable: the database can't be read.
+    """
+    deadline_s = time.monotonic() + CONFIRM_S
+    while True:
+        compared = _compare(config, engine)
+        if not compared.findings or time.monotonic() >= deadline_s:
+            return compared
+        time.sleep(CONFIRM_EVERY_S)
+
+
+def _compare(config: Config, engine: Engine) -> KafkaComparison:
+    with reading(engine) as connection:
+        marks = read_marks(connection)
+        storages: dict[str, StorageEntry] = {}
+        timelines: list[Timeline] = []
+        for kind, key, state in all_states(connection):
+            if kind == "storage" and state.storage_type == KAFKA:
+                storages[key] = state
+            elif kind == "timeline":
+                timelines += state.readable
+    compared: list[Compared] = []
+    unreachable: dict[str, Unavailable] = {}
+    for storage_id, storage in sorted(storages.items()):
+        if own := [each for each in timelines if each.storage_id == storage_id]:
+            try:
+                compared.append(_compare_storage(config, storage, own, marks))
+            except Unavailable as ex:
+                unreachable[storage_id] = ex
+    return KafkaComparison(compared, unreachable)
+
+
+def _compare_storage(
+    config: Config, storage: StorageEntry, timelines: Sequence[Timeline], marks: Mapping[str, str]
+) -> Compared:
+    least = {each.topic: _least_ends(each, marks) for each in timelines}
+    found = inspected(
+        storage,
+        config.kafka,
+        config.kafka_options,
+        topics=list(least),
+        ended=[topic for topic, ends in least.items() if any(ends)],
+        reach_s=min(REACH_S, config.kafka_request_timeout_s),
+        timeout_s=ANSWER_S,
+    )
+    missing = [each for each in timelines if each.topic not in found.partitions]
+    behind: list[str] = []
+    damaged = list(missing)
+    for timeline in timelines:
+        if (count := found.partitions.get(timeline.topic)) is not None:
+            said, known = found.ends.get(timeline.topic, {}), least[timeline.topic]
+            # The end of a partition without a leader is unknown.
+            ends = [said.get(number, known[number]) for number in range(min(count, len(known)))]
+            if short := list(short_partitions(timeline, known, ends)):
+                behind += short
+                damaged.append(timeline)
+    where = f"Storage {storage.id}"
+    if marks.get(cluster_mark(storage.id), found.cluster_id) != found.cluster_id:
+        finding = (
+            f"{where}: Kafka at {storage.configuration.get('bootstrap_servers', config.kafka)} is another cluster, "
+            f"{found.cluster_id}; the events were stored in {marks[cluster_mark(storage.id)]}."
+        )
+        # Even a copy of the lost cluster may lack the last events, and assign their positions again.
+        active = [each for each in timelines if each.latest_position is None and each not in damaged]
+        return Compared(storage.id, found.cluster_id, [finding], missing, damaged + active)
+    findings = []
+    if names := sorted({each.event_type for each in missing}):
+        findings.append(f"{where}: Kafka lacks the topics of {counted(len(names), 'event type')}: {shown(names)}.")
+    if behind:
+        findings.append(
+            f"{where}: in Kafka {counted(len(behind), 'partition')} end before the last recorded position: "
+            f"{shown(behind)}."
+        )
+    return Compared(storage.id, found.cluster_id, findings, missing, damaged)
+
+
+def _least_ends(timeline: Timeline, marks: Mapping[str, str]) -> list[int]:
+    """Return the minimum next position of each partition."""
+    # An operator may have accepted an earlier end of a closed topic.
+    accepted = marks.get(accepted_mark(timeline.topic))
+    return least_ends(timeline, marks) if accepted is None else ends_of(accepted)

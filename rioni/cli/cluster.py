@@ -1,0 +1,31 @@
+"""Commands that run what the nodes of a cluster share, to try and to develop."""
+
+from typing import Annotated
+
+import typer
+
+
+app = typer.Typer(
+    no_args_is_help=True, help="Real Kafka, ZooKeeper and PostgreSQL on this machine, to try and to develop."
+)
+
+
+@app.command("up", epilog="Example: rioni cluster up --brokers 3")
+def cluster_up(
+    *,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of Kafka; of three each topic has a copy.")] = 1,
+    zookeepers: Annotated[int, typer.Option(min=1, max=5, help="Servers of ZooKeeper; of three one may die.")] = 1,
+) -> None:
+    """Start what several nodes share until Ctrl-C or SIGTERM, and print how they find it; nothing is kept."""
+    from rioni.tools.dev_cluster.cluster import running_cluster, until_told_to_stop
+
+    with (
+        until_told_to_stop() as wait,
+        running_cluster(
+            brokers=brokers, zookeepers=zookeepers, progress=lambda text: typer.echo(f"# {text}", err=True)
+        ) as running,
+    ):
+        for variable, value in running.environment.items():
+            typer.echo(f"export {variable}='{value}'")
+        typer.echo("# Ctrl-C stops everything.", err=True)
+        wait()

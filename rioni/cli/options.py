@@ -1,0 +1,42 @@
+"""Options that several commands share, exit codes, and the settings that options and files make."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rioni.config.loading import TOKEN_VARIABLE, load
+from rioni.config.settings import SETTINGS, Config
+
+
+FOUND = 1
+"""Exit code where findings or differences were asked for and found."""
+FAILED = 2
+"""Exit code of a command that could not do its work."""
+DEFAULT_URL = "http://localhost:8080"
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with settings.", metavar="FILE")]
+Data = Annotated[Path | None, typer.Option(help=SETTINGS["data"].description)]
+Port = Annotated[int | None, typer.Option(help=SETTINGS["port"].description)]
+Url = Annotated[str, typer.Option(help="Base URL of the API.")]
+Token = Annotated[str | None, typer.Option(envvar=TOKEN_VARIABLE, help="Bearer token, where the broker asks for one.")]
+CaCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        help="PEM file with the authorities to trust, for https; by default those of the system.", metavar="FILE"
+    ),
+]
+
+
+def load_settings(file: Path | None, **flags: object) -> Config:
+    """Load the settings of a command, and set up logging with them.
+
+    Args:
+        file: of settings; None for the default one.
+        flags: values of options by setting; None where an option was not given.
+    """
+    from rioni import logging_setup
+
+    settings = load(flags, file=file).config
+    logging_setup.configure(settings)
+    return settings

@@ -1,0 +1,58 @@
+"""Commands that run a broker: serve and demo."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rioni.cli.options import ConfigFile, Data, Port, load_settings
+from rioni.config.settings import SETTINGS
+
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: rioni serve --port 8081 --data /srv/rioni --workers 4")
+def serve(
+    *,
+    host: Annotated[str | None, typer.Option(help=SETTINGS["host"].description)] = None,
+    port: Port = None,
+    data: Data = None,
+    workers: Annotated[int | None, typer.Option(help=SETTINGS["workers"].description)] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help=SETTINGS["tls_certificate"].description)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help=SETTINGS["tls_key"].description)] = None,
+    allow_unauthenticated: Annotated[
+        bool, typer.Option("--allow-unauthenticated", help=SETTINGS["allow_unauthenticated"].description)
+    ] = False,
+    config_file: ConfigFile = None,
+) -> None:
+    """Run the broker until Ctrl-C or SIGTERM."""
+    settings = load_settings(
+        config_file,
+        host=host,
+        port=port,
+        data=data,
+        workers=workers,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        allow_unauthenticated=allow_unauthenticated or None,
+    )
+    from rioni.server import serve as run
+
+    run(settings)
+
+
+@app.command(epilog="Example: rioni demo --flights 20000 --exit")
+def demo(
+    *,
+    port: Port = None,
+    data: Data = None,
+    flights: Annotated[int | None, typer.Option(min=1, help="Publish only the first flights of the year.")] = None,
+    exit_after: Annotated[bool, typer.Option("--exit", help="End after the report instead of serving on.")] = False,
+    config_file: ConfigFile = None,
+) -> None:
+    """Publish, consume, audit and rebuild a year of real flights, checking every promise on the way."""
+    settings = load_settings(config_file, data=data, port=port)
+    from rioni.tools.demo import run
+
+    run(settings, exit_after=exit_after, flights=flights)

@@ -1,0 +1,194 @@
+"""Builders of OpenAPI operations, parameters and responses.
+
+An operation says only what is its own. What holds for all of them (flow id, span context, bodies that are too large or
+of another type, problems that any request may meet) is added by `document`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from rioni.http.problems import PROBLEM_JSON
+
+
+Json = dict[str, Any]
+
+JSON = "application/json"
+MAY_BE_EMPTY = "x-may-be-empty"
+"""Marks an answer that has its body or none, which OpenAPI can't say."""
+STRING: Json = {"type": "string"}
+INTEGER: Json = {"type": "integer"}
+BOOLEAN: Json = {"type": "boolean"}
+TIMESTAMP: Json = {"type": "string", "format": "date-time", "examples": ["2026-11-20T10:00:00.000Z"]}
+
+PROBLEMS: Mapping[int, str] = {
+    400: "The request can't be read: not JSON, a member or parameter of the wrong type, an unknown literal.",
+    401: "There is no token, or none that is valid.",
+    403: "The client may not do this or is blocked, its token lacks the scope or is of another realm, or a browser "
+    "sent the request for a web page of another site.",
+    404: "What the path names does not exist.",
+    406: "The client accepts no form of the answer that there is, or compressed a request that is no POST.",
+    408: "The body took too long to come.",
+    409: "The state of the resource excludes this.",
+    412: "The resource is no longer, or never was, what the request takes it for.",
+    413: "The body, or the body after inflating, is too large.",
+    415: "The body is not `application/json`.",
+    421: "The header `Host` names no host that the broker answers to.",
+    422: "The request can be read but is against a rule; `detail` names the rule.",
+    429: "There are too many connections of this kind, or bodies of this client that are not answered yet.",
+    500: "A defect of the broker; `detail` has a number that the broker's log names too.",
+    501: "The feature is switched off.",
+    503: "A dependency is missing or writing is switched off: the same request may succeed later.",
+}
+"""What a problem of each status means, unless an operation says it more precisely."""
+
+
+def operation(
+    tag: str,
+    summary: str,
+    answers: dict[int, Json],
+    *,
+    description: str = "",
+    parameters: Sequence[Json] = (),
+    body: Json | None = None,
+    problems: Iterable[int] | Mapping[int, str] = (),
+    deprecated: bool = False,
+) -> Json:
+    """One method of one path.
+
+    Args:
+        tag: the part of the API that it belongs to.
+        summary: what it does, as a short imperative; unique, since links are made of it.
+        answers: what succeeds, by status.
+        description: what else a client must know; paragraphs are separated by empty lines, `code` by backticks.
+        parameters: of path, query and header.
+        body: of the request; see `body`.
+        problems: statuses of its own that it may answer with a problem; as a mapping with their meanings here.
+        deprecated: there is something better.
+    """
+    own = problems if isinstance(problems, Mapping) else dict.fromkeys(problems, "")
+    described: Json = {
+        "tags": [tag],
+        "operationId": re.sub(r"[^a-z0-9]+", "-", summary.lower()).strip("-"),
+        "summary": summary,
+        "parameters": list(parameters),
+        "responses": answers | {status: problem(status, text) for status, text in own.items()},
+    }
+    if description:
+        described["description"] = description
+    if body:
+        described["requestBody"] = body
+    if deprecated:
+        described["deprecated"] = True
+    return described
+
+
+def answer(
+    description: str, schema: Json | None = None, example: Any = None, *, media: str = JSON, headers: Iterable[str] = ()
+) -> Json:
+    """A response of an operation: without a schema it has no body.
+
+    Args:
+        description: when, and what it means.
+        schema: of the body.
+        example: of the body.
+        media: the type of the body.
+        headers: names of `components/headers`, beside those of every answer.
+    """
+    described: Json = {
+        "description": description,
+        "headers": {name: reference("headers", name) for name in headers},
+    }
+    if schema is not None:
+        described["content"] = {media: _media(schema, example)}
+    return described
+
+
+def problem(status: int, description: str = "") -> Json:
+    """A problem: without a description of its own the one of `components` for this status."""
+    if not description:
+        return reference("responses", problem_name(status))
+    example = {"title": HTTPStatus(status).phrase, "status": status, "detail": "…"}
+    return answer(description, schema("Problem"), example, media=PROBLEM_JSON)
+
+
+def or_problem(described: Json) -> Json:
+    """An answer whose status may come with a problem as well."""
+    return described | {"content": described["content"] | {PROBLEM_JSON: _media(schema("Problem"), None)}}
+
+
+def also(described: Json, media: str) -> Json:
+    """A body or an answer that may be of another media type as well, which no schema describes."""
+    return described | {"content": {**described["content"], media: {}}}
+
+
+def problem_name(status: int) -> str:
+    """The name that `components` has for the problems of a status, such as `BadRequest`."""
+    return HTTPStatus(status).name.title().replace("_", "")
+
+
+def body(schema: Json, example: Any, *, description: str = "", required: bool = True, media: str = JSON) -> Json:
+    """The body of a request."""
+    described: Json = {"required": required, "content": {media: _media(schema, example)}}
+    return described | ({"description": description} if description else {})
+
+
+def path(name: str, description: str, example: str, schema: Json = STRING) -> Json:
+    """A segment of the path."""
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": schema,
+        "example": example,
+    }
+
+
+def query(name: str, description: str, schema: Json = STRING, example: Any = None) -> Json:
+    """A parameter of the query."""
+    return _optional({"name": name, "in": "query", "description": description, "schema": schema}, example)
+
+
+def header(name: str, description: str, schema: Json = STRING, example: Any = None, *, required: bool = False) -> Json:
+    """A header of the request."""
+    described = {"name": name, "in": "header", "description": description, "schema": schema}
+    return _optional(described | ({"required": True} if required else {}), example)
+
+
+def reference(kind: str, name: str) -> Json:
+    """A part that stands below `components`."""
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def schema(name: str) -> Json:
+    """A schema of `components`."""
+    return reference("schemas", name)
+
+
+def array(items: Json, **keywords: Any) -> Json:
+    """The schema of an array."""
+    return {"type": "array", "items": items, **keywords}
+
+
+def structure(properties: Json, *, optional: Iterable[str] = (), **keywords: Any) -> Json:
+    """The schema of an object that the broker writes: its members are there unless they are named as optional."""
+    left_out = set(optional)
+    required = [name for name in properties if name not in left_out]
+    return {"type": "object", "properties": properties, "required": required, **keywords}
+
+
+def _optional(parameter: Json, example: Any) -> Json:
+    return parameter if example is None else parameter | {"example": example}
+
+
+def _media(schema: Json, example: Any) -> Json:
+    return {"schema": schema} if example is None else {"schema": schema, "example": example}
+
+
+NAME = path("name", "The name of the event type.", "order.created")
+PAGE = (
+    query("limit", "How many items a page has.", INTEGER | {"minimum": 1, "maximum": 1000, "default": 20}, 20),
+    query("offset", "How many items to leave out.", INTEGER | {"minimum": 0, "default": 0}, 0),
+)

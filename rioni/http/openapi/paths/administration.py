@@ -1,0 +1,283 @@
+"""OpenAPI operations of settings, storages and monitoring."""
+
+from rioni.domain.system.settings import BLACKLIST_TYPES
+from rioni.http.openapi.builders import (
+    STRING,
+    Json,
+    also,
+    answer,
+    array,
+    body,
+    operation,
+    or_problem,
+    path,
+    schema,
+    structure,
+)
+
+
+SETTINGS, STORAGES, OPERATING = "Settings", "Storages", "Operating"
+
+_ATTRIBUTE = {"data_type": "service", "value": "stups_nakadi"}
+_ADMINS = {"admins": [_ATTRIBUTE], "readers": [_ATTRIBUTE], "writers": [_ATTRIBUTE]}
+_BLACKLIST_ENTRY = (
+    path(
+        "blacklist_type",
+        "Whom to block: producers or consumers, by application or event type; in any case.",
+        "CONSUMER_APP",
+        {"enum": [*BLACKLIST_TYPES]},
+    ),
+    path("name", "The application or event type.", "shop"),
+)
+_BLOCKED = {"event_types": [], "apps": ["shop"]}
+_STORAGE_ID = path("storage_id", "The id of the storage.", "default")
+_STORAGE = {"id": "default", "storage_type": "embedded", "default": True}
+_FEATURE = {"feature": "disable_event_type_creation", "enabled": True}
+_LIVE = {
+    "status": "ok",
+    "worker": "rioni-1-4711-5f0c8e2ab913",
+    "checks": {"housekeeping": {"status": "ok", "detail": "done 0 s ago"}},
+}
+_READY = _LIVE | {
+    "checks": {
+        "database": {"status": "ok", "detail": "PostgreSQL"},
+        "kafka": {
+            "status": "warning",
+            "detail": "storage default: brokers: 1",
+            "warnings": ["Kafka has a single broker."],
+        },
+    }
+}
+_NOT_READY = _LIVE | {
+    "status": "failed",
+    "checks": {"zookeeper": {"status": "failed", "reason": "No ZooKeeper server responds."}},
+}
+_HANGING = _LIVE | {
+    "status": "failed",
+    "checks": {"housekeeping": {"status": "failed", "reason": "The background jobs of this process hang: restart it."}},
+}
+
+
+_KINDS_OF_METRICS = ("gauges", "counters", "histograms", "meters", "timers")
+_METRICS: Json = {
+    "type": "object",
+    "required": ["version", *_KINDS_OF_METRICS],
+    "properties": {"version": STRING, **{kind: {"type": "object"} for kind in _KINDS_OF_METRICS}},
+}
+
+
+def _checks(*statuses: str) -> Json:
+    check = structure(
+        {
+            "status": {"enum": ["ok", "warning", "failed"]},
+            "reason": STRING | {"description": "Why the check failed."},
+            "detail": STRING,
+            "warnings": array(STRING, description="Warnings: works, but should be corrected."),
+        },
+        optional=("reason", "detail", "warnings"),
+    )
+    return structure(
+        {
+            "status": {"enum": list(statuses)},
+            "worker": STRING | {"description": "The unique name of the process."},
+            "checks": {"type": "object", "additionalProperties": check},
+        }
+    )
+
+
+PATHS: Json = {
+    "/settings/admins": {
+        "get": operation(
+            SETTINGS,
+            "List administrators",
+            {200: answer("Who administers the broker.", schema("Admins"), _ADMINS)},
+            problems=(403,),
+        ),
+        "post": operation(
+            SETTINGS,
+            "Name administrators",
+            {200: answer("Who administers the broker from now on.", schema("Admins"), _ADMINS)},
+            description="The administrator of the broker's configuration remains one.",
+            body=body(schema("SubmittedAdmins"), _ADMINS),
+            problems=(403, 422),
+        ),
+    },
+    "/settings/blacklist": {
+        "get": operation(
+            SETTINGS,
+            "List what is blocked",
+            {
+                200: answer(
+                    "Applications and event types.",
+                    schema("Blacklist"),
+                    {"producers": {"event_types": [], "apps": []}, "consumers": _BLOCKED},
+                )
+            },
+            problems=(403,),
+        ),
+    },
+    "/settings/blacklist/{blacklist_type}/{name}": {
+        "put": operation(
+            SETTINGS,
+            "Block an application or event type",
+            {204: answer("It is blocked.")},
+            parameters=_BLACKLIST_ENTRY,
+            problems=(403,),
+        ),
+        "delete": operation(
+            SETTINGS,
+            "Unblock an application or event type",
+            {204: answer("It is not blocked.")},
+            parameters=_BLACKLIST_ENTRY,
+            problems=(403,),
+        ),
+    },
+    "/settings/features": {
+        "get": operation(
+            SETTINGS,
+            "List features",
+            {200: answer("All features.", structure({"items": array(schema("Feature"))}), {"items": [_FEATURE]})},
+            problems=(403,),
+        ),
+        "post": operation(
+            SETTINGS,
+            "Switch a feature",
+            {204: answer("The feature is switched.")},
+            body=body(schema("SubmittedFeature"), _FEATURE),
+            problems=(403,),
+        ),
+    },
+    "/storages": {
+        "get": operation(
+            STORAGES,
+            "List storages",
+            {200: answer("The storages by id.", array(schema("Storage")), [_STORAGE])},
+            problems=(403,),
+        ),
+        "post": operation(
+            STORAGES,
+            "Add a storage",
+            {201: answer("The storage can be used.", schema("Storage"), _STORAGE | {"id": "second"})},
+            body=body(schema("SubmittedStorage"), {"id": "second", "storage_type": "embedded"}),
+            problems={403: "", 409: "There is a storage of this id.", 422: ""},
+        ),
+    },
+    "/storages/default/{storage_id}": {
+        "put": operation(
+            STORAGES,
+            "Choose the default storage",
+            {200: answer("New event types begin in this storage.", schema("Storage"), _STORAGE)},
+            parameters=[_STORAGE_ID],
+            problems=(403, 404),
+        ),
+    },
+    "/storages/{storage_id}": {
+        "get": operation(
+            STORAGES,
+            "Show a storage",
+            {200: answer("The storage.", schema("Storage"), _STORAGE)},
+            parameters=[_STORAGE_ID],
+            problems=(403, 404),
+        ),
+        "delete": operation(
+            STORAGES,
+            "Delete a storage",
+            {204: answer("The storage is gone.")},
+            parameters=[_STORAGE_ID | {"example": "second"}],
+            problems={400: "The request can't be read, or the storage is still used.", 403: "", 404: ""},
+        ),
+    },
+    "/metrics": {
+        "get": operation(
+            OPERATING,
+            "Show metrics",
+            {
+                200: also(
+                    also(
+                        answer(
+                            "All metrics of the node, each member called like a series of Prometheus: "
+                            '`name{label="value"}`. Clients that name `text/plain` or `application/openmetrics-text` '
+                            "in `Accept` get Prometheus' text format or OpenMetrics.",
+                            _METRICS,
+                            headers=("Cache-Control",),
+                        ),
+                        "text/plain; version=0.0.4; charset=utf-8",
+                    ),
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                )
+            },
+            problems=(406,),
+        ),
+    },
+    "/health": {
+        "get": operation(
+            OPERATING,
+            "Liveness check",
+            {200: answer("It is alive.", STRING, "OK", media="text/plain; charset=utf-8")},
+        ),
+    },
+    "/livez": {
+        "get": operation(
+            OPERATING,
+            "Check the background jobs of the process",
+            {
+                200: answer("It is alive.", _checks("ok"), _LIVE, headers=("Cache-Control",)),
+                503: or_problem(
+                    answer(
+                        "It is not alive; a restart may help.", _checks("failed"), _HANGING, headers=("Cache-Control",)
+                    )
+                ),
+            },
+        ),
+    },
+    "/readyz": {
+        "get": operation(
+            OPERATING,
+            "Readiness check",
+            {
+                200: answer("It is ready.", _checks("ok"), _READY, headers=("Cache-Control",)),
+                503: or_problem(
+                    answer(
+                        "Not ready, or shutting down.",
+                        _checks("failed", "stopping"),
+                        _NOT_READY,
+                        headers=("Cache-Control",),
+                    )
+                ),
+            },
+        ),
+    },
+    "/version": {
+        "get": operation(
+            OPERATING,
+            "Show the version",
+            {
+                200: answer(
+                    "The version of the broker.",
+                    structure({"version": STRING, "scm_source": {"type": "null"}}),
+                )
+            },
+        ),
+    },
+    "/openapi.json": {
+        "get": operation(
+            OPERATING,
+            "Show the description of the API",
+            {200: answer("This document.", {"type": "object"})},
+        ),
+    },
+    "/docs": {
+        "get": operation(
+            OPERATING,
+            "Read the description of the API",
+            {
+                200: answer(
+                    "This document as a page to read.",
+                    STRING,
+                    media="text/html; charset=utf-8",
+                    headers=("Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"),
+                )
+            },
+        ),
+    },
+}

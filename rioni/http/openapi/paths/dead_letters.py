@@ -1,0 +1,91 @@
+"""OpenAPI operations of dead letters."""
+
+from rioni.http.openapi.builders import (
+    INTEGER,
+    STRING,
+    TIMESTAMP,
+    Json,
+    answer,
+    array,
+    body,
+    operation,
+    path,
+    query,
+    schema,
+    structure,
+)
+from rioni.http.resources.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX
+
+
+DEAD_LETTERS = "Dead letters"
+
+_SUBSCRIPTION_ID = path("subscription_id", "The id of the subscription.", "038fc871-1d2c-4e2e-aa29-1579e8f2e71f")
+_OFFSET = "001-0001-000000000000000542"
+_ORIGIN = {"event_type": "order.created", "partition": "0"}
+_LETTER: Json = {
+    **_ORIGIN,
+    "offset": _OFFSET,
+    "kept_at": "2026-11-20T10:00:00.000Z",
+    "error": {"message": "The event was sent 3 times without being committed"},
+    "event": {"order_id": "1"},
+}
+_ITEM = structure(
+    {
+        "event_type": STRING,
+        "partition": STRING,
+        "offset": STRING | {"description": "The place of the event in its partition."},
+        "kept_at": TIMESTAMP,
+        "error": structure({"message": STRING}),
+        "event": {"type": "object", "description": "The event as it was published."},
+    }
+)
+
+PATHS: Json = {
+    "/subscriptions/{subscription_id}/dead-letters": {
+        "get": operation(
+            DEAD_LETTERS,
+            "List dead letters",
+            {
+                200: answer(
+                    "Oldest first. There may be more if there are as many as `limit`.",
+                    structure({"items": array(_ITEM)}),
+                    {"items": [_LETTER]},
+                )
+            },
+            description="For those who administer the subscription and may read its event types.",
+            parameters=[
+                _SUBSCRIPTION_ID,
+                query("event_type", "Only events of this event type.", example="order.created"),
+                query("partition", "Only events of this partition.", example="0"),
+                query("from_offset", "Only events from this offset on.", example=_OFFSET),
+                query("to_offset", "Only events up to this offset.", example=_OFFSET),
+                query(
+                    "limit",
+                    "How many at most.",
+                    INTEGER | {"minimum": 1, "maximum": LIST_MAX, "default": LIST_DEFAULT},
+                    LIST_DEFAULT,
+                ),
+            ],
+            problems=(403, 404, 422),
+        ),
+    },
+    "/subscriptions/{subscription_id}/dead-letters/redrive": {
+        "post": operation(
+            DEAD_LETTERS,
+            "Publish dead letters again",
+            {
+                200: answer(
+                    "They are published, but for those that were before, and those whose event types are gone.",
+                    structure(dict.fromkeys(("redriven", "already_redriven", "without_event_type"), INTEGER)),
+                    {"redriven": 2, "already_redriven": 0, "without_event_type": 0},
+                )
+            },
+            description="Each one is stored as it was, in its old partition if that is still there, and delivered to "
+            "this subscription alone. Asking twice publishes nothing twice, unless `force` is true. For those who "
+            "administer the subscription.",
+            parameters=[_SUBSCRIPTION_ID],
+            body=body(schema("SubmittedRedrive"), _ORIGIN | {"limit": 10}),
+            problems=(403, 404, 422),
+        ),
+    },
+}

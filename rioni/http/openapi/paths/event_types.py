@@ -1,0 +1,198 @@
+"""OpenAPI operations of event types, their producers and their consumers."""
+
+from rioni.domain.event_types.rules import CATEGORIES
+from rioni.http.openapi.builders import (
+    MAY_BE_EMPTY,
+    NAME,
+    PAGE,
+    STRING,
+    Json,
+    answer,
+    array,
+    body,
+    header,
+    operation,
+    query,
+    schema,
+    structure,
+)
+from rioni.http.openapi.paths.schemas import SCHEMA, SUBMITTED_SCHEMA, TIME
+
+
+EVENT_TYPES = "Event types"
+
+_SUBMITTED = {
+    "name": "order.created",
+    "owning_application": "shop",
+    "category": "business",
+    "enrichment_strategies": ["metadata_enrichment"],
+    "partition_strategy": "hash",
+    "partition_key_fields": ["order_id"],
+    "schema": SUBMITTED_SCHEMA,
+}
+_EVENT_TYPE = {
+    **_SUBMITTED,
+    "cleanup_policy": "delete",
+    "ordering_key_fields": [],
+    "ordering_instance_ids": [],
+    "schema": SCHEMA,
+    "default_statistic": None,
+    "options": {"retention_time": 172_800_000},
+    "authorization": None,
+    "annotations": {},
+    "labels": {},
+    "compatibility_mode": "forward",
+    "updated_at": TIME,
+    "created_at": TIME,
+}
+_IF_NONE_MATCH = header("If-None-Match", "The `ETag` of the state that the client has.", example='"1f"')
+_EXPLICIT = "must list exactly this `data_type:value`; wildcards do not count."
+_KEYS = "A key, or `key:value`, that they must have; may be given more than once."
+_KEY_LISTS = f"{_KEYS[:-1]}, or hold a list separated by commas."
+_FILTERS = (
+    query("name", "Only those of this name; `*` matches any text.", example="order.*"),
+    query("owning_application", "Only those of this application.", example="shop"),
+    query("category", "Only those of this category.", {"enum": [*CATEGORIES]}, "business"),
+    query("admin", f"Their admins {_EXPLICIT}", example="user:jane"),
+    query("reader", f"Their readers {_EXPLICIT}", example="service:billing"),
+    query("writer", f"Their writers {_EXPLICIT}", example="service:shop"),
+    query("label", _KEY_LISTS, array(STRING), ["team:orders"]),
+    query("annotation", _KEYS, array(STRING), ["nakadi.io/internal-event-type"]),
+)
+_CONSUMERS = {
+    "subscriptions": [
+        {
+            "id": "038fc871-1d2c-4e2e-aa29-1579e8f2e71f",
+            "owning_application": "warehouse",
+            "consumer_group": "default",
+            "streams": 1,
+            "partitions": [{"partition": "0", "unconsumed_events": 12}],
+            "clients": [{"client": "warehouse", "last_streamed_at": TIME, "last_committed_at": TIME}],
+            "unconsumed_events": 12,
+        }
+    ],
+    "low_level": [{"client": "billing", "last_read_at": TIME, "since": TIME, "events": 42}],
+}
+_STRATEGIES = array(STRING)
+
+PATHS: Json = {
+    "/event-types": {
+        "get": operation(
+            EVENT_TYPES,
+            "List event types",
+            {
+                200: answer(
+                    "The event types by name. Where a page was asked for, a header `Link` names its neighbours, as far "
+                    "as there are any.",
+                    array(schema("EventType")),
+                    [_EVENT_TYPE],
+                    headers=("ETag", "Link"),
+                ),
+                304: answer("The list is unchanged.", headers=("ETag",)),
+            },
+            description="All of them, unless there is a `limit` or an `offset`.",
+            parameters=[*_FILTERS, *PAGE, _IF_NONE_MATCH],
+        ),
+        "post": operation(
+            EVENT_TYPES,
+            "Create an event type",
+            {201: answer("The event type exists.", schema("EventType"), _EVENT_TYPE, headers=("ETag", "Warning"))},
+            description="Its first schema has the version 1.0.0, and it has as many partitions as `default_statistic` "
+            "asks for, at least one.",
+            body=body(schema("SubmittedEventType"), _SUBMITTED),
+            problems={
+                403: "The authorization section may not be used by this client.",
+                409: "There is an event type of this name.",
+                422: "",
+                501: "The creation of event types is switched off.",
+            },
+        ),
+    },
+    "/event-types/{name}": {
+        "get": operation(
+            EVENT_TYPES,
+            "Show an event type",
+            {
+                200: answer("The event type.", schema("EventType"), _EVENT_TYPE, headers=("ETag",)),
+                304: answer("The event type is unchanged.", headers=("ETag",)),
+            },
+            parameters=[NAME, _IF_NONE_MATCH],
+            problems=(404,),
+        ),
+        "put": operation(
+            EVENT_TYPES,
+            "Change an event type",
+            {
+                200: answer(
+                    "It is changed. The body is empty, unless the feature `return_body_on_create_update_event_type` "
+                    "is on.",
+                    schema("EventType"),
+                    _EVENT_TYPE,
+                    headers=("ETag", "Warning"),
+                )
+                | {MAY_BE_EMPTY: True}
+            },
+            description="The body is the whole event type, as `GET` shows it. Members that may be left out keep their "
+            "values then. A changed schema becomes a new version if the compatibility mode allows that.",
+            parameters=[
+                NAME,
+                header("If-Match", "The `ETag` of the state that the change was made of.", example='"1f"'),
+            ],
+            body=body(schema("SubmittedEventType"), _SUBMITTED),
+            problems={403: "", 404: "", 412: "Modified concurrently: the ETag does not match.", 422: ""},
+        ),
+        "delete": operation(
+            EVENT_TYPES,
+            "Delete an event type",
+            {200: answer("The event type is gone, with its schemas and events.")},
+            parameters=[NAME],
+            problems={403: "", 404: "", 409: "There are subscriptions to it."},
+        ),
+    },
+    "/event-types/{name}/producers": {
+        "get": operation(
+            EVENT_TYPES,
+            "List the producers of an event type",
+            {
+                200: answer(
+                    "The clients that published to it, or deleted from it, by name.",
+                    structure({"items": array(schema("Producer"))}),
+                    {"items": [{"client": "shop", "last_published_at": TIME, "since": TIME, "events": 4711}]},
+                )
+            },
+            description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
+            parameters=[NAME],
+            problems=(404,),
+        ),
+    },
+    "/event-types/{name}/consumers": {
+        "get": operation(
+            EVENT_TYPES,
+            "List the consumers of an event type",
+            {
+                200: answer(
+                    "The subscriptions to it, and the clients that read it without one.",
+                    structure({"subscriptions": array(schema("Consumer")), "low_level": array(schema("Reader"))}),
+                    _CONSUMERS,
+                )
+            },
+            description="Clients not seen for 90 days are removed. Activity of the last second may be missing.",
+            parameters=[NAME],
+            problems=(404,),
+        ),
+    },
+    "/registry/enrichment-strategies": {
+        "get": operation(
+            EVENT_TYPES,
+            "List enrichment strategies",
+            {200: answer("Their names.", _STRATEGIES, ["metadata_enrichment"])},
+        ),
+    },
+    "/registry/partition-strategies": {
+        "get": operation(
+            EVENT_TYPES,
+            "List partition strategies",
+            {200: answer("Their names.", _STRATEGIES, ["hash", "user_defined", "random"])},
+        ),
+    },
+}

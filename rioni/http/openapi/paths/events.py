@@ -1,0 +1,177 @@
+"""OpenAPI operations of publishing and of streams, with the streams' parameters."""
+
+from rioni.domain.avro.batches import MEDIA_TYPE as AVRO
+from rioni.domain.publishing import consumer_tag, idempotency
+from rioni.http.openapi.builders import (
+    INTEGER,
+    NAME,
+    STRING,
+    Json,
+    also,
+    answer,
+    array,
+    body,
+    header,
+    operation,
+    or_problem,
+    query,
+    schema,
+)
+from rioni.http.streaming.avro_frames import LengthPrefixedAvroFrames
+from rioni.http.streaming.json_frames import Frames
+from rioni.http.streaming.server_sent_events import LAST_EVENT_ID
+from rioni.http.streaming.server_sent_events import MEDIA_TYPE as SERVER_SENT_EVENTS
+
+
+PUBLISHING, STREAMS = "Publishing", "Low-level streams"
+
+_NUMBER = INTEGER | {"minimum": -(2**31) + 1, "maximum": 2**31 - 1}
+_AT_LEAST_ONE = _NUMBER | {"minimum": 1}
+STREAM_NUMBERS: Json = {
+    "batch_limit": _AT_LEAST_ONE | {"default": 1, "description": "The most events of a batch."},
+    "stream_limit": _NUMBER
+    | {"default": 0, "description": "The stream ends after so many events; 0 for never. Not below `batch_limit`."},
+    "batch_flush_timeout": _NUMBER
+    | {"default": 30, "description": "Seconds after which a batch is sent that has not become full; 0 for 30."},
+    "stream_timeout": _NUMBER
+    | {"default": 0, "description": "Seconds after which the stream ends; 0 for about an hour, which is the most."},
+    "stream_keep_alive_limit": _NUMBER
+    | {"default": 0, "description": "The stream ends after so many empty batches in a row; 0 for never."},
+}
+_PARAMETERS = [
+    query(name, str(number["description"]), {key: value for key, value in number.items() if key != "description"})
+    for name, number in STREAM_NUMBERS.items()
+]
+_EVENTS = [
+    {
+        "order_id": "ES-4711",
+        "metadata": {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"},
+    }
+]
+_RESULTS = [
+    {
+        "publishing_status": "failed",
+        "detail": "#/order_id: expected type: String, found: Integer",
+        "step": "validating",
+        "eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11",
+        "partition": None,
+    }
+]
+BATCH = {"cursor": {"partition": "0", "offset": "001-0001-000000000000000542"}, "events": _EVENTS}
+
+
+def streamed(batch: Json, header: str) -> Json:
+    """A stream of batches like this one."""
+    in_json = answer(
+        "Batches until the stream ends: one on each line, or each the data of a server-sent event if the client names "
+        f"that. A client that accepts nothing but `{AVRO}` gets one message in Avro after the other, under the same "
+        f"media type as JSON; one that accepts nothing but `{LengthPrefixedAvroFrames.MEDIA_TYPE}` gets each message "
+        "behind its length.",
+        schema("Batch"),
+        batch,
+        media=Frames.MEDIA_TYPE,
+        headers=(header,),
+    )
+    return also(also(in_json, LengthPrefixedAvroFrames.MEDIA_TYPE), SERVER_SENT_EVENTS)
+
+
+LAST_EVENT = header(
+    LAST_EVENT_ID,
+    "With server-sent events the id of the last one that was received, as browsers send it when they connect again: "
+    "the stream continues after it; that of a subscription commits it first.",
+)
+
+
+_ANSWERS = {
+    200: answer("All events are on disk."),
+    207: answer("Not all events could be stored: one result for each.", array(schema("ItemResult"))),
+    422: or_problem(
+        answer(
+            "An event is refused, and nothing was stored: one result for each event. A problem where it is the request "
+            "as a whole that is against a rule.",
+            array(schema("ItemResult")),
+            _RESULTS,
+        )
+    ),
+}
+_HEADERS = [
+    header(
+        idempotency.HEADER,
+        "Names the batch, best with a UUID: when the same batch is sent again it is not stored again.",
+        STRING | {"minLength": 1, "maxLength": idempotency.KEY_CHARACTERS_MAX},
+        "6fcf3a0c-1f55-4b21-8f3c-6a1c0a1c7f0e",
+    ),
+    header(
+        consumer_tag.HEADER,
+        "Names the one subscription that gets the events.",
+        example="consumer_subscription_id=038fc871-1d2c-4e2e-aa29-1579e8f2e71f",
+    ),
+    header(
+        "traceparent",
+        "W3C's trace context: kept, with `tracestate`, in `metadata.span_ctx` of events that have none.",
+        example="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ),
+    header("tracestate", "Goes with `traceparent`.", example="vendor=1"),
+]
+_DELETIONS = [{"order_id": "ES-4711", "metadata": {"partition_compaction_key": "ES-4711"}}]
+
+PATHS: Json = {
+    "/event-types/{name}/events": {
+        "post": operation(
+            PUBLISHING,
+            "Publish events",
+            _ANSWERS,
+            description="The events of a batch are validated against the event type's schema, put into partitions and "
+            "enriched with metadata. Events of one partition keep their order.",
+            parameters=[NAME, *_HEADERS],
+            body=also(
+                body(array(schema("Event")), _EVENTS, description="An array of events, or a batch in Avro."), AVRO
+            ),
+            problems=(403, 404),
+        ),
+        "get": operation(
+            STREAMS,
+            "Stream the events of an event type",
+            {
+                200: streamed(BATCH, "Warning"),
+            },
+            description="The client itself remembers how far it has read. A batch without `events` shows that the "
+            "stream is alive.",
+            parameters=[
+                NAME,
+                header(
+                    "X-Nakadi-Cursors",
+                    "A JSON array of cursors: the last event read of each partition to stream. Without it all "
+                    "partitions are streamed, from now on.",
+                    example='[{"partition": "0", "offset": "BEGIN"}]',
+                ),
+                query("cursors", "The same, for browsers, which can set no headers.", STRING),
+                LAST_EVENT,
+                *_PARAMETERS,
+            ],
+            problems={
+                403: "",
+                404: "",
+                412: "A cursor names nothing that can be read.",
+                422: "",
+                429: "The client has too many streams, of a partition or of all kinds.",
+            },
+            deprecated=True,
+        ),
+    },
+    "/event-types/{name}/deleted-events": {
+        "post": operation(
+            PUBLISHING,
+            "Delete events",
+            _ANSWERS,
+            description="Of a compacted event type the events with these keys go with the next compaction. Each "
+            "event needs its `metadata.partition_compaction_key`, and what its partition is chosen by; it is not "
+            "validated. Consumers see nothing of it.",
+            parameters=[NAME, *_HEADERS],
+            body=also(
+                body(array(schema("Event")), _DELETIONS, description="An array of events, or a batch in Avro."), AVRO
+            ),
+            problems=(403, 404),
+        ),
+    },
+}

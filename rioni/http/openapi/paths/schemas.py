@@ -1,0 +1,98 @@
+"""OpenAPI operations of schemas, those of event types and those of Avro batches."""
+
+from rioni.http.openapi.builders import NAME, PAGE, Json, answer, array, body, operation, path, query, schema, structure
+
+
+SCHEMAS = "Schemas"
+
+TIME = "2026-11-20T10:00:00.000Z"
+SUBMITTED_SCHEMA = {
+    "type": "json_schema",
+    "schema": '{"properties": {"order_id": {"type": "string"}}, "required": ["order_id"]}',
+}
+SCHEMA = {**SUBMITTED_SCHEMA, "version": "1.0.0", "created_at": TIME}
+_VERSION = path("version", "A version, or `latest`.", "latest")
+
+PATHS: Json = {
+    "/event-types/{name}/schemas": {
+        "get": operation(
+            SCHEMAS,
+            "List the versions of a schema",
+            {
+                200: answer(
+                    "One page, newest first.",
+                    structure({"items": array(schema("Schema")), "_links": schema("Links")}),
+                    {"items": [SCHEMA], "_links": {}},
+                )
+            },
+            parameters=[NAME, *PAGE],
+            problems=(404,),
+        ),
+        "post": operation(
+            SCHEMAS,
+            "Add a version of a schema",
+            {
+                200: answer("The schema was known.", schema("Schema"), SCHEMA),
+                201: answer("The new version.", schema("Schema"), SCHEMA),
+            },
+            parameters=[
+                NAME,
+                query(
+                    "fetch",
+                    "Only look for the version that is the same, and change nothing.",
+                    {"enum": ["true", "false"], "default": "false"},
+                    "true",
+                ),
+            ],
+            body=body(schema("SubmittedSchema"), SUBMITTED_SCHEMA),
+            problems={403: "", 404: "There is no such event type or, with `fetch`, no such schema.", 422: ""},
+        ),
+    },
+    "/event-types/{name}/schemas/{version}": {
+        "get": operation(
+            SCHEMAS,
+            "Show a version of a schema",
+            {200: answer("The version.", schema("Schema"), SCHEMA)},
+            parameters=[NAME, _VERSION],
+            problems=(404,),
+        ),
+    },
+    "/event-types/{name}/schemas/{version}/compatibility-check": {
+        "post": operation(
+            SCHEMAS,
+            "Check whether a schema is compatible",
+            {
+                200: answer(
+                    "Whether the schema could follow the version, and if not why.",
+                    schema("Compatibility"),
+                    {"compatible": True, "compatibility_mode": "forward", "validated_against_version": "1.0.0"},
+                )
+            },
+            parameters=[NAME, _VERSION],
+            body=body(schema("SubmittedSchema"), SUBMITTED_SCHEMA, description="Nothing is changed."),
+            problems=(404, 422),
+        ),
+    },
+    "/avro-schemas/{name}/versions": {
+        "get": operation(
+            SCHEMAS,
+            "List the versions of a batch's Avro schema",
+            {200: answer("The versions, oldest first.", structure({"items": array(schema("AvroSchema"))}))},
+            description="How batches of Avro events are published and consumed.",
+            parameters=[path("name", "`batch.publishing` or `batch.consumption`.", "batch.publishing")],
+            problems=(404,),
+        ),
+    },
+    "/avro-schemas/{name}/versions/{version}": {
+        "get": operation(
+            SCHEMAS,
+            "Show a version of a batch's Avro schema",
+            {200: answer("The version.", schema("AvroSchema"))},
+            parameters=[
+                path("name", "`batch.publishing` or `batch.consumption`.", "batch.publishing"),
+                path("version", "The number of the version.", "1"),
+            ],
+            problems=(404,),
+        ),
+    },
+}

@@ -1,0 +1,265 @@
+"""OpenAPI operations of subscriptions, their streams and their cursors."""
+
+from rioni.http.openapi.builders import (
+    INTEGER,
+    PAGE,
+    STRING,
+    Json,
+    answer,
+    array,
+    body,
+    header,
+    operation,
+    path,
+    query,
+    schema,
+    structure,
+)
+from rioni.http.openapi.paths.events import BATCH, LAST_EVENT, STREAM_NUMBERS, streamed
+
+
+SUBSCRIPTIONS, CONSUMING = "Subscriptions", "Consuming"
+
+_ID = "038fc871-1d2c-4e2e-aa29-1579e8f2e71f"
+_STREAM_ID = "b75c3102-98a4-4385-a5fd-b96f1d7872f2"
+_SUBSCRIPTION_ID = path("subscription_id", "The id of the subscription.", _ID)
+_BOOLEAN = {"enum": ["true", "false"], "default": "false"}
+_TIME = "2026-11-20T10:00:00.000Z"
+_SUBMITTED = {"owning_application": "warehouse", "event_types": ["order.created"], "read_from": "begin"}
+_SUBSCRIPTION: Json = {
+    "id": _ID,
+    **_SUBMITTED,
+    "consumer_group": "default",
+    "initial_cursors": [],
+    "created_at": _TIME,
+    "updated_at": _TIME,
+    "authorization": None,
+    "annotations": {},
+    "labels": {},
+}
+_CURSOR = {"partition": "0", "offset": "001-0001-000000000000000542", "event_type": "order.created"}
+_COMMITTED = _CURSOR | {"cursor_token": "b75c3102-98a4-4385-a5fd-b96f1d7872f2"}
+_STREAM_PARAMETERS: Json = {
+    **STREAM_NUMBERS,
+    "max_uncommitted_events": INTEGER
+    | {
+        "minimum": 1,
+        "maximum": 2**31 - 1,
+        "default": 10,
+        "description": "Maximum number of uncommitted events in flight.",
+    },
+    "commit_timeout": INTEGER
+    | {
+        "minimum": 0,
+        "maximum": 60,
+        "default": 60,
+        "description": "Seconds after which the stream ends if a batch is not committed; 0 for the most, 60.",
+    },
+    "batch_timespan": INTEGER
+    | {
+        "minimum": 0,
+        "maximum": 2**31 - 1,
+        "default": 0,
+        "description": "Maximum time span covered by one batch, in seconds; 0 for no limit.",
+    },
+}
+_STREAM_QUERY = [
+    query(name, str(number["description"]), {key: value for key, value in number.items() if key != "description"})
+    for name, number in _STREAM_PARAMETERS.items()
+]
+_REQUESTED = {"event_type": STRING, "partition": STRING}
+_STREAM_BODY: Json = {
+    "type": "object",
+    "properties": {
+        **_STREAM_PARAMETERS,
+        "partitions": array(
+            structure(_REQUESTED), description="Partitions to read; without it the broker assigns some."
+        ),
+    },
+}
+_STREAM = {
+    200: streamed(BATCH | {"cursor": _COMMITTED, "info": {"debug": "Stream started"}}, "X-Nakadi-StreamId"),
+}
+_STREAM_PROBLEMS = {
+    403: "",
+    404: "",
+    409: "All partitions have their streams already, or cursors are being reset.",
+    422: "",
+    429: "The client has too many streams.",
+}
+_COMMIT_EXAMPLE = {"items": [{"cursor": _COMMITTED, "result": "outdated"}]}
+_STATISTICS = {
+    "partition": "0",
+    "state": "assigned",
+    "unconsumed_events": 4,
+    "stream_id": "b75c3102-98a4-4385-a5fd-b96f1d7872f2",
+    "assignment_type": "auto",
+}
+
+PATHS: Json = {
+    "/subscriptions": {
+        "get": operation(
+            SUBSCRIPTIONS,
+            "List subscriptions",
+            {
+                200: answer(
+                    "One page, newest first, or by id if a `token` is used.",
+                    structure({"items": array(schema("ListedSubscription")), "_links": schema("Links")}),
+                    {"items": [_SUBSCRIPTION], "_links": {"next": {"href": f"/subscriptions?token=F{_ID}&limit=20"}}},
+                )
+            },
+            parameters=[
+                query("owning_application", "Only those of this application.", example="warehouse"),
+                query(
+                    "event_type",
+                    "Only those to this event type; may be given more than once, or hold a list separated by commas, "
+                    "for those to all of them.",
+                    array(STRING),
+                    ["order.created"],
+                ),
+                query("reader", "Only those whose readers list exactly this `data_type:value`.", example="user:jane"),
+                *PAGE,
+                query("token", "A page token, from a link; `new` for the first page.", example="new"),
+                query("show_status", "Show who reads which partition.", _BOOLEAN, "true"),
+            ],
+        ),
+        "post": operation(
+            SUBSCRIPTIONS,
+            "Create a subscription",
+            {
+                200: answer(
+                    "There is one of the same application, group and event types.",
+                    schema("Subscription"),
+                    _SUBSCRIPTION,
+                    headers=("Location",),
+                ),
+                201: answer(
+                    "The subscription exists.",
+                    schema("Subscription"),
+                    _SUBSCRIPTION,
+                    headers=("Location", "Content-Location"),
+                ),
+            },
+            body=body(schema("SubmittedSubscription"), _SUBMITTED),
+            problems={403: "", 422: ""},
+        ),
+    },
+    "/subscriptions/{subscription_id}": {
+        "get": operation(
+            SUBSCRIPTIONS,
+            "Show a subscription",
+            {200: answer("The subscription.", schema("Subscription"), _SUBSCRIPTION)},
+            parameters=[_SUBSCRIPTION_ID],
+            problems=(404,),
+        ),
+        "put": operation(
+            SUBSCRIPTIONS,
+            "Change a subscription",
+            {204: answer("It is changed.")},
+            description="Authorization, annotations, labels and filter can change; everything else must be as it is.",
+            parameters=[_SUBSCRIPTION_ID],
+            body=body(schema("SubmittedSubscription"), _SUBMITTED),
+            problems=(403, 404, 422),
+        ),
+        "delete": operation(
+            SUBSCRIPTIONS,
+            "Delete a subscription",
+            {204: answer("It is gone, with its cursors; its streams end.")},
+            parameters=[_SUBSCRIPTION_ID],
+            problems=(403, 404),
+        ),
+    },
+    "/subscriptions/{subscription_id}/stats": {
+        "get": operation(
+            SUBSCRIPTIONS,
+            "Show the statistics of a subscription",
+            {
+                200: answer(
+                    "Who reads which partition, and how many events are unconsumed.",
+                    structure({"items": array(schema("Assignments"))}),
+                    {"items": [{"event_type": "order.created", "partitions": [_STATISTICS]}]},
+                )
+            },
+            parameters=[_SUBSCRIPTION_ID, query("show_time_lag", "Show the lag in seconds, too.", _BOOLEAN, "true")],
+            problems=(403, 404),
+        ),
+    },
+    "/subscriptions/{subscription_id}/events": {
+        "get": operation(
+            CONSUMING,
+            "Stream a subscription",
+            _STREAM,
+            description="The broker divides the partitions among the streams of a subscription, and remembers which "
+            "events are committed.",
+            parameters=[_SUBSCRIPTION_ID, LAST_EVENT, *_STREAM_QUERY],
+            problems=_STREAM_PROBLEMS,
+        ),
+        "post": operation(
+            CONSUMING,
+            "Stream a subscription with parameters in a body",
+            _STREAM,
+            description="As with `GET`; here the client may choose its partitions.",
+            parameters=[_SUBSCRIPTION_ID, LAST_EVENT],
+            body=body(_STREAM_BODY, {"batch_limit": 100, "max_uncommitted_events": 1000}),
+            problems=_STREAM_PROBLEMS,
+        ),
+    },
+    "/subscriptions/{subscription_id}/streams/{stream_id}": {
+        "delete": operation(
+            CONSUMING,
+            "Close a stream",
+            {204: answer("It is closed: its slot and its partitions are free.")},
+            description="For clients that can't close their connection. The stream ends with a batch that says so; "
+            "what it had not committed is delivered again.",
+            parameters=[
+                _SUBSCRIPTION_ID,
+                path("stream_id", "The stream, as `X-Nakadi-StreamId` named it.", _STREAM_ID),
+            ],
+            problems=(403, 404),
+        ),
+    },
+    "/subscriptions/{subscription_id}/cursors": {
+        "get": operation(
+            CONSUMING,
+            "List committed cursors",
+            {
+                200: answer(
+                    "The cursors; none until the subscription was first streamed.",
+                    structure({"items": array(schema("CommittedCursor"))}),
+                    {"items": [_COMMITTED]},
+                )
+            },
+            parameters=[_SUBSCRIPTION_ID],
+            problems=(403, 404),
+        ),
+        "post": operation(
+            CONSUMING,
+            "Commit cursors",
+            {
+                200: answer(
+                    "Some cursors were not newer than what was committed.",
+                    structure({"items": array(schema("CommitResult"))}),
+                    _COMMIT_EXAMPLE,
+                ),
+                204: answer("All cursors are committed."),
+            },
+            description="A committed cursor says that its event and all before it in the partition are processed.",
+            parameters=[
+                _SUBSCRIPTION_ID,
+                header("X-Nakadi-StreamId", "The stream that the cursors came from.", example=_ID, required=True),
+            ],
+            body=body(schema("SubmittedCursors"), {"items": [_COMMITTED]}),
+            problems=(403, 404, 422),
+        ),
+        "patch": operation(
+            CONSUMING,
+            "Reset cursors",
+            {204: answer("All streams have ended, and the next ones begin behind these cursors.")},
+            description="Cursors may be given as offset, as `BEGIN` or `END`, or as a timestamp, and be shifted. "
+            "Without items the subscription is initialised, and streams continue.",
+            parameters=[_SUBSCRIPTION_ID],
+            body=body(schema("SubmittedPlaces"), {"items": [_CURSOR, {"timestamp": _TIME, "shift": -100}]}),
+            problems={403: "", 404: "", 409: "A reset is in progress.", 422: ""},
+        ),
+    },
+}

@@ -1,0 +1,72 @@
+from types import SimpleNamespace
+
+import pytest
+
+from rioni.domain.access.authorization import Subject
+from rioni.domain.errors import Overloaded, TooManyStreams
+from rioni.http.bodies.budget import LARGE_BYTES, BodyBudget, hold, let_go
+from rioni.http.middleware.authentication import Caller
+
+
+MEGABYTE = 1_000_000
+
+
+def request(budget, *, address="192.0.2.1", subject=None):
+    caller = {} if subject is None else {"caller": Caller(Subject(name=subject, realm="services"))}
+    return SimpleNamespace(context=SimpleNamespace(bodies=budget, **caller), remote_addr=address)
+
+
+def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():
+    """Reference common#bodies-in-flight."""
+    budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
+    requests = [request(budget) for _ in range(4)]
+    for each in requests:
+        hold(each, MEGABYTE)
+    with pytest.raises(TooManyStreams, match="already holds 4000000 bytes of request bodies of this client") as caught:
+        hold(request(budget), 1)
+    assert caught.value.retry_after_s
+    hold(request(budget, address="192.0.2.2"), MEGABYTE)
+    let_go(requests[0])
+    hold(request(budget), MEGABYTE)
+
+
+def test_all_clients_together_can_not_hold_more_than_the_worker_may():
+    """Reference common#bodies-in-flight."""
+    budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
+    for number in range(10):
+        hold(request(budget, address=f"192.0.2.{number}"), MEGABYTE)
+    with pytest.raises(Overloaded, match="already holds 10000000 bytes") as caught:
+        hold(request(budget, address="192.0.2.99"), 1)
+    assert caught.value.retry_after_s
+
+
+def test_a_client_with_a_token_is_the_same_from_every_address():
+    """Reference common#bodies-in-flight."""
+    budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
+    hold(request(budget, subject="shop", address="192.0.2.1"), 4 * MEGABYTE)
+    hold(request(budget, subject="other", address="192.0.2.1"), 4 * MEGABYTE)
+    with pytest.raises(TooManyStreams):
+        hold(request(budget, subject="shop", address="192.0.2.2"), 1)
+
+
+def test_what_is_let_go_is_free_again_and_counted_once():
+    budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
+    for _ in range(100):
+        one = request(budget)
+        hold(one, 2 * MEGABYTE)
+        hold(one, 2 * MEGABYTE)
+        assert budget.held == 4 * MEGABYTE
+        let_go(one)
+        let_go(one)
+        assert budget.held == 0
+
+
+def test_large_bodies_are_noticed_once_they_have_gone():
+    budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
+    for size, large in ((LARGE_BYTES - 1, False), (LARGE_BYTES, True)):
+        one = request(budget)
+        hold(one, size)
+        assert not budget.has_released_large()
+        let_go(one)
+        assert budget.has_released_large() is large
+        assert not budget.has_released_large()

@@ -44,7 +44,7 @@ def test_the_wheel_contains_the_package_with_its_types_and_migrations_and_nothin
     information = f"rioni-{__version__}.dist-info/"
     assert {name for name in names if not name.startswith(information)} == expected
     assert "rioni/py.typed" in names
-    assert any(re.fullmatch(r"rioni/storage/migrations/versions/\w+\.py", name) for name in names)
+    assert any(re.fullmatch(r"rioni/storage/sql/migrations/versions/\w+\.py", name) for name in names)
     assert f"{information}licenses/LICENSE" in names
 
 

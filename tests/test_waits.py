@@ -152,7 +152,7 @@ def test_a_wait_that_may_last_for_ever_is_told_from_others(source, found):
         ("from concurrent.futures import ThreadPoolExecutor", True),
         ("def function():\n    import queue", True),
         ("import kazoo.handlers.threading", False),
-        ("from rioni.storage.greenlet_semaphore import Places", False),
+        ("from rioni.storage.threads.greenlet_semaphore import Places", False),
     ],
 )
 def test_a_use_of_threads_is_told_from_others(source, found):

@@ -27,7 +27,7 @@ from gevent.threadpool import ThreadPool as GeventThreadPool
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
 from rioni.domain.ports.thread_pool import StoreOffloads, ThreadPool, direct, in_place
-from rioni.storage.hub_thread import HubThread
+from rioni.storage.threads.hub_thread import HubThread
 
 
 P = ParamSpec("P")

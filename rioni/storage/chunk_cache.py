@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 
 from rioni.domain.ports.event_store import Chunk
-from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 CHUNK_OVERHEAD_BYTES = 600

@@ -8,7 +8,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.thread_pool import StoreOffloads
 from rioni.domain.system.storages import StorageEntry
-from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 Opener = Callable[[StorageEntry], EventStore]

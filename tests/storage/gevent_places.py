@@ -10,7 +10,7 @@ import sys
 
 import gevent
 
-from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 THREADS, GREENLETS, TURNS = 6, 4, 2_000

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 SUFFIX = ".socket"

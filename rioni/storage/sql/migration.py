@@ -16,7 +16,7 @@ WAIT_S = 600
 """How long a node waits for the migrating one, and the migrating one for the others' table locks."""
 
 _LOCK = 0x52696F6E69
-SCRIPTS = Path(__file__).parents[1] / "migrations"
+SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def upgrade(engine: Engine, revision: str = LATEST) -> None:

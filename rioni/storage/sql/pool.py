@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import exc
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
-from rioni.storage.greenlet_semaphore import ThreadSafeSemaphore
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 class GeventConnectionPool(Pool):

@@ -5,7 +5,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from rioni.storage.hub_thread import run_on_hub
+from rioni.storage.threads.hub_thread import run_on_hub
 from rioni.storage.zookeeper.paths import LEADER
 from rioni.storage.zookeeper.session.session import ZooKeeperSession
 

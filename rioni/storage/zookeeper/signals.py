@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from rioni.domain.ports.notifier import Waiter
 from rioni.storage.embedded.signals import EmbeddedSignals, EmbeddedWatch
-from rioni.storage.hub_thread import run_on_hub
+from rioni.storage.threads.hub_thread import run_on_hub
 from rioni.storage.zookeeper.session.session import ZooKeeperSession
 from rioni.storage.zookeeper.subscriptions import SubscriptionCache
 

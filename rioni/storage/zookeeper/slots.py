@@ -13,7 +13,7 @@ from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.hub_thread import run_on_hub
+from rioni.storage.threads.hub_thread import run_on_hub
 from rioni.storage.zookeeper.paths import SLOTS, WORKERS
 from rioni.storage.zookeeper.session.driver import REFUSALS
 from rioni.storage.zookeeper.session.operations import Operation, create, delete, put

@@ -23,7 +23,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.group_commit import GroupCommit, Job
-from rioni.storage.hub_thread import HubThread
+from rioni.storage.threads.hub_thread import HubThread
 from rioni.storage.zookeeper.paths import ROOTS, WORKERS
 from rioni.storage.zookeeper.session.driver import UNREACHABLE, Interrupted, judged, new_client, new_handler, outcome
 from rioni.storage.zookeeper.session.operations import Operation, send

@@ -16,8 +16,8 @@ from rioni.domain.event_types.field_path import DeclaredPaths
 from rioni.domain.event_types.owner import OwnerSelector
 from rioni.domain.event_types.rules import schema_violations
 from rioni.domain.schemas.change import Level
+from rioni.domain.schemas.checks import check_paths, check_schema
 from rioni.domain.schemas.evolution import evolve_schema, next_schema_version
-from rioni.domain.schemas.schema import check_paths, check_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

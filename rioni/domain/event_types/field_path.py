@@ -79,7 +79,7 @@ class DeclaredPaths:
         """Keep the schema.
 
         Args:
-            schema: the root of an effective schema that passed the checks of `rioni.domain.schemas.schema`.
+            schema: the root of an effective schema that passed the checks of `rioni.domain.schemas.checks`.
         """
         self._root = schema
         self._looks_left = LOOKS_MAX

@@ -25,7 +25,7 @@ from rioni.domain.publishing.steps import (
     submitted_owners,
     validate,
 )
-from rioni.domain.schemas.schema import EffectiveSchema
+from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.validation import EventValidator
 
 

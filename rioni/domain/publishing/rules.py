@@ -13,7 +13,7 @@ from rioni.domain.event_types.owner import OwnerSelector
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.idempotency import scope_of, stores_eids_once
-from rioni.domain.schemas.schema import effective_schema
+from rioni.domain.schemas.effective_schema import effective_schema
 from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 
 

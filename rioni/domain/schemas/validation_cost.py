@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+from rioni.domain.schemas.checks import EXPANDED_PATHS_MAX
+from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.formats import MESSAGES, UUID
 from rioni.domain.schemas.patterns import STATE_NS, program_bytes
-from rioni.domain.schemas.schema import EXPANDED_PATHS_MAX, EffectiveSchema
 from rioni.domain.schemas.strict_json import children
 from rioni.domain.schemas.walker import expanded_paths, walk
 

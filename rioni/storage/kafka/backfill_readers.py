@@ -11,9 +11,9 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, unavailable
 from rioni.storage.kafka.records import Record, chunks_of, record_of
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 KEPT = 8

@@ -17,10 +17,10 @@ from rioni.domain.ports.event_store import Bounds, Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StoreOffloads, without_deadline
 from rioni.storage.chunk_cache import ChunkCache
-from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.kafka.topics.topics import Topics
+from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 POLL_S, POLLS = 0.01, 10

@@ -18,10 +18,10 @@ from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
-from rioni.storage.threads.greenlet_semaphore import PAUSE_MAX_S, PAUSE_MIN_S, ThreadSafeSemaphore
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.pool import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
+from rioni.storage.threads.greenlet_semaphore import PAUSE_MAX_S, PAUSE_MIN_S, ThreadSafeSemaphore
 
 
 LOCK_WAIT_S = 30.0

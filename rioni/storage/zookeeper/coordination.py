@@ -18,8 +18,8 @@ from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, 
 from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.admission import session_not_found
-from rioni.storage.threads.hub_thread import HubThread, run_on_hub
 from rioni.storage.stream_shutdown import wait_for_streams_to_end
+from rioni.storage.threads.hub_thread import HubThread, run_on_hub
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import AssignmentUpdate
 from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes

@@ -20,8 +20,8 @@ from rioni.domain.errors import Invalid
 from rioni.domain.schemas.change import KINDS, Level
 from rioni.domain.schemas.counterexample import SCHEMA_CHARACTERS_MAX, breaking_example
 from rioni.domain.schemas.diff import compare
+from rioni.domain.schemas.effective_schema import EffectiveSchema, effective_schema
 from rioni.domain.schemas.evolution import evolve_schema
-from rioni.domain.schemas.schema import EffectiveSchema, effective_schema
 from tests.domain.schemas.test_diff import INTEGER, NUMBER, STRING, array, number, props, string
 from tests.domain.schemas.test_evolution import changed_schemas, values
 from tests.support.campaigns import length

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from rioni.domain.schemas.change import KINDS, Level
+from rioni.domain.schemas.checks import check_schema
 from rioni.domain.schemas.diff import compare
-from rioni.domain.schemas.schema import check_schema
 
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}

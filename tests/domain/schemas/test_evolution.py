@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.change import Level
+from rioni.domain.schemas.checks import check_schema
 from rioni.domain.schemas.counterexample import breaking_example
 from rioni.domain.schemas.diff import compare
 from rioni.domain.schemas.evolution import CHANGES_NAMED_MAX, evolve_schema, next_schema_version
-from rioni.domain.schemas.schema import check_schema
 from rioni.domain.schemas.walker import resolve, walk
 from tests.domain.schemas.test_diff import CHANGES, INTEGER, STRING, TABLE, props, string
 

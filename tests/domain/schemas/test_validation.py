@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from rioni.domain.errors import Invalid
-from rioni.domain.schemas.schema import check_schema
+from rioni.domain.schemas.checks import check_schema
 from rioni.domain.schemas.validation import TEXT_CHARACTERS_MAX, VIOLATIONS_MAX, EventValidator
 from tests.support.campaigns import length
 from tests.support.strategies import EID, json_objects, schemas

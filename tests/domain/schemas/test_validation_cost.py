@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid
+from rioni.domain.schemas.checks import check_schema
+from rioni.domain.schemas.effective_schema import EffectiveSchema
 from rioni.domain.schemas.patterns import PATTERNS_MAX
-from rioni.domain.schemas.schema import EffectiveSchema, check_schema
 from rioni.domain.schemas.validation import EventValidator
 from rioni.domain.schemas.validation_cost import ValidationCost
 

@@ -26,7 +26,8 @@ from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.projector import Projector
-from rioni.projections.queries.states import all_states, all_storages
+from rioni.projections.queries.states import all_states
+from rioni.projections.queries.storages import all_storages
 from rioni.projections.registry import MemoryRegistry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory

@@ -13,11 +13,16 @@ from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.fold import EMPTY, FOLD_VERSION, Change, Folded, decode_state, fold
-from rioni.projections.tables import READ_MODELS, STATES, STORAGES, SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS, TIMELINES
+from rioni.projections.tables import (
+    READ_MODELS,
+    STATES,
+    STORAGES,
+    SUBSCRIPTION_EVENT_TYPES,
+    SUBSCRIPTIONS,
+    TIMELINES,
+    TRACKING_NAME,
+)
 
-
-TRACKING_NAME = "read-models"
-"""All read models follow the log together, under one tracking position."""
 
 _TRACKING = table("tracking", column("name"), column("position"), column("fold"))
 

@@ -17,10 +17,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import DropTable
 
-from rioni.projections.projector import TRACKING_NAME
-
 
 READ_MODELS = MetaData()
+TRACKING_NAME = "read-models"
+"""Name of the projection's position in the table `tracking`."""
 
 STATES = Table(
     "states",

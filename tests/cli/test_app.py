@@ -27,7 +27,7 @@ from tests.support.commands import run_command
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
-    groups = ((group.typer_instance, (group.name,)) for group in app.app.registered_groups)
+    groups = ((group.typer_instance, (group.name,) if group.name else ()) for group in app.app.registered_groups)
     for group, prefix in ((app.app, ()), *groups):
         for command in group.registered_commands:
             yield (*prefix, command.name or command.callback.__name__)

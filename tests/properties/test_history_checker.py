@@ -188,6 +188,13 @@ def silent_end(history):
     history.streams["three"].reason = ""
 
 
+def test_a_stream_may_begin_after_a_reset_that_came_after_it_was_asked_for(history):
+    history.streams["three"].opened, history.streams["three"].answered = 17, 25
+    assert violations(history) == []
+    history.streams["three"].answered = 17.5
+    assert {each.partition(":")[0] for each in violations(history)} == {"repeated"}
+
+
 def test_what_nobody_acknowledged_may_be_stored_late_or_never():
     history = History(
         acknowledged={"0": [0, 1, 4, 5]},

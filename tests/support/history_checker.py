@@ -41,6 +41,8 @@ class Stream:
 
     opened: float
     """When it was asked for: its client may have stood still before it read the answer."""
+    answered: float = float("-inf")
+    """When its client had read the head of the answer: the stream began before that, maybe after a reset."""
     deliveries: list[Delivery] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     ended: float | None = None
@@ -206,7 +208,7 @@ def _repeated(history: History) -> Iterator[str]:
                     if commit.partition == partition
                     and commit.status == 204
                     and commit.ended < stream.opened
-                    and not _reset_between(history, commit.begun, stream.opened)
+                    and not _reset_between(history, commit.begun, max(stream.opened, stream.answered))
                 ),
                 default=-1,
             )

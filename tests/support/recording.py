@@ -170,7 +170,7 @@ def read(files: list[Path], kills: list[tuple[float, float]], history: History) 
             stream = streams.setdefault(name, Stream(opened=at))
             match kind, more:
                 case "opened", [begun]:
-                    stream.opened = begun
+                    stream.opened, stream.answered = begun, at
                 case "got", [partition, offset, numbers]:
                     delivery = Delivery(at=at, partition=partition, position=position_of(offset), numbers=numbers)
                     stream.deliveries.append(delivery)

@@ -11,7 +11,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Invalid
 from rioni.domain.system.storage_configuration import kept_configuration
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
-from rioni.http import request_bodies
+from rioni.http.bodies import parsing
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch, read_json
 from rioni.http.resources.settings import settings_for
@@ -36,7 +36,7 @@ class StoragesResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Add a storage."""
-        submitted = request_bodies.storage(read_json(req))
+        submitted = parsing.storage(read_json(req))
         if submitted.storage_type == EMBEDDED and self._services.config.clustered:
             raise Invalid(
                 "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "

@@ -30,8 +30,8 @@ from rioni.domain.hash_chain import GENESIS
 from rioni.projections.bulk.folding import Target, log_entry
 from rioni.projections.bulk.source import LOG_SCHEMA, Database, check_chain
 from rioni.projections.fold import FOLD_VERSION
-from rioni.projections.projector import TRACKING_NAME, Projector
-from rioni.projections.tables import READ_MODELS, SHADOW_SUFFIX, drop_shadow_tables
+from rioni.projections.projector import Projector
+from rioni.projections.tables import READ_MODELS, SHADOW_SUFFIX, TRACKING_NAME, drop_shadow_tables
 
 
 Turn = Callable[[], AbstractContextManager[None]]

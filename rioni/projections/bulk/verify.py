@@ -7,8 +7,8 @@ from sqlalchemy import Connection, Engine, Select, Table, and_, false, or_, sele
 
 from rioni.domain.errors import Unavailable
 from rioni.projections.bulk import shadow
-from rioni.projections.projector import TRACKING_NAME, Projector
-from rioni.projections.tables import READ_MODELS
+from rioni.projections.projector import Projector
+from rioni.projections.tables import READ_MODELS, TRACKING_NAME
 
 
 ATTEMPTS_MAX = 100

@@ -5,8 +5,8 @@ import pytest
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEntry, SetAdmins, SwitchFeature
+from rioni.domain.access.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.aggregates import TOPICS
-from rioni.domain.authorization import Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import AccessDenied, AdminOnly, InvalidFields, Malformed
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.settings import Admins, Settings

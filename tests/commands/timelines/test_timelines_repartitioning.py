@@ -10,7 +10,7 @@ from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
-from rioni.domain.authorization import BROKER, Subject
+from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.errors import AccessDenied, FeatureDisabled, Invalid, Unavailable
 from rioni.domain.event_types.event_type import Statistic
 from rioni.domain.ports.coordinator import EventTypePartition

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import ListOffsetsResultInfo
 
-from rioni.domain.authorization import Attribute
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
 from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
 from rioni.domain.ports.thread_pool import StoreOffloads

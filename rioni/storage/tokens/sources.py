@@ -16,7 +16,13 @@ from rioni.storage.tokens.tokens_file import TokensFile
 
 
 def sources_of_tokens(
-    config: Config, clock: Clock, demands: TokenPolicy, offload: ThreadPool, *, only_remote: Callable[[], bool]
+    config: Config,
+    clock: Clock,
+    demands: TokenPolicy,
+    offload: ThreadPool,
+    *,
+    only_remote: Callable[[], bool],
+    get: http_get.Get = http_get.get,
 ) -> Tokens:
     """Create the chain of all token sources, cheapest first; reads their files, but contacts no server yet.
 
@@ -26,6 +32,7 @@ def sources_of_tokens(
         demands: determines the principal of a token.
         offload: the pool for reading files.
         only_remote: whether the feature `remote_tokeninfo` is on.
+        get: how issuers and token info services are asked.
 
     Raises:
         TokensUnavailable: a file or a URL can't be used; the text says why.
@@ -38,9 +45,9 @@ def sources_of_tokens(
         from rioni.storage.tokens.jwt_tokens import WebTokens  # noqa: PLC0415
 
         issuers = read_issuers(config.auth_issuers)
-        sources.append(CachedTokens(WebTokens(issuers, http_get.get, clock, demands.attribute), clock))
-    local = _service("auth_tokeninfo_local", config.auth_tokeninfo_local, clock)
-    remote = _service("auth_tokeninfo_remote", config.auth_tokeninfo_remote, clock)
+        sources.append(CachedTokens(WebTokens(issuers, get, clock, demands.attribute), clock))
+    local = _service("auth_tokeninfo_local", config.auth_tokeninfo_local, get, clock)
+    remote = _service("auth_tokeninfo_remote", config.auth_tokeninfo_remote, get, clock)
     if local is not None and remote is not None:
         sources.append(CachedTokens(LocalAndRemote(local, remote, only_remote), clock))
     elif (only := local or remote) is not None:
@@ -48,9 +55,9 @@ def sources_of_tokens(
     return CombinedTokens(sources)
 
 
-def _service(setting: str, url: str | None, clock: Clock) -> TokenInfoService | None:
+def _service(setting: str, url: str | None, get: http_get.Get, clock: Clock) -> TokenInfoService | None:
     if url is None:
         return None
     if (reason := http_get.why_unusable(url)) is not None:
         raise TokensUnavailable(f"{setting} {reason}")
-    return TokenInfoService(url, http_get.get, clock)
+    return TokenInfoService(url, get, clock)

@@ -416,6 +416,7 @@ def lonely(own_cluster: LocalCluster, start_at) -> Iterator:
 
 
 def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(own_cluster, lonely):
+    """Reference operations#worker-death."""
     (zookeeper,) = own_cluster.zookeepers
     coordinator, keeper = lonely.coordinator, lonely.keeper
     subscription, stream = name(), name()

@@ -208,6 +208,7 @@ def attacked(server, attack):
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_whoever_does_not_finish_the_handshake_is_cut_off(server, attack):
     attacked(server, attack)
+    assert not [line for line in server.lines if "Traceback" in line]
 
 
 def test_a_crowd_that_never_finishes_keeps_nobody_out(server, client):

@@ -132,7 +132,12 @@ def test_only_administrators_change_and_delete(broker):
 def test_without_an_authorization_section_everybody_may(broker):
     """Reference authorization#no-section."""
     broker.do(CREATE, ALICE)
+    broker.do(ChangeEventType(name=NAME, spec=event_type_spec(owning_application="other")), BOB)
+    broker.registry.refresh()
+    assert broker.registry.event_type(NAME).owning_application == "other"
     broker.do(DeleteEventType(name=NAME), BOB)
+    broker.registry.refresh()
+    assert broker.registry.event_types() == []
 
 
 def test_features_close_creation_and_deletion(broker):

@@ -1,10 +1,12 @@
 import pytest
 
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.publishing.publisher import PublishEvents
 from rioni.commands.schemas import AddSchema
+from rioni.domain.authorization import BROKER
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import EventOwnerSelector, SubmittedSchema
-from tests.support.builders import SCHEMA, event_type_spec
+from tests.support.builders import COMMAND_ID, NOW, SCHEMA, event_type_spec
 
 
 NAME = "order.created"
@@ -66,9 +68,15 @@ def test_paths_that_the_schema_does_not_declare_are_named(broker, changes, field
 def test_key_fields_are_ignored_unless_events_are_hashed(broker):
     """Reference event-types#partition-strategies."""
     broker.do(CreateEventType(spec=event_type_spec(partition_key_fields=("nope",))))
+    body = b'[{"order_id":"1","metadata":{"eid":"%s","occurred_at":"%s"}}]' % (COMMAND_ID.encode(), NOW.encode())
+    assert broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER).events == 1
 
 
 def test_key_fields_of_data_changes_are_relative_to_the_data(broker):
     """Reference event-types#partition-strategies."""
-    spec = event_type_spec(category="data", partition_strategy="hash", partition_key_fields=("order_id",))
-    broker.do(CreateEventType(spec=spec))
+    hashed = {"category": "data", "partition_strategy": "hash"}
+    with pytest.raises(Invalid, match=r"^partition_key_fields \[data\.order_id\] absent in schema$"):
+        broker.do(CreateEventType(spec=event_type_spec(**hashed, partition_key_fields=("data.order_id",))))
+    broker.do(CreateEventType(spec=event_type_spec(**hashed, partition_key_fields=("order_id",))))
+    broker.registry.refresh()
+    assert broker.registry.event_type(NAME).partition_key_fields == ("order_id",)

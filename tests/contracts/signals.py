@@ -93,5 +93,11 @@ class SignalsContract:
         for watch in watches:
             watch.close()
 
-    def test_notifying_keys_that_nobody_watches_is_nothing(self, signals: Notifier):
+    def test_notifying_keys_that_nobody_watches_wakes_nobody(self, signals: Notifier):
+        watch, witness = signals.watch(["a"]), signals.watch(["b"])
         signals.notify("nobody")
+        signals.notify("b")
+        assert witness.wait(ENOUGH_S)
+        assert not watch.wait(0)
+        watch.close()
+        witness.close()

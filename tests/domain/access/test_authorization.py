@@ -48,6 +48,8 @@ def test_the_refusal_names_operation_and_resource():
 
 def test_administrators_pass_wherever_a_list_leaves_them_out():
     check((BOB,), SUBJECT, "READ", "event-type:a", admins=(ALICE,))
+    with pytest.raises(AccessDenied):
+        check((BOB,), SUBJECT, "READ", "event-type:a", admins=(BOB,))
 
 
 def test_duplicates_are_named_for_every_list():

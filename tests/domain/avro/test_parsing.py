@@ -173,8 +173,11 @@ def test_what_would_exhaust_a_decoder_is_refused(document, message):
 
 
 def test_as_deep_as_allowed_is_fine():
-    parse(nested(DEPTH_MAX - 2, lambda inner: {"type": "array", "items": inner}))
-    parse(record(("a", {"type": "array", "items": ["null", "int"]}), ("b", "null")))
+    for document in (
+        nested(DEPTH_MAX - 2, lambda inner: {"type": "array", "items": inner}),
+        record(("a", {"type": "array", "items": ["null", "int"]}), ("b", "null")),
+    ):
+        assert canonical_form(parse(document)) == fastavro.schema.to_parsing_canonical_form(document)
 
 
 # --- fingerprints ---

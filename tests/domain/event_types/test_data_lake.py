@@ -4,12 +4,21 @@ from rioni.domain.errors import InvalidFields
 from rioni.domain.event_types.data_lake import MATERIALIZE, PERIOD, REASON, check_data_lake
 
 
+def wrong_annotations(annotations, *, mandatory=False):
+    """The fields that are complained about."""
+    try:
+        check_data_lake(annotations, mandatory=mandatory)
+    except InvalidFields as ex:
+        return [path for path, _ in ex.violations]
+    return []
+
+
 @pytest.mark.parametrize(
     "period", ["unlimited", "7 days", "3650 days", "25d", "2w", "521 weeks", "1m", "120 months", "1y", "10 years"]
 )
 def test_a_period_within_its_bounds_passes(period):
     """Reference event-types#data-lake-annotations."""
-    check_data_lake({MATERIALIZE: "on", PERIOD: period, REASON: "law"}, mandatory=True)
+    assert wrong_annotations({MATERIALIZE: "on", PERIOD: period, REASON: "law"}, mandatory=True) == []
 
 
 @pytest.mark.parametrize(
@@ -27,13 +36,10 @@ def test_a_period_within_its_bounds_passes(period):
 )
 def test_a_wrong_annotation_is_named(annotations, wrong):
     """Reference event-types#data-lake-annotations."""
-    with pytest.raises(InvalidFields) as caught:
-        check_data_lake(annotations, mandatory=False)
-    assert [path for path, _ in caught.value.violations] == [f"annotations[{key}]" for key in wrong]
+    assert wrong_annotations(annotations) == [f"annotations[{key}]" for key in wrong]
 
 
 def test_a_decision_is_needed_only_where_it_is_mandatory():
     """Reference event-types#data-lake-annotations."""
-    check_data_lake({}, mandatory=False)
-    with pytest.raises(InvalidFields):
-        check_data_lake({}, mandatory=True)
+    assert wrong_annotations({}) == []
+    assert wrong_annotations({}, mandatory=True) == [f"annotations[{MATERIALIZE}]"]

@@ -24,6 +24,15 @@ def change(state, *, by_admin=False, by_its_admin=False, **changes):
     return rules.changed(state, spec, now=LATER, limits=Limits(), by_admin=by_admin, by_its_admin=by_its_admin)
 
 
+def complaint(check, *arguments):
+    """What a check says about a submission; empty if it passes."""
+    try:
+        check(*arguments)
+    except InvalidFields as ex:
+        return str(ex)
+    return ""
+
+
 EMPTY_KEY = [
     'Field "annotations[]" Key cannot be empty',
     'Field "annotations[]" Key name should start and end with a letter or a digit',
@@ -72,9 +81,7 @@ EMPTY_KEY = [
 )
 def test_a_field_against_its_constraint_is_named(changes, line):
     """Reference event-types#name, event-types#default-statistic."""
-    with pytest.raises(InvalidFields) as caught:
-        rules.check_fields(event_type_spec(**changes))
-    assert str(caught.value) == line + "\n"
+    assert complaint(rules.check_fields, event_type_spec(**changes)) == line + "\n"
 
 
 def test_all_fields_against_their_constraints_are_named_together():
@@ -85,9 +92,9 @@ def test_all_fields_against_their_constraints_are_named_together():
 
 
 def test_a_good_submission_passes():
-    rules.check_fields(event_type_spec(annotations={"nakadi.io/x": "y"}, labels={"team": ""}))
-    for switch in ("on", "off"):
-        rules.check_fields(event_type_spec(annotations={"rioni.io/idempotent-publishing": switch}))
+    annotations = [{"nakadi.io/x": "y"}, *({"rioni.io/idempotent-publishing": switch} for switch in ("on", "off"))]
+    for each in annotations:
+        assert complaint(rules.check_fields, event_type_spec(annotations=each, labels={"team": ""})) == ""
 
 
 @pytest.mark.parametrize(
@@ -96,13 +103,13 @@ def test_a_good_submission_passes():
 )
 def test_the_retention_time_has_limits(retention, message):
     """Reference event-types#retention-time."""
-    with pytest.raises(InvalidFields, match=message):
-        rules.check_retention(Options(retention_time=retention), Limits())
+    assert message in complaint(rules.check_retention, Options(retention_time=retention), Limits())
 
 
 @pytest.mark.parametrize("retention", [10_800_000, 345_600_000, None])
 def test_the_limits_of_the_retention_time_are_included(retention):
-    rules.check_retention(Options(retention_time=retention), Limits())
+    """Reference event-types#retention-time."""
+    assert complaint(rules.check_retention, Options(retention_time=retention), Limits()) == ""
 
 
 @pytest.mark.parametrize(

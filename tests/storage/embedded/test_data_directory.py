@@ -41,7 +41,9 @@ def test_nobody_else_may_look_into_it(tmp_path: Path):
 
 def test_a_fresh_file_system_counts_as_empty(tmp_path: Path):
     (tmp_path / "lost+found").mkdir()
-    DataDirectory(tmp_path).close()
+    with DataDirectory(tmp_path) as directory:
+        assert directory.path == tmp_path
+    assert (tmp_path / "format").exists()
 
 
 def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path):

@@ -55,9 +55,8 @@ def end_sessions(url):
 
 
 def test_members_of_a_party_share_a_database(url, process):
-    for _ in range(3):
-        process(url, ONE).take(0)
-        process(url, ONE).take(0).check()
+    members = [process(url, ONE).take(0) for _ in range(6)]
+    assert all(map(_checked, members))
 
 
 def test_others_are_told_who_is_there_and_what_to_do(url, process):
@@ -106,8 +105,9 @@ def test_of_many_that_come_at_once_one_party_gets_in(url, process):
 
 
 def test_databases_of_one_server_have_nothing_to_do_with_each_other(postgres_url, process):
-    process(postgres_url(), ONE).take(0)
-    process(postgres_url(), OTHER).take(0)
+    one, other = process(postgres_url(), ONE).take(0), process(postgres_url(), OTHER).take(0)
+    assert _checked(one)
+    assert _checked(other)
 
 
 def test_a_lock_that_was_lost_is_taken_again(url, process):
@@ -161,7 +161,7 @@ def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url, monkeypatch
 
 def test_an_sqlite_file_is_left_to_the_lock_of_its_directory(tmp_path, process):
     for party in (ONE, OTHER):
-        process(f"sqlite:///{tmp_path / 'registry.db'}", party).take(0).check()
+        assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", party).take(0))
 
 
 def _entered(occupancy):

@@ -167,9 +167,10 @@ def test_a_child_that_was_forked_in_a_transaction_does_not_keep_the_lock(sqlite_
         )
     fd = os.open(f"{sqlite_engine.url.database}-lock", os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert os.waitpid(child, os.WNOHANG) == (0, 0), "the child is still there"
     os.close(fd)
     os.write(go_on[1], b"\n")
-    os.waitpid(child, 0)
+    assert os.waitpid(child, 0) == (child, 0)
     for end in go_on:
         os.close(end)
 

@@ -3,7 +3,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.publishing.publisher import PublishEvents
 from rioni.commands.schemas import AddSchema
-from rioni.domain.authorization import BROKER
+from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import EventOwnerSelector, SubmittedSchema
 from tests.support.builders import COMMAND_ID, NOW, SCHEMA, event_type_spec

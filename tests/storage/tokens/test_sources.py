@@ -1,5 +1,5 @@
 from rioni.config.settings import Config
-from rioni.domain.authentication import TokenPolicy
+from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.tokens.http_get import Answer
 from rioni.storage.tokens.sources import sources_of_tokens

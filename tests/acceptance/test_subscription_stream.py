@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 
+import httpx
 import pytest
 
 from tests.acceptance.conftest import event, partitions, problem, publish_orders
@@ -230,6 +231,10 @@ def test_the_streams_of_a_killed_worker_are_taken_over(client, server, create, s
         for pid in killed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        rest = []
+        with pytest.raises(httpx.RemoteProtocolError):
+            rest.extend(stream.batches_as_they_come())
+        assert not [batch for batch in rest if "info" in batch]
     wait_until(lambda: len(set(server.workers()) - set(killed)) == 2)
     with server.client() as other, open_stream(other, path) as stream:
         assert sorted(int(each["order_id"]) for each in stream.events(20)) == list(range(20))

@@ -200,9 +200,9 @@ monkey.patch_all()
 from rioni import server
 
 server.WORKER_CONNECTIONS = 2
-from rioni import cli
+from rioni.__main__ import main
 
-cli.main()
+main()
 """
 """The broker, with workers that serve two connections at a time."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", _COMMON, max_examples=50)
 settings.register_profile("ci", _COMMON, max_examples=25, derandomize=True, print_blob=True)
+settings.register_profile("fast", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("nightly", _COMMON, max_examples=2_000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

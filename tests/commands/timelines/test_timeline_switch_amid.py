@@ -21,6 +21,7 @@ from tests.support.builders import event_type_spec
 from tests.support.processes import Died, Process
 
 
+pytestmark = pytest.mark.slow
 NAME = "order.created"
 STORAGES = ["default", "other"]
 STEPS = range(12)

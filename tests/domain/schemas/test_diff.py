@@ -306,6 +306,7 @@ def cycle(length: int) -> str:
     return json.dumps({**props(a={"$ref": "#/definitions/d0"}), "definitions": definitions})
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_entangled_references_end_the_comparison() -> None:
     original, submitted = cycle(2000), cycle(1999)

@@ -151,6 +151,7 @@ def test_the_more_an_expression_does_the_smaller_the_events_that_it_looks_at():
     assert matches(f"event.items.exists(i, {' || '.join(['i == 1'] * 50)})", event)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
     [

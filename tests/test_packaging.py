@@ -8,9 +8,12 @@ import sys
 import tomllib
 import zipfile
 from email.parser import Parser
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rioni import __version__
 
@@ -56,6 +59,24 @@ def test_the_wheel_offers_the_command_and_the_extras_that_the_readme_names(wheel
     named = {name for extras in re.findall(r"(?:rioni|\.)\[([a-z,]+)\]", readme) for name in extras.split(",")}
     assert named
     assert named <= set(metadata.get_all("Provides-Extra"))
+
+
+def test_the_lock_file_has_a_fitting_version_of_all_that_is_needed():
+    locked = {}
+    for line in (ROOT / "requirements/dev.txt").read_text().splitlines():
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
+        requirement = Requirement(line)
+        locked.setdefault(requirement.name, []).append(str(requirement.specifier).removeprefix("=="))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    groups = {name: group for name, group in project["dependency-groups"].items() if name != "lock"}
+    needed = map(Requirement, chain(project["project"]["dependencies"], *extras.values(), *groups.values()))
+    unlocked = [
+        str(each)
+        for each in needed
+        if each.name != "rioni" and not any(map(each.specifier.contains, locked.get(canonicalize_name(each.name), [])))
+    ]
+    assert unlocked == []
 
 
 def test_the_version_stands_in_one_place():

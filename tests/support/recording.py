@@ -17,10 +17,12 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.support import consumer
+from tests.support.campaigns import length
 from tests.support.history_checker import Commit, Delivery, History, Stream
 
 
 BATCH = 3
+PUBLISH_EVERY_S = length(0.06, 0.02)
 REQUEST_TIMEOUT_S = 10
 REGISTRAR = "registrar"
 UNHEARD = ("Session ended", "ZooKeeper")
@@ -80,7 +82,7 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         with httpx.Client(timeout=REQUEST_TIMEOUT_S) as client:
-            while not self._stop_told.wait(0.02):
+            while not self._stop_told.wait(PUBLISH_EVERY_S):
                 with contextlib.suppress(*NO_ANSWER):
                     self.publish(client, next(self._urls))
 

@@ -36,6 +36,8 @@ class Scheduling(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if needs_nodes(nodeid):
+            return "cluster_nodes"
         file: str = super()._split_scope(nodeid)
         return nodeid if file in SPLIT else _GROUPS.get(file, file)
 
@@ -49,10 +51,15 @@ LAST = ("tests/acceptance/",)
 """What shares servers that each worker starts for itself: together, they stay no longer than they are needed."""
 
 
+def needs_nodes(nodeid: str) -> bool:
+    """Whether a test of `LAST` runs against the nodes of a cluster: two nodes for each worker would cost much more."""
+    return nodeid.startswith(LAST) and "[cluster" in nodeid
+
+
 def slow_first(items: list[pytest.Item]) -> None:
     """Move the tests of files that have slow ones to the front, so that no worker begins with them at the end.
 
     Those that come last do so in the same order.
     """
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
-    items.sort(key=lambda item: (item.nodeid.startswith(LAST), item.path not in slow))
+    items.sort(key=lambda item: (item.nodeid.startswith(LAST), not needs_nodes(item.nodeid), item.path not in slow))

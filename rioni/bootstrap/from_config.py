@@ -3,7 +3,8 @@
 import functools
 
 from rioni.commands.system.log_consumers import LogConsumer
-from rioni.config.settings import DEFAULT_ADMIN, WELL_KNOWN_ADMIN, Config
+from rioni.config.server_settings import WELL_KNOWN_ADMIN
+from rioni.config.settings import DEFAULT_ADMIN, Config
 from rioni.domain.access.authentication import Mode, TokenPolicy, normalize_realm
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.audit.audit_events import audit_events

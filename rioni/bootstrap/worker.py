@@ -40,7 +40,7 @@ from rioni.domain.ports.spool import Spools
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.timestamps import rfc3339
 from rioni.http.app import create_app
-from rioni.http.bodies.budget import BodyBudget
+from rioni.http.bodies.reading import BodyBudget
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics

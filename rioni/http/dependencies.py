@@ -25,7 +25,7 @@ from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.http.bodies.budget import BodyBudget
+from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.shared_reads import CachedUntilNotified

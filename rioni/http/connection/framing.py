@@ -4,22 +4,17 @@ If a proxy in front finds other bounds than the broker, one client's bytes can b
 """
 
 import re
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from gunicorn.http.errors import InvalidHeader, ParseException
 from gunicorn.http.message import Request
 
+from rioni.http.bodies.reading import pieces
+
 
 HTTP_1_1 = (1, 1)
 HEADERS_BYTES_MAX = 65_536
 """Of all headers together. PERF: reading them takes the square of their length, here up to 20 ms."""
-READ_BYTES = 65_536
-STEP_BYTES = 1_000_000
-"""Bytes after which other greenlets run."""
-BREATH_S = 0.001
-"""Sleeping for zero seconds would run ready greenlets only, and no expired timers."""
 REST_BYTES_MAX = 200_000_000
 """Limit of draining a body that is not wanted: more than any accepted body."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]*)?", re.ASCII)
@@ -63,17 +58,6 @@ class ClosingReader:
             self._req.force_close()
             raise
         return data
-
-
-def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Yield the pieces that `read` returns until the end of the body; raises what it raises."""
-    size, step_ends = 0, STEP_BYTES
-    while piece := read(READ_BYTES):
-        size += len(piece)
-        yield piece
-        if size > step_ends:
-            step_ends = size + STEP_BYTES
-            time.sleep(BREATH_S)
 
 
 def discard_rest(req: Any) -> bool:

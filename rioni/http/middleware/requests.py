@@ -10,7 +10,7 @@ import falcon
 
 from rioni.domain.errors import Malformed, NotAcceptable, UnsupportedMediaType
 from rioni.domain.publishing.tracing import span_context
-from rioni.http.bodies.budget import BodyBudget, let_go
+from rioni.http.bodies.reading import BodyBudget, let_go
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.compression import compress_answer
 from rioni.http.problems import PROBLEM_JSON

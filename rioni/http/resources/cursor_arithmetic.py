@@ -14,8 +14,9 @@ from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.domain.errors import Invalid
 from rioni.domain.subscriptions.cursor_arithmetic import available, distance, newest, shifted
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import read_json, subject_of
+from rioni.http.request_parsing import subject_of
 
 
 class _CursorsResource(ABC):

@@ -13,16 +13,9 @@ from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType, EventTypeSpec, entity_tag
 from rioni.domain.event_types.rules import CATEGORIES
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import (
-    DEFINITION_BYTES_MAX,
-    JSON_BYTES_MAX,
-    attribute,
-    dispatch,
-    integer,
-    listed,
-    read_json,
-)
+from rioni.http.request_parsing import attribute, dispatch, integer, listed
 from rioni.projections.queries import event_types
 from rioni.projections.queries.event_types import EventTypeFilter
 

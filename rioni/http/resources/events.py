@@ -13,11 +13,12 @@ import msgspec
 from rioni.commands.publishing.publisher import DeleteEvents, Published, Publisher, PublishEvents
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.publishing import consumer_tag, idempotency
+from rioni.http.bodies.reading import read_body
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.access_log import measure_publishing, slo_bucket
 from rioni.http.middleware.activity import notice_publishing
-from rioni.http.request_parsing import media_type, read_body, subject_of
+from rioni.http.request_parsing import media_type, subject_of
 from rioni.http.streaming.client import stream_counters
 from rioni.http.streaming.low_level import open_low_level_stream
 

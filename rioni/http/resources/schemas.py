@@ -12,8 +12,9 @@ from rioni.domain.avro.batches import BATCH_SCHEMAS, BatchSchema, batch_schema
 from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import DEFINITION_BYTES_MAX, dispatch, integer, read_json
+from rioni.http.request_parsing import dispatch, integer
 from rioni.projections.queries import schemas
 
 

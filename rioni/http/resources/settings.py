@@ -12,8 +12,9 @@ from rioni.domain.access.authorization import permits
 from rioni.domain.errors import AdminOnly, ReadOnly
 from rioni.domain.system.settings import FEATURES, Admins, Settings
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import dispatch, read_json, subject_of
+from rioni.http.request_parsing import dispatch, subject_of
 
 
 class AdminsResource:

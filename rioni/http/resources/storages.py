@@ -12,8 +12,9 @@ from rioni.domain.errors import Invalid
 from rioni.domain.system.storage_configuration import kept_configuration
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import dispatch, read_json
+from rioni.http.request_parsing import dispatch
 from rioni.http.resources.settings import settings_for
 from rioni.projections.queries import storages
 

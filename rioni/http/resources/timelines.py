@@ -16,8 +16,9 @@ from rioni.domain.errors import EventTypeNotFound, NotFound
 from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import context_of, dispatch, read_json
+from rioni.http.request_parsing import context_of, dispatch
 from rioni.http.resources.settings import settings_for
 
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rioni.domain.errors import EventTypeNotFound, NotAcceptable
-from rioni.http.bodies.budget import BodyBudget
+from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics import collectors, metrics_files, metrics_slots
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.event_type_counts import OTHERS, EventTypeCounts

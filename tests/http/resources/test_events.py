@@ -10,7 +10,7 @@ from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.config.settings import Config
 from rioni.domain.ports.thread_pool import direct
-from rioni.http.bodies.budget import BodyBudget
+from rioni.http.bodies.reading import BodyBudget
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.requests import RequestMiddleware
 from rioni.http.resources.events import EventsResource

@@ -19,9 +19,10 @@ from rioni.domain.subscriptions.activity import STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.request_parsing import read_json, subject_of
+from rioni.http.request_parsing import subject_of
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
 from rioni.http.streaming.client import HttpClient, stream_counters
 from rioni.http.streaming.server_sent_events import last_cursors

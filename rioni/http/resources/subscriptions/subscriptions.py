@@ -11,8 +11,9 @@ from rioni.commands.subscriptions.subscriptions import ChangeSubscription, Creat
 from rioni.domain.errors import Malformed
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http.bodies import parsing
+from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import attribute, dispatch, integer, listed, read_json
+from rioni.http.request_parsing import attribute, dispatch, integer, listed
 from rioni.http.resources.subscriptions.stats import status_of
 from rioni.projections.queries import subscriptions
 from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition

@@ -4,7 +4,7 @@ import pytest
 
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Overloaded, TooManyStreams
-from rioni.http.bodies.budget import LARGE_BYTES, BodyBudget, hold, let_go
+from rioni.http.bodies.reading import LARGE_BYTES, BodyBudget, hold, let_go
 from rioni.http.middleware.authentication import Caller
 
 

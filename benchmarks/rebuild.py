@@ -15,9 +15,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from rioni.domain.hash_chain import GENESIS
+from rioni.log_tables import HEAD, LOG
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.rebuild import rebuild
-from rioni.storage.log.log_tables import HEAD, LOG
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries
 from tests.support.log import create_tables, rows

@@ -29,3 +29,17 @@ def link(previous: bytes, fields: Fields) -> bytes:
         part = field if isinstance(field, bytes) else str(field).encode()
         parts += (len(part).to_bytes(4), part)
     return sha256(b"".join(parts)).digest()
+
+
+def follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
+    """Whether an entry is the one that was written behind its predecessor.
+
+    Args:
+        previous: the hash of the entry before it.
+        fields: the entry, as it is stored now; damaged text may not be valid Unicode.
+        stored: its hash, as it is stored now.
+    """
+    try:
+        return link(previous, fields) == stored
+    except UnicodeEncodeError:
+        return False

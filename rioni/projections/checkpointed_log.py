@@ -3,14 +3,13 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from sqlalchemy import Connection, column, insert, select, table, update
+from sqlalchemy import Connection, insert, select, update
 
 from rioni.domain.ports.checkpointed_log import RecordedChange
 from rioni.domain.ports.event_log import EventLog, LogEntry
+from rioni.log_tables import TRACKING
 from rioni.projections.tables import AUDIT_LOG
 
-
-_TRACKING = table("tracking", column("name"), column("position"))
 
 Begin = Callable[[], AbstractContextManager[Connection]]
 
@@ -74,16 +73,16 @@ class SqlCheckpointedLogReader:
 
     def reached(self, follower: str) -> int:
         """The checkpoint of a follower: the last position it has processed; 0 at first."""
-        query = select(_TRACKING.c.position).where(_TRACKING.c.name == follower)
+        query = select(TRACKING.c.position).where(TRACKING.c.name == follower)
         with self._reading() as connection:
             return connection.scalar(query) or 0
 
     def reach(self, follower: str, position: int) -> None:
         """Save a follower's checkpoint durably; it never moves backwards."""
-        known = _TRACKING.c.name == follower
+        known = TRACKING.c.name == follower
         with self._writing() as connection:
-            if connection.scalar(select(_TRACKING.c.position).where(known)) is None:
-                connection.execute(insert(_TRACKING).values(name=follower, position=position))
+            if connection.scalar(select(TRACKING.c.position).where(known)) is None:
+                connection.execute(insert(TRACKING).values(name=follower, position=position))
             else:
-                behind = _TRACKING.c.position < position
-                connection.execute(update(_TRACKING).where(known, behind).values(position=position))
+                behind = TRACKING.c.position < position
+                connection.execute(update(TRACKING).where(known, behind).values(position=position))

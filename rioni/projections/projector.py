@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Table, and_, column, delete, insert, select, table, update
+from sqlalchemy import Connection, Table, and_, delete, insert, select, update
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import stream_id
@@ -12,6 +12,7 @@ from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.timelines.timeline import Timeline
+from rioni.log_tables import TRACKING
 from rioni.projections.fold import EMPTY, FOLD_VERSION, Change, Folded, decode_state, fold
 from rioni.projections.tables import (
     READ_MODELS,
@@ -22,9 +23,6 @@ from rioni.projections.tables import (
     TIMELINES,
     TRACKING_NAME,
 )
-
-
-_TRACKING = table("tracking", column("name"), column("position"), column("fold"))
 
 
 class OtherFold(Unavailable):
@@ -96,18 +94,18 @@ class Projector:
 
     def position(self, connection: Connection) -> int:
         """The log position that the read models show."""
-        query = select(_TRACKING.c.position).where(_TRACKING.c.name == self._tracking_name)
+        query = select(TRACKING.c.position).where(TRACKING.c.name == self._tracking_name)
         return connection.scalar(query) or 0
 
     def fold_version(self, connection: Connection) -> int | None:
         """The version of the fold that wrote the read models; None where nothing was written yet."""
-        return connection.scalar(select(_TRACKING.c.fold).where(_TRACKING.c.name == self._tracking_name))
+        return connection.scalar(select(TRACKING.c.fold).where(TRACKING.c.name == self._tracking_name))
 
     def clear(self, connection: Connection) -> None:
         """Empty the read models, in the caller's transaction: the log is to be folded anew."""
         for each in self._tables.values():
             connection.execute(delete(each))
-        connection.execute(delete(_TRACKING).where(_TRACKING.c.name == self._tracking_name))
+        connection.execute(delete(TRACKING).where(TRACKING.c.name == self._tracking_name))
 
     def _folded(self, connection: Connection, kind: str, stream: str) -> Folded:
         states = self._tables[STATES.name]
@@ -115,12 +113,12 @@ class Projector:
         return EMPTY if row is None else Folded(row.version, decode_state(kind, row.state), row.state)
 
     def _track(self, connection: Connection, position: int) -> None:
-        where = and_(_TRACKING.c.name == self._tracking_name, _TRACKING.c.fold == FOLD_VERSION)
-        if not connection.execute(update(_TRACKING).where(where).values(position=position)).rowcount:
+        where = and_(TRACKING.c.name == self._tracking_name, TRACKING.c.fold == FOLD_VERSION)
+        if not connection.execute(update(TRACKING).where(where).values(position=position)).rowcount:
             if (found := self.fold_version(connection)) is not None:
                 raise OtherFold(found)
             row = {"name": self._tracking_name, "position": position, "fold": FOLD_VERSION}
-            connection.execute(insert(_TRACKING).values(row))
+            connection.execute(insert(TRACKING).values(row))
 
     def _write(self, connection: Connection, change: Change) -> None:
         target = self._tables[change.table]

@@ -10,12 +10,12 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    column,
     delete,
     inspect,
-    table,
 )
 from sqlalchemy.schema import DropTable
+
+from rioni.log_tables import TRACKING
 
 
 READ_MODELS = MetaData()
@@ -120,7 +120,6 @@ def lock_against_swap(connection: Connection) -> None:
 
 
 SHADOW_SUFFIX = "__new"
-_TRACKING = table("tracking", column("name"))
 
 
 def drop_shadow_tables(connection: Connection) -> list[str]:
@@ -135,5 +134,5 @@ def drop_shadow_tables(connection: Connection) -> list[str]:
     dropped = [each for each in READ_MODELS.sorted_tables if each.name + SHADOW_SUFFIX in present]
     for each in dropped:
         connection.execute(DropTable(each.to_metadata(MetaData(), name=each.name + SHADOW_SUFFIX)))
-    connection.execute(delete(_TRACKING).where(_TRACKING.c.name == TRACKING_NAME + SHADOW_SUFFIX))
+    connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME + SHADOW_SUFFIX))
     return [each.name + SHADOW_SUFFIX for each in dropped]

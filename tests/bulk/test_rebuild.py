@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, inspect, select, update
 
 from rioni.domain.errors import Conflict
+from rioni.log_tables import HEAD, LOG, TRACKING
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.rebuild import RebuildReport, rebuild
 from rioni.projections.bulk.source import CorruptLog
 from rioni.projections.fold import EMPTY, fold
 from rioni.projections.projector import Projector
 from rioni.projections.tables import EVENT_TYPES, READ_MODELS, STATES
-from rioni.storage.log.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries, histories
 from tests.support.log import clear

@@ -14,8 +14,8 @@ import threading
 
 import gevent
 
+from rioni.log_tables import HEAD
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.log_tables import HEAD
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine, writing
 from tests.contracts.event_log import TOPICS, note, read_all

@@ -45,8 +45,8 @@ from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import InitialCursor
 from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES, Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.log_tables import HEAD, LOG
 from rioni.projections.tables import READ_MODELS
-from rioni.storage.log.log_tables import HEAD, LOG
 from tests.support.avro import avro_schema
 from tests.support.broker import RETENTION_INTERVAL_S, Broker, running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec, subscription_spec

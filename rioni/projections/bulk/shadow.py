@@ -27,8 +27,9 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from rioni.domain.hash_chain import GENESIS
+from rioni.log_tables import HEAD, LOG, TRACKING
 from rioni.projections.bulk.folding import Target, log_entry
-from rioni.projections.bulk.source import LOG_SCHEMA, Database, check_chain
+from rioni.projections.bulk.source import Database, check_chain
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS, SHADOW_SUFFIX, TRACKING_NAME, drop_shadow_tables
@@ -40,15 +41,6 @@ SUFFIX = SHADOW_SUFFIX
 LOCK_WAIT_S = 60
 ENTRIES_PER_CATCH_UP = 500
 """How many entries may be caught up while the log is locked: a fraction of a second."""
-
-_LOG = Table(
-    "log",
-    _FOREIGN := MetaData(),
-    *(Column(field.name) for field in LOG_SCHEMA),
-    Column("hash"),
-)
-_HEAD = Table("head", _FOREIGN, Column("position"), Column("hash"))
-_TRACKING = Table("tracking", _FOREIGN, Column("name"), Column("position"), Column("fold"))
 
 
 def _shadow(table: Table, metadata: MetaData) -> Table:
@@ -133,7 +125,7 @@ def caught_up_snapshot(engine: Engine) -> Iterator[Connection]:
     with ExitStack() as still:
         still.enter_context(engine.get_execution_options()["turn"]())
         if engine.dialect.name != "sqlite":
-            still.enter_context(engine.begin()).execute(select(_HEAD).with_for_update()).all()
+            still.enter_context(engine.begin()).execute(select(HEAD).with_for_update()).all()
         with engine.begin() as writer:
             _catch_up(writer)
         with snapshot(engine) as taken:
@@ -201,7 +193,7 @@ def finish_load(engine: Engine, position: int) -> None:
             # The planner has no statistics of new tables.
             connection.exec_driver_sql("ANALYZE " + ", ".join(shadow.name for shadow in SHADOWS.values()))
         row = {"name": TRACKING_NAME + SUFFIX, "position": position, "fold": FOLD_VERSION}
-        connection.execute(insert(_TRACKING).values(row))
+        connection.execute(insert(TRACKING).values(row))
 
 
 def catch_up(engine: Engine) -> None:
@@ -215,9 +207,9 @@ def catch_up(engine: Engine) -> None:
 def _catch_up(connection: Connection, limit: int | None = None) -> int:
     """Apply the entries behind the shadows' position; return how many there were."""
     after = PROJECTOR.position(connection)
-    query = select(_LOG).where(_LOG.c.position > after).order_by(_LOG.c.position).limit(limit)
+    query = select(LOG).where(LOG.c.position > after).order_by(LOG.c.position).limit(limit)
     rows = [_log_row(row) for row in connection.execute(query)]
-    previous = connection.scalar(select(_LOG.c.hash).where(_LOG.c.position == after))
+    previous = connection.scalar(select(LOG.c.hash).where(LOG.c.position == after))
     check_chain(rows, after, after + len(rows), GENESIS if previous is None else bytes(previous))
     PROJECTOR.apply(connection, (log_entry(row[:-1]) for row in rows))
     return len(rows)
@@ -226,7 +218,7 @@ def _catch_up(connection: Connection, limit: int | None = None) -> int:
 def swap(engine: Engine) -> None:
     """Put the shadows in the place of the live tables, up to date, in one transaction that holds the log's lock."""
     with writing(engine) as connection:
-        connection.execute(select(_HEAD).with_for_update()).all()
+        connection.execute(select(HEAD).with_for_update()).all()
         _catch_up(connection)
         position = PROJECTOR.position(connection)
         if engine.dialect.name != "sqlite":
@@ -237,11 +229,11 @@ def swap(engine: Engine) -> None:
             connection.execute(DropTable(table, if_exists=True))
             connection.exec_driver_sql(f"ALTER TABLE {table.name}{SUFFIX} RENAME TO {table.name}")
             _give_indexes(connection, table)
-        connection.execute(delete(_TRACKING).where(_TRACKING.c.name == TRACKING_NAME + SUFFIX))
+        connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME + SUFFIX))
         # The position may go backwards here, and nowhere else.
-        connection.execute(delete(_TRACKING).where(_TRACKING.c.name == TRACKING_NAME))
+        connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME))
         row = {"name": TRACKING_NAME, "position": position, "fold": FOLD_VERSION}
-        connection.execute(insert(_TRACKING).values(row))
+        connection.execute(insert(TRACKING).values(row))
 
 
 def _give_indexes(connection: Connection, table: Table) -> None:
@@ -269,4 +261,4 @@ def _log_row(row: Sequence[Any]) -> Sequence[Any]:
 
 def head_position(connection: Connection) -> int:
     """The last position of the log."""
-    return connection.scalar(select(_HEAD.c.position)) or 0
+    return connection.scalar(select(HEAD.c.position)) or 0

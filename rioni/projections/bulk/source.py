@@ -20,7 +20,7 @@ from pyspark.sql.functions import substring
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.domain.errors import RioniError
-from rioni.domain.hash_chain import GENESIS, link
+from rioni.domain.hash_chain import GENESIS, follows
 from rioni.domain.ports.event_log import LogHead
 
 
@@ -148,10 +148,9 @@ def check_chain(rows: Sequence[Any], after: int, upto: int, previous: bytes) -> 
         expected += 1
         if row[0] != expected:
             raise CorruptLog(f"The log is damaged: the entry at position {expected} is missing.")
-        fields, stored = row[:-1], row[-1]
-        previous = link(previous, fields)
-        if previous != stored:
+        if not follows(previous, row[:-1], row[-1]):
             raise CorruptLog(f"The log is damaged: the entry at position {expected} is not the one that was written.")
+        previous = row[-1]
     if expected != upto:
         raise CorruptLog(f"The log is damaged: the entry at position {expected + 1} is missing.")
     return previous

@@ -14,8 +14,8 @@ from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavaila
 from rioni.domain.events import DomainEvent, Origin
 from rioni.domain.log_format import FORMATS, Formats, newest
 from rioni.domain.ports.event_log import LogEntry, LogHead
+from rioni.log_tables import HEAD, LOG
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
-from rioni.storage.log.log_tables import HEAD, LOG
 from rioni.storage.log.mapper import LogMapper
 from rioni.storage.log.recorder import append, lock_head, lock_log, stored_entry
 from rioni.storage.sql.engines import exclusive, reading, writing

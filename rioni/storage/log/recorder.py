@@ -22,7 +22,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.events import Origin
 from rioni.domain.hash_chain import Fields, link
 from rioni.domain.ports.event_log import LogHead
-from rioni.storage.log.log_tables import HEAD, LOG, TRACKING
+from rioni.log_tables import HEAD, LOG, TRACKING
 from rioni.storage.sql.engines import reading, writing
 
 

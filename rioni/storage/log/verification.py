@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, Row, and_, column, func, select, table
 
 from rioni.domain.events import DomainEvent
-from rioni.domain.hash_chain import GENESIS, Fields, link
+from rioni.domain.hash_chain import GENESIS, follows
 from rioni.domain.ports.event_log import LogHead
-from rioni.storage.log.log_tables import LOG
+from rioni.log_tables import LOG
 from rioni.storage.log.mapper import LogMapper, UnreadableEntry
 from rioni.storage.log.recorder import stored_entry
 from rioni.storage.sql.engines import reading
@@ -129,7 +129,7 @@ def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iter
     if not all(isinstance(value, kind) for value, kind in zip(values[:-1], _TYPES, strict=True)):
         yield Finding(position, "a field is of another type than was written", RESTORE)
         return
-    if previous is not None and not _follows(previous, fields, stored):
+    if previous is not None and not follows(previous, fields, stored):
         yield Finding(position, "the hash does not fit: this entry, or the hash before it, was changed", RESTORE)
     if version != 1 and predecessor is None:
         yield Finding(position, f"version {version} of stream {row.stream} does not follow another one", RESTORE)
@@ -139,13 +139,6 @@ def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iter
         yield Finding(position, ex.reason, UPGRADE)
     except ValueError:
         yield Finding(position, f"{row.stream} is not the id of a stream", RESTORE)
-
-
-def _follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
-    try:
-        return link(previous, fields) == stored
-    except UnicodeEncodeError:
-        return False
 
 
 def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Iterator[Finding]:

@@ -15,10 +15,10 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Unavailable
 from rioni.domain.hash_chain import GENESIS
 from rioni.domain.ports.event_log import LogHead
+from rioni.log_tables import LOG_TABLES
 from rioni.projections.tables import READ_MODELS
 from rioni.storage.kafka.idempotence.idempotency_index import NAME_TABLES
 from rioni.storage.log.event_log import SqlEventLog
-from rioni.storage.log.log_tables import LOG_TABLES
 from rioni.storage.sql import migration
 from rioni.storage.sql.activity import ACTIVITY_TABLES
 from rioni.storage.sql.engines import create_engine, writing

@@ -5,12 +5,13 @@ server ends, and be read for every answer.
 """
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
+
+from rioni.file_locks import try_lock
 
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -29,9 +30,7 @@ def claim_slot(folder: Path) -> int:
     """
     for slot in range(WORKERS_MAX):
         file = (folder / f"slot_{slot}").open("ab", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file.fileno()):
             file.close()
             continue
         file.truncate(0)

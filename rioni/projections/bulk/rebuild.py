@@ -1,6 +1,5 @@
 """Rebuilds all read models from the internal log with Spark, and swaps them in."""
 
-import fcntl
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sqlalchemy import Engine
 
 from rioni.domain.errors import Conflict
+from rioni.file_locks import try_lock
 from rioni.projections.bulk import shadow, verify
 from rioni.projections.bulk.folding import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
 from rioni.projections.bulk.session import spark_session
@@ -169,10 +169,8 @@ def _alone(scratch: Path) -> Iterator[None]:
     """Make sure that no other rebuild uses the same folder."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "rebuild.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as ex:
-            raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.") from ex
+        if not try_lock(file.fileno()):
+            raise Conflict(f"Another rebuild is running: it holds the lock on {scratch / 'rebuild.lock'}.")
         for leftover in scratch.glob(f"{FOLDER_PREFIX}*"):
             shutil.rmtree(leftover)
         yield

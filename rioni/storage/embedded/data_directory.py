@@ -1,6 +1,5 @@
 """Locates the files of an embedded broker in its data directory, and locks the directory for one broker."""
 
-import fcntl
 import os
 from pathlib import Path
 from typing import Self
@@ -8,6 +7,7 @@ from uuid import uuid4
 
 from rioni.domain.errors import RioniError
 from rioni.domain.system.storages import DEFAULT_STORAGE
+from rioni.file_locks import try_lock
 
 
 FORMAT = "rioni data directory, format 1\n"
@@ -155,14 +155,12 @@ class DataDirectory:
 
     def _lock(self) -> None:
         self._lock_fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock_fd):
             owner = os.pread(self._lock_fd, 20, 0).decode(errors="replace").strip() or "unknown"
             raise DataDirectoryError(
                 f"{self.path} is in use by the process {owner}, or by its workers. Stop that broker, or name another "
                 "data directory."
-            ) from None
+            )
         os.ftruncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 

@@ -17,6 +17,7 @@ from typing import Any
 from gevent import monkey
 
 from rioni.domain.errors import Unavailable
+from rioni.file_locks import try_lock, unlock
 
 
 WAIT_S = 10.0
@@ -60,12 +61,12 @@ class FileLock:
         # A new file description each time, so that the lock excludes threads of this process too.
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait(fd, wait_s)
+            locked = try_lock(fd)
         except BaseException:
             os.close(fd)
             raise
+        if not locked:
+            self._wait(fd, wait_s)
         try:
             yield
         finally:
@@ -163,5 +164,5 @@ class _Order:
 
 def _let_go(fd: int) -> None:
     # A process forked meanwhile has a copy of the descriptor: closing alone would keep the lock held there.
-    fcntl.flock(fd, fcntl.LOCK_UN)
+    unlock(fd)
     os.close(fd)

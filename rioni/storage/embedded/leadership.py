@@ -1,8 +1,9 @@
 """Elects a leader among the processes of a data directory, by a file lock."""
 
-import fcntl
 import os
 from pathlib import Path
+
+from rioni.file_locks import try_lock
 
 
 class FileLeadership:
@@ -21,11 +22,7 @@ class FileLeadership:
         if not self._held:
             if self._fd < 0:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            self._held = True
+            self._held = try_lock(self._fd)
         return self._held
 
     def close(self) -> None:

@@ -4,11 +4,12 @@ Writes are not synced: what the kernel has not written when the power fails is l
 """
 
 import errno
-import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
+
+from rioni.file_locks import try_lock
 
 
 FILE_BYTES_MAX = 4_194_304
@@ -92,7 +93,7 @@ class LockedFile:
         """Create a file that no process can take over before it is locked."""
         unnamed, path = directory / f".{name}", directory / name
         fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_lock(fd)
         unnamed.rename(path)
         return cls(path, fd)
 
@@ -103,12 +104,7 @@ class LockedFile:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        if not os.fstat(fd).st_nlink:
+        if not (try_lock(fd) and os.fstat(fd).st_nlink):
             os.close(fd)
             return None
         return cls(path, fd)

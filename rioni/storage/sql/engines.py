@@ -6,7 +6,6 @@ commits at the same instant.
 """
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import time
@@ -18,6 +17,7 @@ from sqlalchemy import create_engine as sqlalchemy_engine
 from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
+from rioni.file_locks import try_lock, unlock
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.pool import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
@@ -303,22 +303,17 @@ def turn(engine: Engine) -> Iterator[None]:
         yield
     finally:
         # A process forked meanwhile has a copy of the descriptor: closing alone would keep the lock held there.
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        unlock(fd)
         os.close(fd)
 
 
 def _lock(fd: int, deadline: float) -> None:
     pause_s = PAUSE_MIN_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise Unavailable(_BUSY) from None
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
-        else:
-            return
+    while not try_lock(fd):
+        if time.monotonic() >= deadline:
+            raise Unavailable(_BUSY)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,13 @@
 """Locks a database for one rebuild at a time, on any machine."""
 
 import contextlib
-import fcntl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, func, select
 
 from rioni.domain.errors import Conflict, Unavailable
+from rioni.file_locks import try_lock
 from rioni.storage.sql.engines import translated
 
 
@@ -54,8 +54,6 @@ def _check(connection: Connection) -> None:
 @contextlib.contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as ex:
-            raise Conflict(_TAKEN.format(f"it holds the lock on {path}")) from ex
+        if not try_lock(file.fileno()):
+            raise Conflict(_TAKEN.format(f"it holds the lock on {path}"))
         yield

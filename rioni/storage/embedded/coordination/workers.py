@@ -1,8 +1,9 @@
 """Detects which worker processes are alive: each locks a file of its own; the kernel releases it when it dies."""
 
-import fcntl
 import os
 from pathlib import Path
+
+from rioni.file_locks import try_lock
 
 
 class WorkerRegistry:
@@ -19,7 +20,7 @@ class WorkerRegistry:
         self.own = f"{os.getpid()}-{os.urandom(6).hex()}"
         """The id of this process, never used by another one."""
         self._fd = os.open(directory / self.own, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_lock(self._fd)
 
     @property
     def left(self) -> bool:
@@ -39,11 +40,7 @@ class WorkerRegistry:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
+            return not try_lock(fd)
         finally:
             os.close(fd)
 

@@ -1,0 +1,25 @@
+"""Locks open files among processes, without waiting: the only use of `flock` but for the lock with a deadline.
+
+The lock belongs to the open file: it ends when the last copy of its descriptor is closed, those of forked processes
+included, or with the processes. Opening the file again gives another owner, also within one process.
+"""
+
+import fcntl
+
+
+def try_lock(fd: int) -> bool:
+    """Lock an open file exclusively; False if another open file of the same path has the lock. Never blocks.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(fd: int) -> None:
+    """Unlock an open file, also for the processes that have a copy of its descriptor."""
+    fcntl.flock(fd, fcntl.LOCK_UN)

@@ -13,10 +13,10 @@ from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
 from rioni.domain.event_types.rules import new
 from rioni.domain.limits import Limits
 from rioni.domain.publishing.batch import Batch, split
-from rioni.domain.publishing.partitioning import _short_hash
-from rioni.domain.publishing.pipeline import prepare
-from rioni.domain.publishing.rules import PublishRules
-from rioni.domain.publishing.steps import Publication, assign, enrich, validate
+from rioni.domain.publishing.enrichment import enrich
+from rioni.domain.publishing.partitioning import _short_hash, assign
+from rioni.domain.publishing.pipeline import prepare, validate
+from rioni.domain.publishing.rules import Publication, PublishRules
 
 
 EVENTS = 100
@@ -51,16 +51,18 @@ def phases(size: int, *, rounds: int = ROUNDS, runs: int = RUNS) -> dict[str, fl
         schema=SubmittedSchema(type="json_schema", schema=SCHEMA),
     )
     rules = PublishRules.of(new(spec, now="2024-01-01T00:00:00.000Z", limits=Limits()), partitions=8)
-    publication = Publication(now_ms=1_700_000_000_000, flow_id="a-flow-id-of-24-characte", publisher="shop")
+    publication = Publication(
+        received_at="2023-11-14T22:13:20.000Z", flow_id="a-flow-id-of-24-characte", publisher="shop"
+    )
     batch = split(body)
-    partitions = assign(batch.values, rules, random)
+    partitions = assign(batch.values, rules.choose, rules.partitions, random)
     measured = {
         "parse": lambda: split(body),
-        "validate": lambda: validate(batch, rules.validator, rules),
-        "partition, keys seen before": lambda: assign(batch.values, rules, random),
+        "validate": lambda: validate(batch, rules.validator, rules, reached="none"),
+        "partition, keys seen before": lambda: assign(batch.values, rules.choose, rules.partitions, random),
         "partition, new keys": lambda: _with_new_keys(batch, rules, random),
         "enrich": lambda: enrich(batch.raw, batch.values, partitions, rules, publication),
-        "prepare, all of it": lambda: prepare(body, rules, publication, random),
+        "all of it": lambda: prepare(split(body), rules, publication, random),
     }
     return {
         name: min(timeit.repeat(phase, number=runs, repeat=rounds)) / runs * 1e6 for name, phase in measured.items()
@@ -69,7 +71,7 @@ def phases(size: int, *, rounds: int = ROUNDS, runs: int = RUNS) -> dict[str, fl
 
 def _with_new_keys(batch: Batch, rules: PublishRules, random: Random) -> None:
     _short_hash.cache_clear()
-    assign(batch.values, rules, random)
+    assign(batch.values, rules.choose, rules.partitions, random)
 
 
 def _body(random: Random, size: int) -> bytes:

@@ -7,8 +7,8 @@ from msgspec import UNSET
 from rioni.domain.access.authorization import Attribute, Subject, check, permits
 from rioni.domain.errors import Blocked
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.event_types.owner import CheckOwner
 from rioni.domain.ports.registry import Registry
+from rioni.domain.publishing.owner import CheckOwner
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.event_filter import event_filter
 from rioni.domain.subscriptions.subscription import Subscription

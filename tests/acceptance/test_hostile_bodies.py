@@ -12,7 +12,7 @@ import httpx
 import pytest
 import zstandard
 
-from rioni.domain.publishing.batch import BODY_BYTES_MAX
+from rioni.domain.limits import Limits
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.server import running_server
@@ -167,7 +167,7 @@ def send_without_end(server, beginning, more):
             "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         sock.sendall(head.encode() + b"%x\r\n%b\r\n" % (len(beginning), beginning))
-        for _ in range(BODY_BYTES_MAX * 2 // len(more)):
+        for _ in range(Limits().body_bytes_max * 2 // len(more)):
             if select.select([sock], [], [], 0)[0]:
                 return sock.recv(12)
             sock.sendall(b"%x\r\n%b\r\n" % (len(more), more))

@@ -18,13 +18,13 @@ class StoredOnceContract:
         return TOPIC
 
     def test_how_many_events_were_left_out_is_told(self, store: EventStore):
-        assert store.append(TOPIC, {0: events(1)}).left_out == 0
+        assert store.append(TOPIC, {0: events(1)}).duplicates == 0
         batches, ids = {0: events(1, 2), 1: events(3)}, {0: ["a", "b"], 1: ["a"]}
-        assert store.append(TOPIC, batches, ids=ids).left_out == 1
-        assert store.append(TOPIC, batches, ids=ids).left_out == 3
+        assert store.append(TOPIC, batches, ids=ids).duplicates == 1
+        assert store.append(TOPIC, batches, ids=ids).duplicates == 3
         claim = IdempotencyClaim("name", "digest")
-        assert store.append(TOPIC, {0: events(4)}, claim=claim).left_out == 0
-        assert store.append(TOPIC, {0: events(4)}, claim=claim).left_out == 1
+        assert store.append(TOPIC, {0: events(4)}, claim=claim).duplicates == 0
+        assert store.append(TOPIC, {0: events(4)}, claim=claim).duplicates == 1
 
     def test_under_one_name_a_batch_is_stored_once(self, store: EventStore):
         claim = IdempotencyClaim("name", "digest")

@@ -95,7 +95,7 @@ class Switching(RuleBasedStateMachine):
             return  # this process has not heard of the partition
         self.broker.clock.advance(1)
         with contextlib.suppress(Unavailable):
-            worker.timeline.write(active, lambda store, topic: store.append(topic, {number: [event]}))
+            worker.timeline.append(active, {number: [event]})
             self.partitions[number].events.append(event)
             self.partitions[number].times_ms.append(self.broker.clock.now_ms())
 

@@ -118,7 +118,7 @@ class Story:
 
     def publish(self) -> None:
         event = b"%d" % len(self.acknowledged)
-        self._staying.timeline.write(self.timelines.active, lambda store, topic: store.append(topic, {0: [event]}))
+        self._staying.timeline.append(self.timelines.active, {0: [event]})
         self.acknowledged.append(event)
 
     def repair(self) -> None:

@@ -59,12 +59,12 @@ class MemoryEventStore:
         if claim is not None and (digest := self.claimed(claim.id)) is not None:
             if digest != claim.digest:
                 raise IdempotencyKeyReused
-            firsts.left_out = sum(map(len, batches.values()))
+            firsts.duplicates = sum(map(len, batches.values()))
             return firsts
         for partition, events in batches.items():
             kept = self._new(range(len(events)), (ids or {}).get(partition))
             beside = (headers or {}).get(partition)
-            firsts.left_out += len(events) - len(kept)
+            firsts.duplicates += len(events) - len(kept)
             if kept:
                 first = firsts[partition] = self.bounds(topic)[partition].newest + 1
                 some = beside and [beside[index] for index in kept]

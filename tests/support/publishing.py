@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from rioni.domain.event_types.event_type import SubmittedSchema
+from rioni.domain.publishing.batch import split
 from rioni.domain.publishing.pipeline import Prepared, prepare, prepare_deletion
-from rioni.domain.publishing.rules import PublishRules
-from rioni.domain.publishing.steps import Publication
+from rioni.domain.publishing.rules import Publication, PublishRules
 from tests.support.builders import event_type
 
 
@@ -29,8 +29,13 @@ BUSINESS = rules()
 def publish(events: Any, by: PublishRules = BUSINESS, *, deletes: bool = False, **members: Any) -> Prepared:
     """Prepare a batch, given as bytes or as what it says, for storing or for deletion."""
     body = events if isinstance(events, bytes) else json.dumps(events).encode()
-    says: dict[str, Any] = {"now_ms": 1_704_164_645_123, "flow_id": "AbC", "publisher": "unauthenticated", **members}
-    return (prepare_deletion if deletes else prepare)(body, by, Publication(**says), Random(1))
+    says: dict[str, Any] = {
+        "received_at": "2024-01-02T03:04:05.123Z",
+        "flow_id": "AbC",
+        "publisher": "unauthenticated",
+        **members,
+    }
+    return (prepare_deletion if deletes else prepare)(split(body, by.limits), by, Publication(**says), Random(1))
 
 
 def event(index: int = 0, **members: Any) -> dict[str, Any]:
@@ -43,8 +48,8 @@ def refused(events: Any, by: PublishRules = BUSINESS, **arguments: Any) -> Any:
     """The results of a batch that must be refused, as JSON."""
     prepared = publish(events, by, **arguments)
     assert not prepared.batches
-    assert len(prepared.refused) == len(events)
-    return msgspec.to_builtins(prepared.refused)
+    assert len(prepared.rejected) == len(events)
+    return msgspec.to_builtins(prepared.rejected)
 
 
 def item(status: str, step: str, index: int, detail: str = "", partition: str | None = None) -> dict[str, Any]:

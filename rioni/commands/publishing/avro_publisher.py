@@ -19,8 +19,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing.pipeline import Prepared
-from rioni.domain.publishing.rules import PublishRules
-from rioni.domain.publishing.steps import Publication
+from rioni.domain.publishing.rules import Publication, PublishRules
 
 
 OFFLOAD_BYTES = 16_384
@@ -58,7 +57,8 @@ class AvroPublisher(Publisher):
             IdempotencyKeyReused: another batch was stored under the same idempotency key.
             Unavailable: the store can't write; nothing was stored.
         """
-        return self._run(command, subject, self._prepare)
+        envelopes = self._admit_avro(command, subject)
+        return self._publish(command, subject, envelopes, partial(self._prepare_avro, command.body))
 
     def delete(self, command: DeleteEvents, subject: Subject) -> Published:
         """Store tombstones for all events of a batch, or none; raises what `publish` does.
@@ -66,25 +66,27 @@ class AvroPublisher(Publisher):
         Raises:
             Invalid: no event of this event type can be deleted.
         """
-        return self._run(command, subject, self._prepare_deletion)
+        envelopes = self._admit_avro(command, subject)
+        return self._publish(command, subject, envelopes, partial(self._prepare_avro_deletion, command.body))
 
-    def _admit(self, command: PublishEvents, subject: Subject) -> None:
-        """Authorise the request: in binary publishing all of these checks come before the body."""
+    def _admit_avro(self, command: PublishEvents, subject: Subject) -> Sequence[Envelope]:
+        """Authorise the request and read the batch: in binary publishing all of these checks come before the body."""
         self._registry.refresh()
         self._gate.blacklist("PRODUCER", subject, (command.event_type,))
         rules = self._registry.publish_rules(command.event_type)
         if isinstance(command, DeleteEvents) and rules.undeletable:
             raise Invalid(rules.undeletable)
         self._gate.event_type(subject, command.event_type, "WRITE")
+        return self._runner(command.body)(read_publishing_batch, command.body, self._limits.batch_events_max)
 
-    def _count(self, command: PublishEvents) -> int:
-        return len(self._read(command.body))
-
-    def _read(self, body: bytes) -> Sequence[Envelope]:
-        return self._runner(body)(read_publishing_batch, body, self._limits.batch_events_max)
-
-    def _prepare(self, body: bytes, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
-        envelopes = self._read(body)
+    def _prepare_avro(
+        self,
+        body: bytes,
+        envelopes: Sequence[Envelope],
+        rules: PublishRules,
+        publication: Publication,
+        random: Random,
+    ) -> Prepared:
         schemas = self._schemas_of(self._registry.event_type(rules.name), envelopes)
         prepare = partial(prepare_avro, envelopes, schemas, rules, publication, random)
         if len(body) <= OFFLOAD_BYTES:
@@ -92,8 +94,15 @@ class AvroPublisher(Publisher):
                 return prepare(bytes_max=JSON_BYTES_AT_ONCE)
         return self._offload(prepare, bytes_max=self._limits.body_bytes_max)
 
-    def _prepare_deletion(self, body: bytes, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
-        return self._runner(body)(prepare_avro_deletion, self._read(body), rules, publication, random)
+    def _prepare_avro_deletion(
+        self,
+        body: bytes,
+        envelopes: Sequence[Envelope],
+        rules: PublishRules,
+        publication: Publication,
+        random: Random,
+    ) -> Prepared:
+        return self._runner(body)(prepare_avro_deletion, envelopes, rules, publication, random)
 
     def _runner(self, body: bytes) -> ThreadPool:
         return self._offload if len(body) > OFFLOAD_BYTES else direct

@@ -14,7 +14,6 @@ import msgspec
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
-from rioni.commands.publishing.deduplicated_append import append_deduplicated
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.subscriptions import RecordDeadLettersRedriven
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
@@ -23,7 +22,7 @@ from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_store import Chunk, EventStore, IdempotencyClaim
+from rioni.domain.ports.event_store import Chunk, IdempotencyClaim
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.headers import Headers
@@ -201,15 +200,11 @@ class DeadLetterSink:
                 key=f"dead-letter:{letter.name}" if compacted else None,
             )
             batches = {int(letter.partition) % active.partitions: [bytes(letter.event)]}
-
-            def append(store: EventStore, topic: str) -> int:
-                beside = {number: [headers] for number in batches}
-                others = self._timeline.stores(letter.event_type, without=store) if claim else ()
-                return append_deduplicated(store, topic, batches, headers=beside, claim=claim, others=others).left_out
-
-            return "already_redriven" if self._timeline.write(active, append) else "redriven"
+            beside = {number: [headers] for number in batches}
+            appended = self._timeline.append(active, batches, headers=beside, claim=claim)
         except EventTypeNotFound:
             return "without_event_type"
+        return "already_redriven" if appended.duplicates else "redriven"
 
     def _scan(self, subscription_id: str, wanted: DeadLetterFilter, visibility: Visibility) -> Iterator[KeptDeadLetter]:
         """The dead letters of a subscription in the queue, oldest first in each of its partitions."""

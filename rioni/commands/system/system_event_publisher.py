@@ -18,12 +18,12 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
-from rioni.domain.publishing.batch import DEPTH_MAX
+from rioni.domain.publishing.batch import DEPTH_MAX, split
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.pipeline import Prepared, prepare
-from rioni.domain.publishing.rules import PublishRules
-from rioni.domain.publishing.steps import Publication
+from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.system.system_events import SystemEvent
+from rioni.domain.timestamps import rfc3339
 
 
 _UNLIMITED = 2**31
@@ -67,7 +67,7 @@ class SystemEventPublisher:
         store.append(topic, prepared.batches, headers=headers, claim=claim)
 
     def _prepared(self, event_type: str, events: Sequence[SystemEvent]) -> Prepared:
-        publication = Publication(now_ms=self._clock.now_ms(), flow_id="", publisher=BROKER.name)
+        publication = Publication(received_at=rfc3339(self._clock.now_ms()), flow_id="", publisher=BROKER.name)
         rules = _unlimited(self._registry.publish_rules(event_type))
         schema = self._registry.event_type(event_type).schema
         if schema.type == "avro_schema":
@@ -76,9 +76,10 @@ class SystemEventPublisher:
             prepared = prepare_avro(envelopes, schemas, rules, publication, self._random, bytes_max=_UNLIMITED)
         else:
             body = b"[" + b",".join([event.json() for event in events]) + b"]"
-            prepared = prepare(body, rules, publication, self._random, depth_max=DEPTH_MAX + _WRAPPED)
-        if prepared.refused:
-            detail = next(item.detail for item in prepared.refused if item.publishing_status == "failed")
+            batch = split(body, rules.limits, depth_max=DEPTH_MAX + _WRAPPED)
+            prepared = prepare(batch, rules, publication, self._random)
+        if prepared.rejected:
+            detail = next(item.detail for item in prepared.rejected if item.publishing_status == "failed")
             raise _unfit(event_type, detail)
         return prepared
 

@@ -17,14 +17,14 @@ from rioni.domain.avro.binary import DatumError
 from rioni.domain.avro.envelopes import Envelope, Metadata
 from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.errors import Invalid, TooLarge
-from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import Enrichment
 from rioni.domain.publishing.headers import NO_HEADERS
 from rioni.domain.publishing.idempotency import event_ids
+from rioni.domain.publishing.owner import enriched_owners, submitted_owners
+from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.pipeline import Prepared, headers_of, prepared
-from rioni.domain.publishing.results import BatchRefused, refusal
-from rioni.domain.publishing.rules import PublishRules
-from rioni.domain.publishing.steps import Publication, assign, enriched_owners, submitted_owners
+from rioni.domain.publishing.results import Events, StepFailed, rejection
+from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.schemas.formats import is_uuid
 
 
@@ -32,8 +32,8 @@ Schemas = Mapping[str, EventSchema | str]
 """Schemas by version, or the reason why there is no usable one."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SPAN_CONTEXT = msgspec.json.Decoder(dict[str, str])
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_event = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_span_context = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def prepare_avro(
@@ -59,22 +59,22 @@ def prepare_avro(
         TooLarge: it is longer.
     """
     values = [{"metadata": _members(envelope.metadata)} for envelope in envelopes]
+    partitions: Sequence[int] = ()
+    check = publication.check_owner
     try:
-        batch = _validated(envelopes, values, schemas, rules, bytes_max)
-        if publication.check_owner is not None and rules.owner is not None and rules.owner.path is not None:
-            batch = Batch(batch.raw, [_decode(event) for event in batch.raw])
-        owners = submitted_owners(batch.values, rules, publication)
-        partitions = assign(batch.values, _for_avro(rules), random)
-        events: Sequence[bytes] = batch.raw
+        events = _validated(envelopes, values, schemas, rules, bytes_max)
+        in_data = check is not None and rules.owner is not None and rules.owner.path is not None
+        owners = submitted_owners(list(map(_decode_event, events)) if in_data else values, rules.owner, check)
+        partitions = assign(values, rules.choose_by_keys, rules.partitions, random)
         if rules.enriches:
-            events = _enriched(batch, partitions, rules, publication)
-            owners = owners or enriched_owners(events, batch.values, partitions, rules, publication)
-    except BatchRefused as ex:
-        return Prepared(events=values, refused=ex.results)
-    headers = headers_of(values, owners, rules, publication) or [NO_HEADERS] * len(envelopes)
+            events = _enriched(events, values, partitions, rules, publication)
+            owners = owners or enriched_owners(events, values, rules.owner, check)
+    except StepFailed as ex:
+        return Prepared(events=values, rejected=rejection(values, ex, partitions))
+    headers = headers_of(values, owners, rules, publication)
     with_data = [
         msgspec.structs.replace(header, avro=envelope.payload)
-        for header, envelope in zip(headers, envelopes, strict=True)
+        for header, envelope in zip(headers or [NO_HEADERS] * len(envelopes), envelopes, strict=True)
     ]
     return prepared(values, partitions, events, with_data, event_ids(rules.scope, values) if rules.once else ())
 
@@ -91,20 +91,13 @@ def prepare_avro_deletion(
         raise Invalid(rules.undeletable)
     values = [{"metadata": _members(envelope.metadata)} for envelope in envelopes]
     try:
-        for index, envelope in enumerate(envelopes):
-            flaw = _flaw(envelope.metadata, values[index]["metadata"], rules)
-            if flaw or envelope.payload:
-                raise refusal(values, "validating", index, flaw or "Payload must be empty to delete events.")
-        owners = submitted_owners(values, rules, publication)
-        partitions = assign(values, _for_avro(rules), random)
-    except BatchRefused as ex:
-        return Prepared(events=values, refused=ex.results)
+        _check_deletions(envelopes, values, rules)
+        owners = submitted_owners(values, rules.owner, publication.check_owner)
+        partitions = assign(values, rules.choose_by_keys, rules.partitions, random)
+    except StepFailed as ex:
+        return Prepared(events=values, rejected=rejection(values, ex))
     headers = headers_of(values, owners, rules, publication)
     return prepared(values, partitions, [b""] * len(values), headers)
-
-
-def _for_avro(rules: PublishRules) -> PublishRules:
-    return msgspec.structs.replace(rules, choose=rules.choose_by_keys)
 
 
 # --- validation ---
@@ -116,22 +109,29 @@ def _validated(
     schemas: Schemas,
     rules: PublishRules,
     bytes_max: int,
-) -> Batch:
+) -> Sequence[bytes]:
     """The events as JSON, not yet enriched."""
     events: list[bytes] = []
     total = 0
     for index, (envelope, value) in enumerate(zip(envelopes, values, strict=True)):
         metadata = value["metadata"]
         if flaw := _flaw(envelope.metadata, metadata, rules):
-            raise refusal(values, "validating", index, flaw)
+            raise StepFailed("validating", index, flaw)
         try:
             events.append(_json(envelope, metadata, schemas[envelope.metadata.version], rules.limits.event_bytes_max))
         except DatumError as ex:
-            raise refusal(values, "validating", index, str(ex)) from ex
+            raise StepFailed("validating", index, str(ex)) from ex
         total += len(events[-1])
         if total > bytes_max:
             raise TooLarge(f"Batch too large: more than {bytes_max} bytes as JSON; send fewer events in one request")
-    return Batch(events, values)
+    return events
+
+
+def _check_deletions(envelopes: Sequence[Envelope], values: Events, rules: PublishRules) -> None:
+    for index, (envelope, value) in enumerate(zip(envelopes, values, strict=True)):
+        flaw = _flaw(envelope.metadata, value["metadata"], rules)
+        if flaw or envelope.payload:
+            raise StepFailed("validating", index, flaw or "Payload must be empty to delete events.")
 
 
 def _flaw(metadata: Metadata, members: Mapping[str, Any], rules: PublishRules) -> str:
@@ -200,27 +200,24 @@ def _rfc3339(at_ms: int) -> str | None:
 def _span_context(text: str) -> dict[str, str] | str:
     """Parse the span context as a JSON object, its form in JSON events; return any other text unchanged."""
     try:
-        return _SPAN_CONTEXT.decode(text)
+        return _decode_span_context(text)
     except msgspec.MsgspecError:
         return text
 
 
 def _enriched(
-    batch: Batch, partitions: Sequence[int], rules: PublishRules, publication: Publication
+    events: Sequence[bytes],
+    values: Events,
+    partitions: Sequence[int],
+    rules: PublishRules,
+    publication: Publication,
 ) -> Sequence[bytes]:
     """The events with their metadata enriched; each of them keeps its version."""
     by_version: dict[str, Enrichment] = {}
-    events = []
-    for event, value, partition in zip(batch.raw, batch.values, partitions, strict=True):
+    enriched = []
+    for event, value, partition in zip(events, values, partitions, strict=True):
         version = value["metadata"]["version"]
         if (enrichment := by_version.get(version)) is None:
-            enrichment = by_version[version] = Enrichment(
-                event_type=rules.name,
-                version=version,
-                publisher=publication.publisher,
-                flow_id=publication.flow_id,
-                now_ms=publication.now_ms,
-                span_ctx=publication.span_ctx,
-            )
-        events.append(enrichment.enrich(event, value["metadata"], partition))
-    return events
+            enrichment = by_version[version] = Enrichment(rules.name, version, publication)
+        enriched.append(enrichment.enrich(event, value["metadata"], partition))
+    return enriched

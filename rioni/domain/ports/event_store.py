@@ -61,8 +61,8 @@ class Chunk(msgspec.Struct, frozen=True):
 class Appended(dict[int, int]):
     """Positions of appended events: for each partition that of its first event that was not a duplicate, if any."""
 
-    left_out: int = 0
-    """Number of duplicates: events that were left out because they or their batch had been stored before."""
+    duplicates: int = 0
+    """Number of events that were left out because they or their batch had been stored before."""
 
 
 class EventStore(Protocol):

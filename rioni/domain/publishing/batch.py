@@ -5,44 +5,46 @@ Sources: reference publishing#batch-format.
 
 import codecs
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import orjson
 
 from rioni.domain.errors import Malformed, TooLarge
+from rioni.domain.limits import Limits
 from rioni.domain.schemas import strict_json
 from rioni.domain.schemas.strict_json import INT64_MAX, INT64_MIN, JsonError
 
 
-EVENTS_MAX = 100_000
-BODY_BYTES_MAX = 50_000_000
 EVENT_BYTES_MAX = 8_000_000
 """Larger events are not read; smaller ones beyond the event type's limit get an error result each, in a later step."""
-VALUES_MAX = 2_000_000
-"""PERF: each one takes up to 120 bytes of memory until its batch is stored."""
 DEPTH_MAX = 64
 PART_BYTES = 500_000
 """Maximum bytes per library call: about 5 ms, which block the process."""
+_DEFAULTS = Limits()
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """The events of one request, in its order."""
 
+    body: bytes
+    """The request's body, decompressed."""
     raw: list[bytes]
     """For each event its JSON, byte for byte as received."""
     values: list[dict[str, Any]]
     """For each event its decoded JSON."""
 
+    def __len__(self) -> int:
+        """The number of events."""
+        return len(self.raw)
 
-def split(
-    body: bytes,
-    *,
-    events_max: int = EVENTS_MAX,
-    bytes_max: int = BODY_BYTES_MAX,
-    values_max: int = VALUES_MAX,
-    depth_max: int = DEPTH_MAX,
-) -> Batch:
+    @property
+    def lines(self) -> list[bytes]:
+        """For each event its JSON as it is stored: without line breaks, for consumers that read line by line."""
+        return one_line(self.raw) if b"\n" in self.body or b"\r" in self.body else self.raw
+
+
+def split(body: bytes, limits: Limits = _DEFAULTS, *, depth_max: int = DEPTH_MAX) -> Batch:
     r"""Split a JSON array of objects.
 
     Two readers share the work. msgspec reads bodies, large ones part by part, and refuses what is not JSON. What JSON
@@ -53,17 +55,16 @@ def split(
 
     Args:
         body: the request's body, decompressed.
-        events_max: how many events a batch may have.
-        bytes_max: how large the body may be.
-        values_max: how many commas and opening brackets it may have; there are at most as many values, and one more.
+        limits: of a batch.
         depth_max: how deeply an event may nest objects and arrays, itself included.
 
     Raises:
         Malformed: the body is not such an array, or nested too deeply.
         TooLarge: too many bytes, values or events, or an event beyond `EVENT_BYTES_MAX`.
     """
-    if len(body) > bytes_max:
-        raise TooLarge(f"Batch too large: {len(body)} bytes, max size is {bytes_max} bytes")
+    if len(body) > limits.body_bytes_max:
+        raise TooLarge(f"Batch too large: {len(body)} bytes, max size is {limits.body_bytes_max} bytes")
+    events_max, values_max = limits.batch_events_max, limits.batch_values_max
     # Before anything is allocated: a few bytes of compressed brackets may become gigabytes of empty lists.
     if len(body) > values_max and _values_count(body) > values_max:
         raise TooLarge(
@@ -78,7 +79,7 @@ def split(
 
 
 def one_line(events: list[bytes]) -> list[bytes]:
-    """Remove line breaks and tabs, for consumers read line by line.
+    """Remove line breaks and tabs.
 
     JSON has no such characters inside strings, and outside they are insignificant: no value changes.
     """
@@ -93,8 +94,8 @@ def _values_count(body: bytes) -> int:
 
 # --- the common case ---
 
-_VALUES = msgspec.json.Decoder(list[dict[str, Any]])
-_RAW = msgspec.json.Decoder(list[msgspec.Raw])
+_decode_values = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _split_fast(body: bytes, events_max: int, depth_max: int) -> Batch | None:
@@ -106,17 +107,17 @@ def _split_fast(body: bytes, events_max: int, depth_max: int) -> Batch | None:
     if len(body) >= 2 * events_max and body.count(b"{") > events_max:
         return None
     try:
-        raw = list(map(bytes, _RAW.decode(body)))
+        raw = list(map(bytes, _decode_raw(body)))
     except (msgspec.MsgspecError, RecursionError):
         return None
     values = _values(body, depth_max)
-    return None if values is None else Batch(raw, values)
+    return None if values is None else Batch(body, raw, values)
 
 
 def _values(body: bytes, depth_max: int) -> list[dict[str, Any]] | None:
     """The decoded events of a body, or None if the strict reader has to read it."""
     try:
-        values = _VALUES.decode(body)
+        values = _decode_values(body)
         written = _write(values, depth_max)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
         return None
@@ -184,7 +185,7 @@ class _Reader:
         self._position = 0
         # The fast reader is not tried again before this.
         self._suspicious_end = len(body) if len(body) <= PART_BYTES else 0
-        self._batch = Batch([], [])
+        self._batch = Batch(body, [], [])
 
     def read(self) -> Batch:
         """Read all of it.
@@ -199,7 +200,7 @@ class _Reader:
         self._position += 1
         self._skip(_SEPARATORS)
         while self._next() not in (b"]", b""):
-            if len(self._batch.raw) == self._events_max:
+            if len(self._batch) == self._events_max:
                 raise TooLarge(f"Batch has more than {self._events_max} events")
             if self._position < self._suspicious_end or not self._read_part():
                 self._read_event()
@@ -222,7 +223,7 @@ class _Reader:
         """Read some events at once; False where that is not possible."""
         start, end = self._position, self._part_end()
         part = b"[%b]" % self._body[start:end].rstrip(b" \t\r\n,")
-        batch = _split_fast(part, self._events_max - len(self._batch.raw), self._depth_max)
+        batch = _split_fast(part, self._events_max - len(self._batch), self._depth_max)
         if batch is None:
             self._suspicious_end = end
             return False

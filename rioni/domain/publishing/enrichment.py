@@ -5,20 +5,47 @@ Source: reference publishing#enrichment, common#content-types.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from rioni.domain.timestamps import rfc3339
-
-
-ENRICHED_MEMBERS = ("published_by", "received_at", "event_type", "flow_id", "partition", "version")
-"""The members of the metadata that the broker writes."""
+from rioni.domain.publishing.results import Events, StepFailed
+from rioni.domain.publishing.rules import Publication, PublishRules
 
 
 class EnrichmentError(ValueError):
     """An event has no metadata object."""
+
+
+def enrich(
+    events: Sequence[bytes],
+    values: Events,
+    partitions: Sequence[int],
+    rules: PublishRules,
+    publication: Publication,
+) -> Sequence[bytes]:
+    """The events of a batch with their metadata completed.
+
+    Args:
+        events: their JSON.
+        values: the same decoded.
+        partitions: for each event its partition.
+        rules: of the event type.
+        publication: the other data of the request.
+
+    Raises:
+        StepFailed: an event has no metadata; can't happen to what has been validated.
+    """
+    enrichment = Enrichment(rules.name, rules.schema_version, publication)
+    metadata = [value.get("metadata") for value in values]
+    enriched: list[bytes] = []
+    try:
+        # PERF: extend runs in C, and keeps what came before an exception.
+        enriched.extend(map(enrichment.enrich, events, metadata, partitions))
+    except EnrichmentError as ex:
+        raise StepFailed("enriching", len(enriched), str(ex)) from ex
+    return enriched
 
 
 class Enrichment:
@@ -27,36 +54,24 @@ class Enrichment:
     PERF: 1 µs for an event of 200 bytes whose metadata has only the members it must have, 2-4 µs for others.
     """
 
-    def __init__(
-        self,
-        *,
-        event_type: str,
-        version: str,
-        publisher: str,
-        flow_id: str,
-        now_ms: int,
-        span_ctx: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, event_type: str, version: str, publication: Publication) -> None:
         """Prepare the members.
 
         Args:
             event_type: the event type's name.
             version: the version of its schema.
-            publisher: name of the publishing subject.
-            flow_id: the request's, for events without one of their own.
-            now_ms: when it was received, in milliseconds since the epoch.
-            span_ctx: the request's span context, for events without one of their own.
+            publication: its flow id and span context are for events without one of their own.
         """
         self._members: dict[str, Any] = {
-            "published_by": publisher,
-            "received_at": rfc3339(now_ms),
+            "published_by": publication.publisher,
+            "received_at": publication.received_at,
             "event_type": event_type,
-            "flow_id": flow_id,
+            "flow_id": publication.flow_id,
             "partition": "",
             "version": version,
         }
-        if span_ctx:
-            self._members["span_ctx"] = span_ctx
+        if publication.span_ctx:
+            self._members["span_ctx"] = publication.span_ctx
         self._additions: dict[tuple[int, frozenset[str]], bytes] = {}
         """Cached additions, by partition and kept members."""
 
@@ -114,8 +129,8 @@ class _Head(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-_HEAD = msgspec.json.Decoder(_Head)
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NAME = re.compile(rb'[{\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
 
 
@@ -135,9 +150,9 @@ def _metadata_span(event: bytes) -> tuple[int, int]:
     """Where the value of the member `metadata` begins and ends."""
     if (name := _place_of_name(event)) >= 0:
         start = event.index(b"{", name)
-        return start, start + len(_HEAD.decode(event).metadata)
+        return start, start + len(_decode_head(event).metadata)
     end = 0
-    for value in _MEMBERS.decode(event).values():
+    for value in _decode_members(event).values():
         match = _NAME.match(event, end)
         assert match is not None, "every value has a name"
         start, end = match.end(), match.end() + len(value)
@@ -148,6 +163,6 @@ def _metadata_span(event: bytes) -> tuple[int, int]:
 
 def _without(event: bytes, start: int, end: int, stale: set[str]) -> tuple[bytes, int]:
     """Remove members of the metadata; return the event and where its metadata ends now."""
-    members = _MEMBERS.decode(event[start:end])
+    members = _decode_members(event[start:end])
     metadata = msgspec.json.encode({name: value for name, value in members.items() if name not in stale})
     return event[:start] + metadata + event[end:], start + len(metadata)

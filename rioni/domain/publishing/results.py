@@ -1,6 +1,7 @@
 """Per-event results of a batch, as the API returns them (reference publishing#results)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,59 +28,53 @@ class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
     """None while it is unknown."""
 
 
-class BatchRefused(Exception):
-    """Nothing of a batch may be stored; carries one result for each event."""
+@dataclass(eq=False)
+class StepFailed(Exception):
+    """A step of publishing rejects the batch because of one of its events."""
 
-    def __init__(self, results: Sequence[ItemResult]) -> None:
-        self.results = results
-        super().__init__()
+    step: str
+    index: int
+    """Of the event, the first one that fails."""
+    detail: str
+    partitions: Sequence[int] = ()
+    """Of the events before it, if the step has chosen them."""
+    behind: str = ""
+    """The step that the events behind it have reached; empty for the one before `step`."""
 
 
 _STEP_BEFORE = {"validating": "none", "partitioning": "validating", "enriching": "partitioning"}
 
 
-def refusal(
-    events: Events,
-    step: str,
-    failed: int,
-    detail: str,
-    *,
-    partitions: Sequence[int] = (),
-    behind: str | None = None,
-) -> BatchRefused:
-    """The rejection of a batch because of one event: those before it passed the step, those behind did not reach it.
+def rejection(events: Events, failure: StepFailed, partitions: Sequence[int] = ()) -> list[ItemResult]:
+    """Results of a batch that is rejected because of one event.
+
+    Those before it passed the step, those behind it did not reach it.
 
     Args:
         events: all of them.
-        step: the failed step.
-        failed: the index of the event.
-        detail: what is wrong with it.
-        partitions: of the first events, as far as known.
-        behind: the step that the events behind it have reached, unless it is the one before `step`.
+        failure: the step, the event, and what is wrong with it.
+        partitions: of the events, if all are known.
     """
-    behind = behind or _STEP_BEFORE[step]
-    return BatchRefused(
-        [
-            ItemResult(
-                publishing_status="failed" if index == failed else "aborted",
-                detail=detail if index == failed else "",
-                step=step if index <= failed else behind,
-                eid=eid_of(event),
-                partition=str(partitions[index]) if index < len(partitions) else None,
-            )
-            for index, event in enumerate(events)
-        ]
-    )
+    partitions = failure.partitions or partitions
+    behind = failure.behind or _STEP_BEFORE[failure.step]
+    return [
+        ItemResult(
+            publishing_status="failed" if index == failure.index else "aborted",
+            detail=failure.detail if index == failure.index else "",
+            step=failure.step if index <= failure.index else behind,
+            eid=eid_of(event),
+            partition=str(partitions[index]) if index < len(partitions) else None,
+        )
+        for index, event in enumerate(events)
+    ]
 
 
-def refusal_of_all(events: Events, detail: str) -> BatchRefused:
-    """The rejection of a batch before any of its events was checked."""
-    return BatchRefused(
-        [ItemResult(publishing_status="aborted", detail=detail, step="none", eid=eid_of(event)) for event in events]
-    )
+def reject_all(events: Events, detail: str) -> list[ItemResult]:
+    """Results of a batch that is rejected before any of its events was checked."""
+    return [ItemResult(publishing_status="aborted", detail=detail, step="none", eid=eid_of(event)) for event in events]
 
 
-def stored_or_not(events: Events, partitions: Sequence[int], failed: Mapping[int, str]) -> list[ItemResult]:
+def partial_results(events: Events, partitions: Sequence[int], failed: Mapping[int, str]) -> list[ItemResult]:
     """Results of all events when some partitions were not written, for a 207 response.
 
     Args:

@@ -1,18 +1,18 @@
-"""Publishing rules of one version of an event type, compiled once.
+"""What a batch is published by: the rules of its event type, compiled once, and the data of its request.
 
 Source: reference schemas#effective-schema, publishing#partitioning, publishing#event-owners.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from rioni.domain.event_types.event_type import EventOwnerSelector, EventType
 from rioni.domain.event_types.field_path import FieldPath, parse_path
-from rioni.domain.event_types.owner import OwnerSelector
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
 from rioni.domain.publishing.idempotency import scope_of, stores_eids_once
+from rioni.domain.publishing.owner import CheckOwner, OwnerSelector
 from rioni.domain.schemas.effective_schema import effective_schema
 from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 
@@ -97,6 +97,22 @@ class PublishRules(msgspec.Struct, frozen=True, kw_only=True):
                 "Publish to an event type with partition strategy 'hash' or 'user_defined'"
             )
         return ""
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """Data of a request that apply to all of its events."""
+
+    received_at: str
+    """Time of receipt (RFC 3339)."""
+    flow_id: str
+    publisher: str
+    """Name of the publishing subject."""
+    span_ctx: Mapping[str, str] | None = None
+    """For events without a span context of their own."""
+    subscription_id: str | None = None
+    """The only subscription that gets the events; None for all."""
+    check_owner: CheckOwner | None = None
+    """Checks whether the publisher may write for an owner; None if owners are not looked for."""
 
 
 def _validator(event_type: EventType) -> EventValidator | NoJsonSchema:

@@ -35,6 +35,10 @@ EXPLAINED_VALUES_MAX = 100_000
 """PERF: the library copies what a violation is about, for so many values in 10 ms."""
 
 
+Error = tuple[int, str]
+"""The index of the first event that is not valid, and what is wrong with it."""
+
+
 class EventValidator:
     """Validates the events of one version of an event type.
 
@@ -53,9 +57,32 @@ class EventValidator:
         self.all_valid = schema.compile_for_batch().is_valid
         """Whether all events of a list are valid."""
 
-    def portions(self, sizes: Sequence[int]) -> Iterator[slice]:
-        """Divide a batch, whose events have these sizes in bytes, into parts that don't block the process too long."""
-        return self._work.portions(sizes)
+    def first_error(self, events: Sequence[Mapping[str, Any]], sizes: Sequence[int], bytes_max: int) -> Error | None:
+        """Check the events of a batch, one after the other, for their size and against the schema.
+
+        Args:
+            events: the decoded events.
+            sizes: of their JSON, in bytes.
+            bytes_max: maximum size of one event.
+        """
+        # In parts that don't block the process too long.
+        for portion in self._work.portions(sizes):
+            largest = max(sizes[portion], default=0)
+            suspicious = largest > bytes_max or self.takes_long(largest)
+            if not suspicious and self.all_valid(events[portion]):
+                continue
+            for index in range(portion.start, portion.stop):
+                if (detail := self._error_of(events[index], sizes[index], bytes_max)) is not None:
+                    return index, detail
+        return None
+
+    def _error_of(self, event: Mapping[str, Any], size: int, bytes_max: int) -> str | None:
+        """The error of one event; what is too large or too expensive is not validated."""
+        if size > bytes_max:
+            return too_large(size, bytes_max)
+        if self.takes_too_long(event, size):
+            return "#: the event is too large for this schema: checking it would take too long"
+        return None if self.is_valid(event) else self.explain(event)
 
     def takes_long(self, size: int) -> bool:
         """Whether validating a batch of this size may block the process too long, judging by its size."""
@@ -92,29 +119,22 @@ class NoJsonSchema:
         """Remember the name of the event type."""
         self._event_type = event_type
 
-    def is_valid(self, _event: Any) -> bool:
-        """No event is."""
-        return False
-
-    def all_valid(self, events: Sequence[Any]) -> bool:
-        """Only a batch without events is."""
-        return not events
-
-    def portions(self, sizes: Sequence[int]) -> Iterator[slice]:
-        """The whole batch."""
-        yield slice(0, len(sizes))
+    def first_error(self, _events: Sequence[Any], sizes: Sequence[int], bytes_max: int) -> Error | None:
+        """The first event is refused, if there is one."""
+        if not sizes:
+            return None
+        if sizes[0] > bytes_max:
+            return 0, too_large(sizes[0], bytes_max)
+        return 0, f"No json_schema found for event type: {self._event_type}"
 
     def takes_long(self, _size: int) -> bool:
         """Refusing takes no time."""
         return False
 
-    def takes_too_long(self, _event: Any, _size: int) -> bool:
-        """Refusing takes no time."""
-        return False
 
-    def explain(self, _event: Any) -> str:
-        """Say what is missing."""
-        return f"No json_schema found for event type: {self._event_type}"
+def too_large(size: int, bytes_max: int) -> str:
+    """The error of an event that is larger than the limit."""
+    return f"Event too large: {size} bytes, max size is {bytes_max} bytes"
 
 
 # --- the contract's texts ---

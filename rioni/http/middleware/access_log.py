@@ -31,7 +31,7 @@ def measure_publishing(
     req: falcon.Request, services: Dependencies, event_type: str, published: Published, body_bytes: int
 ) -> None:
     """Report a batch that was stored as a whole, or tombstones."""
-    if published.refused or published.partly or not services.meters.on:
+    if published.rejected or published.partly or not services.meters.on:
         return
     subject = subject_of(req)
     measurement = BatchPublished(

@@ -106,10 +106,10 @@ def _body(req: falcon.Request, name: str, services: Dependencies) -> bytes:
 
 
 def _answer(resp: falcon.Response, name: str, published: Published, metrics: Metrics) -> None:
-    if published.refused:
+    if published.rejected:
         metrics.event_types.add(name, refused=1)
         resp.status = HTTPStatus.UNPROCESSABLE_ENTITY.value
-        resp.data = msgspec.json.encode(published.refused)
+        resp.data = msgspec.json.encode(published.rejected)
     elif published.partly:
         resp.status = HTTPStatus.MULTI_STATUS.value
         resp.data = msgspec.json.encode(published.partly)

@@ -49,7 +49,7 @@ def refused(broker, *envelopes):
     published = publish(broker, *envelopes)
     assert published.events == 0
     assert stored(broker) == []
-    return published.refused
+    return published.rejected
 
 
 def test_a_datum_is_stored_as_json_with_its_metadata(broker):
@@ -185,7 +185,7 @@ def test_publishers_may_name_the_partition(broker):
     create(broker, partition_strategy="user_defined", **EIGHT)
     publish(broker, order(partition="5"))
     assert stored(broker, 8)[0]["metadata"]["partition"] == "5"
-    (item,) = publish(broker, order(partition="9")).refused
+    (item,) = publish(broker, order(partition="9")).rejected
     assert (item.step, item.detail) == (
         "partitioning",
         "Failed to resolve partition. Invalid partition specified when publishing event: 9",
@@ -280,5 +280,5 @@ def test_what_can_not_be_deleted_is_refused_before_rights_and_body(broker):
 def test_a_deletion_has_no_payload(broker):
     """Reference publishing#binary-checks."""
     create(broker, cleanup_policy="compact")
-    (item,) = delete(broker, order(partition_compaction_key="key")).refused
+    (item,) = delete(broker, order(partition_compaction_key="key")).rejected
     assert (item.step, item.detail) == ("validating", "Payload must be empty to delete events.")

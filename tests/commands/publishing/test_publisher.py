@@ -32,7 +32,7 @@ def stored(broker):
 def test_a_batch_is_stored_as_a_whole(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     published = publish(broker, {"order_id": "1", "metadata": METADATA}, {"order_id": "2", "metadata": METADATA})
-    assert (published.events, published.refused) == (2, ())
+    assert (published.events, published.rejected) == (2, ())
     assert [event["order_id"] for event in stored(broker)] == ["1", "2"]
 
 
@@ -40,7 +40,7 @@ def test_a_refused_batch_stores_nothing(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     published = publish(broker, {"order_id": "1", "metadata": METADATA}, {"order_id": 2, "metadata": METADATA})
     assert published.events == 0
-    assert [item.publishing_status for item in published.refused] == ["aborted", "failed"]
+    assert [item.publishing_status for item in published.rejected] == ["aborted", "failed"]
     assert stored(broker) == []
 
 
@@ -100,7 +100,7 @@ def test_owners_are_looked_for_while_the_feature_is_on(broker):
     assert publish(broker, event, subject=bob).events == 1
     assert headers(broker) == []
     switch(broker, "event_owner_selector_authz")
-    (result,) = publish(broker, event, subject=bob).refused
+    (result,) = publish(broker, event, subject=bob).rejected
     assert (result.step, result.detail) == ("validating", f"Access on WRITE event:{METADATA['eid']} denied")
     for subject in (acme, Subject(name="admin", attributes=frozenset({DEFAULT_ADMIN})), BROKER):
         assert publish(broker, event, subject=subject).events == 1
@@ -115,7 +115,7 @@ def test_an_owner_may_be_whoever_publishes(broker):
     switch(broker, "event_owner_selector_authz")
     event = {"order_id": "1", "metadata": METADATA}
     assert publish(broker, event, subject=Subject(name="acme", attributes=frozenset({ACME}))).events == 1
-    (result,) = publish(broker, event, subject=Subject(name="bob")).refused
+    (result,) = publish(broker, event, subject=Subject(name="bob")).rejected
     assert (result.step, result.detail) == ("enriching", f"Access on WRITE event:{METADATA['eid']} denied")
     assert headers(broker) == [Headers(owner=ACME)]
 
@@ -159,7 +159,7 @@ def test_deleting_needs_what_publishing_needs(broker):
 def test_a_deletion_that_is_refused_stores_nothing(broker):
     broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact")))
     deleted = delete(broker, {"metadata": {"partition_compaction_key": "k"}}, {})
-    assert [item.publishing_status for item in deleted.refused] == ["aborted", "failed"]
+    assert [item.publishing_status for item in deleted.rejected] == ["aborted", "failed"]
     assert headers(broker) == []
 
 

@@ -58,7 +58,7 @@ def test_a_repetition_stores_nothing_and_is_told_apart(broker):
     first = publish(broker, order("1"), order("2"))
     again = publish(broker, order("1"), order("2"))
     assert (first.events, first.duplicates) == (2, 0)
-    assert (again.events, again.duplicates, again.refused) == (0, 2, ())
+    assert (again.events, again.duplicates, again.rejected) == (0, 2, ())
     assert stored(broker) == ["1", "2"]
 
 
@@ -105,13 +105,13 @@ def test_a_repetition_is_answered_as_before_though_it_would_be_refused_by_now(br
     spec = as_spec(broker.registry.event_type(NAME))
     schema = SubmittedSchema(type="json_schema", schema=json.dumps(stricter))
     broker.do(ChangeEventType(name=NAME, spec=msgspec.structs.replace(spec, schema=schema)))
-    assert publish(broker, order("1"), key="other").refused
+    assert publish(broker, order("1"), key="other").rejected
     assert publish(broker, order("1")).duplicates == 1
 
 
 def test_a_refused_batch_may_be_repaired(broker):
     """Reference publishing#reused-keys."""
-    assert publish(broker, order(1)).refused
+    assert publish(broker, order(1)).rejected
     assert publish(broker, order("1")).events == 1
 
 

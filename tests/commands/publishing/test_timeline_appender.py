@@ -26,29 +26,30 @@ def test_an_active_timeline_that_is_found_closed_is_replaced(broker, cleanup_pol
     closed = timelines(broker).active
     broker.store.close_topic(closed.topic)
     with pytest.raises(Unavailable, match="in maintenance"):
-        broker.timeline.write(closed, lambda store, topic: store.append(topic, {0: [b"{}"]}))
+        broker.timeline.append(closed, {0: [b"{}"]})
     repair(broker)
     old, new = timelines(broker).timelines
     assert (old.id, old.latest_position, new.storage_id) == (closed.id, (0,), closed.storage_id)
-    broker.timeline.write(closed, lambda store, topic: store.append(topic, {0: [b"{}"]}))
+    broker.timeline.append(closed, {0: [b"{}"]})
     assert broker.store.bounds(new.topic) == [Bounds(0, 0)]
     head = broker.log.head()
     repair(broker)
     assert broker.log.head() == head
 
 
-def test_a_switch_that_ends_while_a_publisher_is_refused_leaves_nothing_to_repair(broker):
+def test_a_switch_that_ends_while_a_publisher_is_refused_leaves_nothing_to_repair(broker, monkeypatch):
     closed = timelines(broker).active
     broker.store.close_topic(closed.topic)
     refused = iter([lambda: None, lambda: (switch(broker), broker.registry.refresh())])
 
-    def write(_store, topic):
+    def append(topic, _batches, **_options):
         """Another publisher makes the registry hear of the switch before this one has been told that it is refused."""
         next(refused)()
         raise TopicClosed(topic)
 
+    monkeypatch.setattr(broker.store, "append", append)
     with pytest.raises(Unavailable, match="in maintenance"):
-        broker.timeline.write(closed, write)
+        broker.timeline.append(closed, {0: [b"{}"]})
     assert broker.registry.timelines(NAME).active.id != closed.id
     assert not broker.timeline.found_closed
 

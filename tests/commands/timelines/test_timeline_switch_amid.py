@@ -52,7 +52,7 @@ class Race:
         event = b"%d" % len(self.acknowledged)
         active = self.other.registry.timelines(NAME).active
         with contextlib.suppress(Unavailable, EventTypeNotFound):
-            self.other.timeline.write(active, lambda store, topic: store.append(topic, {0: [event]}))
+            self.other.timeline.append(active, {0: [event]})
             self.acknowledged.append(event)
 
     def switch(self, at, act):

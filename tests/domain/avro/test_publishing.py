@@ -12,8 +12,7 @@ from rioni.domain.avro.publishing import prepare_avro, prepare_avro_deletion
 from rioni.domain.errors import AccessDenied, Invalid, Malformed, TooLarge
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.rules import PublishRules
-from rioni.domain.publishing.steps import Publication
+from rioni.domain.publishing.rules import Publication, PublishRules
 from tests.support.avro import EID, ORDER, avro_schema, batch, datum, envelope
 from tests.support.avro_strategies import schemas, values
 from tests.support.builders import event_type
@@ -29,7 +28,7 @@ def rules(**changes):
 
 
 def publication(**changes):
-    return Publication(now_ms=1_700_000_000_000, flow_id="flow", publisher="me", **changes)
+    return Publication(received_at="2023-11-14T22:13:20.000Z", flow_id="flow", publisher="me", **changes)
 
 
 def prepare(by, *envelopes, **changes):
@@ -75,7 +74,7 @@ def test_who_may_not_write_in_an_owners_name_is_refused():
     def deny(_owner, eid):
         raise AccessDenied("WRITE", f"event:{eid}")
 
-    (item,) = prepare(rules(event_owner_selector=SELECTORS[0][0]), envelope(DATUM), check_owner=deny).refused
+    (item,) = prepare(rules(event_owner_selector=SELECTORS[0][0]), envelope(DATUM), check_owner=deny).rejected
     assert (item.publishing_status, item.detail) == ("failed", f"Access on WRITE event:{EID} denied")
 
 
@@ -122,7 +121,7 @@ def test_a_changed_body_is_refused_or_stored_as_json(data):
         Random(0),
         bytes_max=JSON_BYTES_MAX,
     )
-    assert len(prepared.refused or prepared.partitions) == len(found)
+    assert len(prepared.rejected or prepared.partitions) == len(found)
     for stored in prepared.batches.get(0, ()):
         assert b"\n" not in stored
         assert json.loads(stored)["metadata"]["event_type"] == "order.created"
@@ -150,11 +149,11 @@ def test_a_deletion_is_a_tombstone_with_the_key():
 def test_a_deletion_that_fails_a_check_refuses_the_batch(bad, detail):
     """Reference publishing#binary-checks."""
     prepared = delete(COMPACTED, envelope(b"", **KEY), bad)
-    assert [(item.publishing_status, item.step) for item in prepared.refused] == [
+    assert [(item.publishing_status, item.step) for item in prepared.rejected] == [
         ("aborted", "validating"),
         ("failed", "validating"),
     ]
-    assert prepared.refused[1].detail == detail
+    assert prepared.rejected[1].detail == detail
 
 
 def test_events_that_are_not_compacted_can_not_be_deleted():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Malformed, RioniError, TooLarge
+from rioni.domain.limits import Limits
 from rioni.domain.publishing import batch as batch_module
 from rioni.domain.publishing.batch import one_line, split
 from tests.support.strategies import as_written, json_objects, json_texts
@@ -39,7 +40,9 @@ def test_a_large_body_is_read_in_parts(texts, size, separator):
         mock.patch.object(batch_module, "PART_BYTES", size),
         mock.patch.object(batch_module, "_PART_BYTES_MAX", 4 * size),
     ):
-        assert split(body) == ([text.encode() for text in texts], [json.loads(text) for text in texts])
+        batch = split(body)
+    assert batch.raw == [text.encode() for text in texts]
+    assert batch.values == [json.loads(text) for text in texts]
 
 
 @pytest.mark.parametrize("count", [1, 20, 5_000])
@@ -142,17 +145,18 @@ def test_what_only_looks_suspicious_is_read(text):
 
 
 def test_an_empty_batch_is_fine():
-    assert split(b" [ ] ") == ([], [])
+    batch = split(b" [ ] ")
+    assert (len(batch), batch.raw, batch.values) == (0, [], [])
 
 
 def test_a_batch_may_have_as_many_events_and_bytes_as_the_limits_say():
     """Reference publishing#batch-limits."""
     body = b'[{"a":{}},{}]'
-    assert len(split(body, events_max=2, bytes_max=len(body)).raw) == 2
+    assert len(split(body, Limits(batch_events_max=2, body_bytes_max=len(body)))) == 2
     with pytest.raises(TooLarge, match="more than 1 events"):
-        split(body, events_max=1)
+        split(body, Limits(batch_events_max=1))
     with pytest.raises(TooLarge, match="Batch too large: 13 bytes, max size is 12 bytes"):
-        split(body, bytes_max=12)
+        split(body, Limits(body_bytes_max=12))
 
 
 @given(
@@ -176,7 +180,7 @@ def test_a_batch_of_too_many_values_is_refused_before_they_are_built(value):
     body = b'[{"a":[%b]}]' % b",".join([value] * 20_000)
     assert len(split(body).values) == 1
     with pytest.raises(TooLarge, match="more than 10000 values"):
-        split(body, values_max=10_000)
+        split(body, Limits(batch_values_max=10_000))
     large = b'[{"a":[%b]}]' % b",".join([b"[]"] * 2_000_001)
     tracemalloc.start()
     try:

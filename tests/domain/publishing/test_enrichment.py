@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 
 from rioni.domain.publishing.enrichment import Enrichment, EnrichmentError
+from rioni.domain.publishing.rules import Publication
 from tests.support.strategies import EID, as_written, event_texts
 
 
@@ -19,15 +20,10 @@ ADDED = {
 
 def enrich(text: str | bytes, partition: int = 3, publisher: str = "stups_shop", span_ctx=None) -> bytes:
     event = text if isinstance(text, bytes) else text.encode()
-    enrichment = Enrichment(
-        event_type="order.created",
-        version="1.2.0",
-        publisher=publisher,
-        flow_id="flow of the request",
-        now_ms=1_700_000_000_123,
-        span_ctx=span_ctx,
+    publication = Publication(
+        publisher=publisher, flow_id="flow of the request", received_at="2023-11-14T22:13:20.123Z", span_ctx=span_ctx
     )
-    return enrichment.enrich(event, json.loads(event)["metadata"], partition)
+    return Enrichment("order.created", "1.2.0", publication).enrich(event, json.loads(event)["metadata"], partition)
 
 
 def metadata_of(event: bytes) -> dict:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Malformed, RioniError, TooLarge
 from rioni.domain.limits import Limits
-from rioni.domain.publishing.results import ItemResult, stored_or_not
+from rioni.domain.publishing.results import ItemResult, partial_results
 from tests.support.publishing import BUSINESS, event, item, publish, refused, rules
 from tests.support.strategies import EID, as_written, event_texts, texts
 
@@ -25,7 +25,7 @@ UNDEFINED = rules(category="undefined", enrichment_strategies=(), schema={}, par
 
 def test_a_good_event_is_stored_with_its_metadata_completed():
     prepared = publish([event()])
-    assert not prepared.refused
+    assert not prepared.rejected
     (stored,) = prepared.batches[0]
     assert json.loads(stored) == event(
         metadata={
@@ -41,7 +41,7 @@ def test_a_good_event_is_stored_with_its_metadata_completed():
 
 def test_an_empty_batch_stores_nothing_and_refuses_nothing():
     prepared = publish([])
-    assert (prepared.refused, prepared.batches) == ((), {})
+    assert (prepared.rejected, prepared.batches) == ((), {})
 
 
 def test_an_undefined_event_is_stored_as_it_came():
@@ -102,7 +102,7 @@ def test_no_byte_of_a_payload_changes(written, span_ctx):
         prepared = publish(body, OPEN, span_ctx=span_ctx)
     except Malformed:  # a number in another member is beyond 64 bits
         return
-    assert not prepared.refused
+    assert not prepared.rejected
     remaining = {partition: iter(batch) for partition, batch in prepared.batches.items()}
     stored = [next(remaining[partition]) for partition in prepared.partitions]
     assert [payload(as_written(one)) for one in stored] == [payload(as_written(text)) for text in written]
@@ -177,7 +177,7 @@ def test_the_size_of_an_event_is_looked_at_before_it_is_validated():
 def test_the_size_of_an_event_includes_insignificant_spaces():
     """Reference publishing#event-size."""
     body = b"[" + json.dumps(event()).encode().replace(b": ", b":" + b" " * 999_000) + b"]"
-    assert publish(body).refused[0].detail.endswith(" bytes, max size is 999000 bytes")
+    assert publish(body).rejected[0].detail.endswith(" bytes, max size is 999000 bytes")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_no_body_causes_anything_but_an_answer(body):
             prepared = publish(body, by)
         except RioniError:
             continue
-        assert not (prepared.refused and prepared.batches)
+        assert not (prepared.rejected and prepared.batches)
 
 
 # --- after a failed append ---
@@ -245,7 +245,7 @@ def test_no_body_causes_anything_but_an_answer(body):
 def test_each_event_shares_the_fate_of_its_partition():
     """Reference publishing#partial-results."""
     prepared = publish([event(n, metadata={"partition": str(n)}) for n in range(3)], USER_DEFINED)
-    results = stored_or_not(prepared.events, prepared.partitions, {1: "timed out", 2: "internal error"})
+    results = partial_results(prepared.events, prepared.partitions, {1: "timed out", 2: "internal error"})
     assert msgspec.to_builtins(results) == [
         item("submitted", "publishing", 0, partition="0"),
         item("failed", "publishing", 1, "timed out", partition="1"),

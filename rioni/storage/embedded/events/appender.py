@@ -191,7 +191,7 @@ def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], n
                 known[batch.claim.id] = batch.claim.digest
                 new.append(batch.claim)
         elif batch.claim.digest == known[batch.claim.id]:
-            batch.appended.left_out = batch.count
+            batch.appended.duplicates = batch.count
         else:
             batch.error = IdempotencyKeyReused()
     idempotency_keys.add(connection, new, now_ms)
@@ -213,7 +213,7 @@ def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Id
     if batch.identified:
         left = ids.claim(batch.identified, batch.pieces)
         kept = sum(len(piece.lengths) for pieces in left.values() for piece in pieces)
-        batch.appended.left_out = batch.count - kept
+        batch.appended.duplicates = batch.count - kept
     for number, pieces in left.items():
         target = targets[batch.topic, number]
         batch.appended[number] = target.next

@@ -275,7 +275,7 @@ class IdempotentAppender:
                     written.setdefault(place, []).append(part.records(now_ms))
                     batch.appended[place.partition] = part.offsets[0]
                     self._ends[place] = part.offsets[-1] + 1, time.monotonic()
-            batch.appended.left_out = batch.count - sum(len(part.events) for part in batch.parts.values())
+            batch.appended.duplicates = batch.count - sum(len(part.events) for part in batch.parts.values())
         try:
             self._names.settle(outcomes)
         except Unavailable:

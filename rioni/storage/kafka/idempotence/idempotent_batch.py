@@ -96,7 +96,7 @@ class NamedBatch(ProduceBatch):
                 self.error = IdempotencyKeyReused()
                 return False
             if found.attempt is None:
-                self.appended.left_out = self.count
+                self.appended.duplicates = self.count
                 return False
             self.completes = settled(found.attempt)
             if self.completes is None:
@@ -132,7 +132,7 @@ class NamedBatch(ProduceBatch):
                     already.add(index)
         self._choose(done)
         if not self.parts and self.claim is None:
-            self.appended.left_out = self.count
+            self.appended.duplicates = self.count
             return False
         return True
 

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.event_types.event_type import EventOwnerSelector
-from rioni.domain.event_types.owner import OwnerSelector
+from rioni.domain.publishing.owner import OwnerSelector
 
 
 EVENT = {

@@ -15,8 +15,9 @@ from rioni.domain.limits import Limits
 from rioni.domain.publishing.batch import Batch, split
 from rioni.domain.publishing.enrichment import enrich
 from rioni.domain.publishing.partitioning import _short_hash, assign
-from rioni.domain.publishing.pipeline import prepare, validate
+from rioni.domain.publishing.pipeline import prepare
 from rioni.domain.publishing.rules import Publication, PublishRules
+from rioni.domain.publishing.validation import validate
 
 
 EVENTS = 100
@@ -58,7 +59,7 @@ def phases(size: int, *, rounds: int = ROUNDS, runs: int = RUNS) -> dict[str, fl
     partitions = assign(batch.values, rules.choose, rules.partitions, random)
     measured = {
         "parse": lambda: split(body),
-        "validate": lambda: validate(batch, rules.validator, rules, reached="none"),
+        "validate": lambda: validate(batch, rules.validator, rules.limits, reached="none"),
         "partition, keys seen before": lambda: assign(batch.values, rules.choose, rules.partitions, random),
         "partition, new keys": lambda: _with_new_keys(batch, rules, random),
         "enrich": lambda: enrich(batch.raw, batch.values, partitions, rules, publication),

@@ -90,19 +90,19 @@ class TimelineAppender:
         """
         if not batches:
             return Appended()
-        rest = _Rest(batches, headers, ids, claim)
+        rest = _RemainingBatch(batches, headers, ids, claim)
         try:
             return self._append(timeline, rest)
         except (TopicClosed, NotFound):
             # Closed, or even cleaned up; or the event type was deleted, which the registry knows.
             return self._append_to_next(timeline, rest)
 
-    def _append(self, timeline: Timeline, rest: "_Rest") -> Appended:
+    def _append(self, timeline: Timeline, rest: "_RemainingBatch") -> Appended:
         store = self._stores.of(timeline.storage_id)
         others = self._stores_of(timeline.event_type, without=store) if rest.once else ()
         return rest.append(store, timeline.topic, others)
 
-    def _append_to_next(self, closed: Timeline, rest: "_Rest") -> Appended:
+    def _append_to_next(self, closed: Timeline, rest: "_RemainingBatch") -> Appended:
         try:
             return self._wait_and_append(closed, rest)
         except PartiallyStored:
@@ -113,7 +113,7 @@ class TimelineAppender:
             # The next timeline did not come in time, or at all.
             raise PartiallyStored(dict.fromkeys(rest.batches, "interrupted")) from ex
 
-    def _wait_and_append(self, closed: Timeline, rest: "_Rest") -> Appended:
+    def _wait_and_append(self, closed: Timeline, rest: "_RemainingBatch") -> Appended:
         deadline_s = self._clock.monotonic() + self._wait_max_s
         watch = self._signals.watch([LOG_KEY])
         try:
@@ -159,7 +159,7 @@ class TimelineAppender:
         return [store for store in there if store is not without]
 
 
-class _Rest:
+class _RemainingBatch:
     """What is left of a batch: a topic that is being closed may store a part, and the next topic gets the rest."""
 
     def __init__(

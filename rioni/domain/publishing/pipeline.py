@@ -9,7 +9,6 @@ from random import Random
 from typing import TypeVar
 
 import msgspec
-from jsonschema_rs import Draft4Validator
 
 from rioni.domain.errors import Invalid
 from rioni.domain.publishing.batch import Batch
@@ -20,8 +19,7 @@ from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_own
 from rioni.domain.publishing.partitioning import assign
 from rioni.domain.publishing.results import Events, ItemResult, StepFailed, reject_all, rejection
 from rioni.domain.publishing.rules import Publication, PublishRules
-from rioni.domain.schemas.effective_schema import EffectiveSchema
-from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
+from rioni.domain.publishing.validation import HAS_KEY, validate
 
 
 T = TypeVar("T")
@@ -45,7 +43,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(batch: Batch, rules: PublishRules, publication: Publication, random: Random) -> Prepared:
-    """Validate, partition and enrich a batch. Pure and free of I/O; 240 µs for 100 events of 200 bytes.
+    """Validate, partition and enrich a batch. Pure and free of I/O; 250 µs for 100 events of 200 bytes.
 
     Args:
         batch: the events.
@@ -57,7 +55,7 @@ def prepare(batch: Batch, rules: PublishRules, publication: Publication, random:
     partitions: Sequence[int] = ()
     try:
         owners = submitted_owners(values, rules.owner, publication.check_owner)
-        validate(batch, rules.validator, rules, reached="validating" if owners else "none")
+        validate(batch, rules.validator, rules.limits, reached="validating" if owners else "none")
         partitions = assign(values, rules.choose, rules.partitions, random)
         events: Sequence[bytes] = batch.lines
         if rules.enriches:
@@ -85,7 +83,7 @@ def prepare_deletion(batch: Batch, rules: PublishRules, publication: Publication
         return Prepared(events=values, rejected=reject_all(values, rules.undeletable))
     try:
         owners = submitted_owners(values, rules.owner, publication.check_owner)
-        validate(batch, _HAS_KEY, rules, reached="validating" if owners else "none")
+        validate(batch, HAS_KEY, rules.limits, reached="validating" if owners else "none")
         partitions = assign(values, rules.choose, rules.partitions, random)
         if rules.owner is not None and rules.owner.enriched:
             events = enrich(batch.raw, values, partitions, rules, publication)
@@ -94,23 +92,6 @@ def prepare_deletion(batch: Batch, rules: PublishRules, publication: Publication
         return Prepared(events=values, rejected=rejection(values, ex, partitions))
     headers = headers_of(values, owners, rules, publication)
     return prepared(values, partitions, [b""] * len(values), headers)
-
-
-def validate(batch: Batch, validator: EventValidator | NoJsonSchema, rules: PublishRules, *, reached: str) -> None:
-    """Check all events for their size and against a schema.
-
-    Args:
-        batch: the events.
-        validator: of the schema.
-        rules: of the event type.
-        reached: the step that all events have reached before.
-
-    Raises:
-        StepFailed: one of them is too large or not valid.
-    """
-    error = validator.first_error(batch.values, list(map(len, batch.raw)), rules.limits.event_bytes_max)
-    if error is not None:
-        raise StepFailed("validating", *error, behind=reached)
 
 
 def headers_of(
@@ -152,22 +133,3 @@ def _by_partition(items: Iterable[T], partitions: Sequence[int]) -> dict[int, li
     for item, partition in zip(items, partitions, strict=True):
         batches[partition].append(item)
     return batches
-
-
-_HAS_KEY = EventValidator(
-    EffectiveSchema(
-        {
-            "type": "object",
-            "properties": {
-                "metadata": {
-                    "type": "object",
-                    "properties": {"partition_compaction_key": {"type": "string", "minLength": 1}},
-                    "required": ["partition_compaction_key"],
-                }
-            },
-            "required": ["metadata"],
-        },
-        Draft4Validator,
-    )
-)
-"""Schema of an event in a delete request."""

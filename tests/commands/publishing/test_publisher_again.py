@@ -15,7 +15,7 @@ from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.access.authorization import BROKER, Subject
-from rioni.domain.errors import IdempotencyKeyReused
+from rioni.domain.errors import IdempotencyKeyReused, Malformed
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.subscriptions.cursor import TimelinePosition
@@ -86,6 +86,14 @@ def test_another_batch_needs_another_key(broker, changes):
     with pytest.raises(IdempotencyKeyReused):
         publish(broker, order(order_id), **changes)
     assert stored(broker) == ["1"]
+
+
+def test_a_body_that_can_not_be_read_is_malformed_whatever_its_key(broker):
+    """Reference publishing#steps."""
+    publish(broker, order("1"))
+    command = PublishEvents(event_type=NAME, body=b"[{]", flow_id="flow", idempotency_key="mine")
+    with pytest.raises(Malformed):
+        broker.publisher.publish(command, BROKER)
 
 
 def test_keys_of_one_client_mean_nothing_to_others(broker):

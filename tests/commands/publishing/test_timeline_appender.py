@@ -4,7 +4,7 @@ import pytest
 
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.timelines.timelines import StartSwitch
-from rioni.domain.errors import TopicClosed, Unavailable
+from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
 from rioni.domain.ports.event_store import Bounds
 from tests.commands.timelines.test_timeline_switch import NAME, publish, repair, switch, timelines
 from tests.support.builders import event_type_spec
@@ -86,3 +86,25 @@ def test_what_was_found_closed_and_is_replaced_by_now_stays(broker):
     head = broker.log.head()
     broker.do(StartSwitch(event_type=NAME, storage_id="default", replaces=timelines(broker).active.id))
     assert broker.log.head() == head
+
+
+def test_a_batch_whose_rest_finds_no_open_timeline_is_partially_stored(broker, monkeypatch):
+    """Reference publishing#partial-results."""
+    append, closed = broker.store.append, timelines(broker).active
+
+    def append_first(topic, batches, **_options):
+        monkeypatch.setattr(broker.store, "append", append)
+        append(topic, {number: events[:1] for number, events in batches.items()})
+        broker.store.close_topic(topic)
+        raise TopicClosed(topic, dict.fromkeys(batches, 1))
+
+    monkeypatch.setattr(broker.store, "append", append_first)
+    with pytest.raises(PartiallyStored) as caught:
+        broker.timeline.append(closed, {0: [b"{}", b"{}"]})
+    assert caught.value.failed == {0: "interrupted"}
+
+
+def test_nothing_is_appended_for_a_batch_without_events(broker):
+    active = timelines(broker).active
+    broker.store.close_topic(active.topic)
+    assert broker.timeline.append(active, {}) == {}

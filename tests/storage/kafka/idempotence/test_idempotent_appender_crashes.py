@@ -87,9 +87,9 @@ def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step,
         clock.advance(SETTLED_MS)
     appended = store.append(TOPIC, BATCHES, **once(kind))
     already = {"looked up": 0, "noted": 0, "one event": 1, "some partitions": 3, "acknowledged": 5}[step]
-    assert appended.left_out == already
+    assert appended.duplicates == already
     assert stored(store) == list(BATCHES.values())
-    assert store.append(TOPIC, BATCHES, **once(kind)).left_out == 5
+    assert store.append(TOPIC, BATCHES, **once(kind)).duplicates == 5
     if kind == "claim":
         assert store.claimed(CLAIM.id) == CLAIM.digest
     else:
@@ -111,7 +111,7 @@ def test_what_was_stored_in_part_is_not_completed_by_a_batch_with_other_partitio
     clock.advance(SETTLED_MS + 60_000)
     with pytest.raises(Unavailable, match="under another key"):
         store.append(TOPIC, {0: events("a", "b", "c", "d", "e")}, claim=CLAIM)
-    assert store.append(TOPIC, BATCHES, claim=CLAIM).left_out == 1
+    assert store.append(TOPIC, BATCHES, claim=CLAIM).duplicates == 1
 
 
 def test_what_comes_too_late_is_refused_by_kafka_itself(store, clock):
@@ -135,7 +135,7 @@ def test_what_kafka_has_taken_is_acknowledged_though_the_database_fails(store, c
         assert store.append(TOPIC, BATCHES, claim=CLAIM) == {0: 0, 1: 0, 2: 0}
     clock.advance(int(1_000 * WAIT_S) + 20_000)
     assert store.claimed(CLAIM.id) == CLAIM.digest
-    assert store.append(TOPIC, BATCHES, claim=CLAIM).left_out == 5
+    assert store.append(TOPIC, BATCHES, claim=CLAIM).duplicates == 5
 
 
 def test_what_a_closed_topic_refuses_leaves_no_name(store):

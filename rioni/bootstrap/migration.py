@@ -26,7 +26,7 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.tables import TRACKING_NAME
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.factory import adoption, opener
 from rioni.storage.kafka.idempotence.idempotency_import import adopt, of_embedded, of_kafka
 from rioni.storage.log.log_copy import copy_followers, copy_log

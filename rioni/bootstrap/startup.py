@@ -30,7 +30,7 @@ from rioni.projections.queries.storages import all_storages
 from rioni.projections.tables import drop_shadow_tables
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.options import options_of, read_options
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql.engines import writing

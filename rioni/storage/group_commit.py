@@ -70,9 +70,7 @@ class GroupCommit(Generic[J]):
         """
         with self._lock:
             if self._closed:
-                raise Unavailable(
-                    "The event store is closed: the broker is stopping. Try again on another node, or later."
-                )
+                raise Unavailable("The broker is stopping. Try again on another node, or later.")
             waiting = self._pending_bytes + sum([each.size for each in self._under_way])
             if waiting and waiting + job.size > PENDING_BYTES_MAX:
                 raise Overloaded("The write queue is full. Retry with back-off.")

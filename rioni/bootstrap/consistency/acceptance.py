@@ -24,8 +24,8 @@ from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
 from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.padding import pad
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.sql.engines import reading
 from rioni.storage.sql.marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
 from rioni.storage.sql.migration import upgrade

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rioni.domain.subscriptions.activity import LastActivity, Sighting
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 
-class _Database(EventsDatabase):
-    """One process's connections; locking is the same as for the published events."""
+class ActivityDatabase(SQLiteFile):
+    """One process's connections; locking: see `SQLiteFile`."""
 
     schema_version = 1
-    upgrades: Mapping[int, str] = {}
+    contents = "client activity"
     schema = """
     CREATE TABLE sightings (
         deed TEXT NOT NULL,
@@ -42,7 +42,7 @@ class EmbeddedActivity:
         Raises:
             RioniError: the file can't be used; the text says why.
         """
-        self._database = _Database(path)
+        self._database = ActivityDatabase(path)
 
     def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
         """Add to the stored activity; see the port."""

@@ -2,7 +2,7 @@
 
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.storage.embedded.anchors import Ends, read_anchor, read_ends, write_anchor
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.sqlite_file import SQLiteFile
 from rioni.storage.sql.marks import ends_text, topic_mark
 
 
@@ -18,7 +18,7 @@ _CHANGES = "SELECT count(*) + total(epoch) + total(revision) FROM subscriptions"
 class EventAnchors:
     """Anchors an event store; its marks are the end positions of its topics."""
 
-    def __init__(self, database: EventsDatabase) -> None:
+    def __init__(self, database: SQLiteFile) -> None:
         self._database = database
         self._since_ms: int | None = None
 
@@ -35,7 +35,7 @@ class EventAnchors:
 class CoordinationAnchors:
     """Anchors the coordination database; its mark is a sequence number that grows with every change."""
 
-    def __init__(self, database: EventsDatabase) -> None:
+    def __init__(self, database: SQLiteFile) -> None:
         self._database = database
         self._noted: tuple[Anchor, float] | None = None
         self._sequence = 0
@@ -51,12 +51,12 @@ class CoordinationAnchors:
         return {COORDINATION: str(self._sequence)}
 
 
-def _write(database: EventsDatabase, anchor: Anchor) -> None:
+def _write(database: SQLiteFile, anchor: Anchor) -> None:
     if _stored(database) != anchor:
         with database.writing() as connection:
             write_anchor(connection, anchor)
 
 
-def _stored(database: EventsDatabase) -> Anchor | None:
+def _stored(database: SQLiteFile) -> Anchor | None:
     with database.reading() as connection:
         return read_anchor(connection)[0]

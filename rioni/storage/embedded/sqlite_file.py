@@ -7,7 +7,6 @@ no code in this process may open it by other means: closing it would drop SQLite
 """
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,94 +16,10 @@ from typing import Any
 import structlog
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, Unavailable
-from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
 from rioni.storage.embedded.data_directory import DataDirectoryError, fsync_directory
-from rioni.storage.embedded.events.chunks import Damage, DamagedEvents
 from rioni.storage.embedded.file_lock import FileLock
 from rioni.storage.sql.write_ahead_log import discard_failed_commit, empty_log
 
-
-SCHEMA_VERSION = 6
-
-SCHEMA = """
-CREATE TABLE partitions (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again, so nothing that is known about one can become wrong
-    topic TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    oldest INTEGER NOT NULL,               -- the first position that can be read
-    next INTEGER NOT NULL,                 -- the position of the next event
-    recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
-    checksum INTEGER NOT NULL,             -- CRC-32 of everything before
-    compacted INTEGER NOT NULL DEFAULT 0,  -- grows with each transaction of a compaction: caches are out of date then
-    UNIQUE (topic, number)
-);
-CREATE TABLE chunks (
-    key INTEGER PRIMARY KEY,               -- the partition's id and the position of the first event
-    recorded_at_ms INTEGER NOT NULL,
-    count INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,             -- CRC-32 of everything else
-    ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
-    data BLOB NOT NULL,                    -- the events' JSON, joined by commas
-    headers BLOB NOT NULL DEFAULT x''      -- for each event what is stored beside it, MessagePack; empty for nothing
-);
-CREATE TABLE ids (                         -- of events that must not be stored twice
-    hash BLOB PRIMARY KEY,                 -- BLAKE2b of the id, 16 bytes
-    recorded_at_ms INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX ids_by_time ON ids (recorded_at_ms);
-CREATE TABLE claims (
-    id TEXT PRIMARY KEY,                   -- the name that a publisher gave to a batch
-    digest TEXT NOT NULL,                  -- of that batch
-    recorded_at_ms INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX claims_by_time ON claims (recorded_at_ms);
-CREATE TABLE closed_topics (
-    topic TEXT PRIMARY KEY                 -- nothing may be appended to it any more
-) WITHOUT ROWID;
-"""
-
-COMPACTION = """
-CREATE TABLE keys (                        -- of compacted event types
-    partition_id INTEGER NOT NULL,
-    hash BLOB NOT NULL,                    -- BLAKE2b of the key, 16 bytes
-    position INTEGER NOT NULL,             -- of the last event with this key
-    recorded_at_ms INTEGER NOT NULL,       -- of that event
-    PRIMARY KEY (partition_id, hash)
-) WITHOUT ROWID;
-CREATE INDEX keys_by_position ON keys (partition_id, position);
-CREATE TABLE superseded (                  -- what the next compaction removes
-    partition_id INTEGER NOT NULL,
-    recorded_at_ms INTEGER NOT NULL,       -- since when
-    position INTEGER NOT NULL,
-    PRIMARY KEY (partition_id, recorded_at_ms, position)
-) WITHOUT ROWID;
-CREATE TRIGGER superseding AFTER UPDATE ON keys WHEN old.position < new.position BEGIN
-    INSERT INTO superseded SELECT old.partition_id, new.recorded_at_ms, old.position
-    WHERE NOT EXISTS (                     -- a deletion is there already
-        SELECT 1 FROM superseded
-        WHERE (partition_id, recorded_at_ms, position) = (old.partition_id, new.recorded_at_ms, old.position)
-    );
-END;
-"""
-
-SCHEMA += COMPACTION + ANCHOR_SCHEMA
-
-UPGRADES = {
-    1: """
-    ALTER TABLE chunks ADD COLUMN headers BLOB NOT NULL DEFAULT x'';
-    CREATE TABLE ids (hash BLOB PRIMARY KEY, recorded_at_ms INTEGER NOT NULL) WITHOUT ROWID;
-    CREATE INDEX ids_by_time ON ids (recorded_at_ms);
-    CREATE TABLE IF NOT EXISTS claims (
-        id TEXT PRIMARY KEY, digest TEXT NOT NULL, recorded_at_ms INTEGER NOT NULL
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS claims_by_time ON claims (recorded_at_ms);
-    """,
-    2: "CREATE TABLE closed_topics (topic TEXT PRIMARY KEY) WITHOUT ROWID;",
-    3: COMPACTION,
-    4: ANCHOR_SCHEMA,
-    5: "ALTER TABLE partitions ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;",
-}
-"""Upgrades each older schema version to the next one; no row is rewritten, so that it takes only milliseconds."""
 
 PAGE_BYTES = 8192
 """PERF: appends are 10-25 % faster than with 4 KiB pages; larger pages waste space with small batches."""
@@ -124,32 +39,35 @@ _log = structlog.get_logger("rioni.storage")
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-class EventsDatabase:
-    """One process's connections to the file: one for writing, and one for each concurrent reader thread."""
+class SQLiteFile:
+    """One process's connections to a file: one for writing, and one for each concurrent reader thread."""
 
-    schema = SCHEMA
-    schema_version = SCHEMA_VERSION
-    upgrades: Mapping[int, str] = UPGRADES
+    schema: str
+    schema_version: int
+    upgrades: Mapping[int, str] = {}
+    """SQL that upgrades each older schema version to the next one."""
+    contents: str
+    """What the file holds, as error texts call it: they say "The {contents} is closed"."""
+    full_disk = "Free space"
+    """What to do if the disk is full."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, creating it if it doesn't exist; blocks on the disk.
 
         Raises:
             DataDirectoryError: the file was written by a newer version.
-            DamagedEvents: the file is damaged.
-            Unavailable: it can't be opened.
+            Unavailable: it can't be opened, or is damaged.
         """
         self._path = path
         self._wal = Path(f"{path}-wal")
         self._lock = FileLock(Path(f"{path}-lock"))
-        self._unknown = Path(f"{path}-unknown")
         self._pid = os.getpid()
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._failed: sqlite3.Connection | None = None
         self._wal_bytes_max = WAL_BYTES_MAX
         self._closed = False
-        with translated(), self._turn():
+        with self._translated(), self._turn():
             connection = self._open()
             try:
                 self._migrate(connection)
@@ -167,7 +85,7 @@ class EventsDatabase:
                 determined.
             Unavailable: the disk is full or fails; nothing was written.
         """
-        with translated(), self._turn():
+        with self._translated(), self._turn():
             try:
                 connection = self._writer = self._writer or self._reopen()
                 connection.execute("BEGIN IMMEDIATE")
@@ -194,7 +112,7 @@ class EventsDatabase:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Provide a connection that sees committed data; cursors must be closed before the block ends."""
         self._check_usable()
-        with translated():
+        with self._translated():
             try:
                 connection = self._readers.pop()
             except IndexError:
@@ -214,7 +132,7 @@ class EventsDatabase:
         """Close all connections; none may be in use."""
         if self._closed:
             return
-        with translated(), self._turn():
+        with self._translated(), self._turn():
             self._closed = True
             while self._readers:
                 self._readers.pop().close()
@@ -224,9 +142,11 @@ class EventsDatabase:
             self._failed = self._writer = None
 
     def _check_usable(self) -> None:
-        assert self._pid == os.getpid(), "a forked process must open the event store itself"
+        assert self._pid == os.getpid(), "a forked process must open the file itself"
         if self._closed:
-            raise Unavailable("The event store is closed: the broker is stopping. Try again on another node, or later.")
+            raise Unavailable(
+                f"The {self.contents} is closed: the broker is stopping. Try again on another node, or later."
+            )
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -271,39 +191,11 @@ class EventsDatabase:
                 _log.error("the outcome of a write is unknown", file=self._path.name, error=str(ex))
                 raise CommitOutcomeUnknown from ex
             # The failed commit is discarded: nothing was written.
-            raise _translation(ex) from ex
-        # This commit overwrote the failed one, regardless of its process. A disk that fails only now does not change
-        # what is committed.
-        with contextlib.suppress(OSError):
-            if not self._unknown.exists():
-                return
-            self._unknown.unlink(missing_ok=True)
-            _log.warning("a write whose outcome was unknown was not stored", file=self._path.name)
+            raise self._translation(ex) from ex
+        self._committed()
 
-    def note_unknown(self, ends: Sequence[tuple[str, int, int]]) -> None:
-        """Record, if the disk permits, what lets the next start determine whether a write was stored.
-
-        Args:
-            ends: topic, partition, and the position of the next event if the write was stored.
-        """
-        with contextlib.suppress(OSError):
-            self._unknown.write_text(json.dumps(ends))
-
-    def settle_unknown(self) -> None:
-        """Determine whether a write whose outcome was unknown when the last broker ended was stored, and log it.
-
-        Call it before any write: SQLite itself has recovered the file when it was opened.
-        """
-        try:
-            ends = json.loads(self._unknown.read_text())
-        except (OSError, ValueError):
-            return
-        for topic, number, end in ends:
-            rows = self.fetch("SELECT next FROM partitions WHERE topic = ? AND number = ?", (topic, number))
-            outcome = "stored" if rows and rows[0][0] >= end else "not stored"
-            where = {"file": self._path.name, "topic": topic, "partition": number, "last_position": end - 1}
-            _log.warning("recovered the outcome of an interrupted write", outcome=outcome, **where)
-        self._unknown.unlink(missing_ok=True)
+    def _committed(self) -> None:
+        """Called after each commit; must not raise."""
 
     def _fail(self) -> None:
         """Discard the writing connection.
@@ -337,27 +229,29 @@ class EventsDatabase:
                 # If a reader blocks the checkpoint, don't wait for that reader at every append.
                 self._wal_bytes_max = self._wal.stat().st_size + WAL_BYTES_MAX
 
+    def _damaged(self, what: str) -> RioniError:
+        return Unavailable(f"The {self.contents} is damaged: {what}. Restore the data directory from a backup.")
 
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Raise the broker's errors instead of SQLite's and the system's."""
-    try:
-        yield
-    except sqlite3.Error as ex:
-        raise _translation(ex) from ex
-    except UnicodeDecodeError as ex:
-        # SQLite quotes the damaged schema in its message, which the driver can't decode.
-        raise DamagedEvents(Damage("", -1, -1, "its schema is damaged")) from ex
-    except OSError as ex:
-        raise Unavailable(
-            f"The event store can't use its files: {ex}. Check disk space and the permissions of the data directory."
-        ) from ex
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise the broker's errors instead of SQLite's and the system's."""
+        try:
+            yield
+        except sqlite3.Error as ex:
+            raise self._translation(ex) from ex
+        except UnicodeDecodeError as ex:
+            # SQLite quotes the damaged schema in its message, which the driver can't decode.
+            raise self._damaged("its schema is damaged") from ex
+        except OSError as ex:
+            raise Unavailable(
+                f"The {self.contents} can't use its files: {ex}. Check disk space and the permissions of the data "
+                "directory."
+            ) from ex
 
-
-def _translation(ex: sqlite3.Error) -> RioniError:
-    code = getattr(ex, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if code in _CORRUPT or isinstance(ex, sqlite3.IntegrityError):
-        return DamagedEvents(Damage("", -1, -1, str(ex)))
-    if code == sqlite3.SQLITE_FULL:
-        return Unavailable("The disk is full; nothing was written. Free space or shorten retention times, then retry.")
-    return Unavailable(f"SQLite failed ({ex}); nothing was written. Check the disk and the broker's log.")
+    def _translation(self, ex: sqlite3.Error) -> RioniError:
+        code = getattr(ex, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in _CORRUPT or isinstance(ex, sqlite3.IntegrityError):
+            return self._damaged(str(ex))
+        if code == sqlite3.SQLITE_FULL:
+            return Unavailable(f"The disk is full; nothing was written. {self.full_disk}, then retry.")
+        return Unavailable(f"SQLite failed ({ex}); nothing was written. Check the disk and the broker's log.")

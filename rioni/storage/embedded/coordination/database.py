@@ -8,12 +8,13 @@ from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.ports.coordinator import Assignment, DeliveryFailure, EventTypePartition, Session, Topology
 from rioni.domain.streaming.rebalance import rebalance
 from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 
-class CoordinationDatabase(EventsDatabase):
-    """One process's connections to the file; locking is the same as for the published events."""
+class CoordinationDatabase(SQLiteFile):
+    """One process's connections to the file; locking: see `SQLiteFile`."""
 
+    contents = "database of sessions and cursors"
     schema_version = 4
     upgrades: Mapping[int, str] = {
         1: """

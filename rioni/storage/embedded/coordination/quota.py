@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rioni.domain.ports.thread_pool import ThreadPool, direct
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 
-class SlotsDatabase(EventsDatabase):
+class SlotsDatabase(SQLiteFile):
     """One process's connections to the file. All slots are free after a reboot, so durability is not needed."""
 
     schema_version = 1
-    upgrades: Mapping[int, str] = {}
+    contents = "connection quota"
     schema = """
     CREATE TABLE taken (
         slot TEXT NOT NULL,

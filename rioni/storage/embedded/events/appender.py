@@ -23,9 +23,9 @@ from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
 from rioni.storage.embedded.events.closed_topics import is_closed
 from rioni.storage.embedded.events.compaction import note_keys
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.event_ids import AllHeaders, AllIds, Batches, Identified, Ids
 from rioni.storage.embedded.events.partitions import Partition, check, not_found
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.group_commit import GroupCommit, Job
 
 

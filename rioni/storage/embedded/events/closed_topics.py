@@ -7,8 +7,8 @@ closing returns, or after it, and is rejected, regardless of its process and of 
 import sqlite3
 
 from rioni.domain.errors import NotFound
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, find_all
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 def close(database: EventsDatabase, topic: str) -> list[Partition]:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import REMOVED
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode, encode
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, find_all
 from rioni.storage.embedded.events.steps import Steps
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.short_hash import short_hash
 
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.embedded.events.chunks import Piece, split
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.steps import Steps
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.short_hash import HASH_BYTES, short_hash
 
 

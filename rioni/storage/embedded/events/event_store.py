@@ -23,11 +23,11 @@ from rioni.storage.embedded.events.appender import Appender
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode
 from rioni.storage.embedded.events.closed_topics import close
 from rioni.storage.embedded.events.compaction import compact
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, create, extend, find, find_all, find_compacted, names
 from rioni.storage.embedded.events.retention import delete, expire, first_since, recorded_at_ms
 from rioni.storage.embedded.events.steps import in_steps
 from rioni.storage.embedded.events.verification import verify
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 COMPACTED_MAX = 100_000

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from rioni.domain.ports.event_store import IdempotencyClaim
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.steps import Steps
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 FORGOTTEN = 1_000

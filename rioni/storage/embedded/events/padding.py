@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rioni.domain.publishing.headers import REMOVED
 from rioni.storage.embedded.events.chunks import Piece, encode, join
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, insert_partitions
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 PADDED_EVENTS = 10_000

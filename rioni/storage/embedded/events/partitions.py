@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.storage.embedded.events.chunks import PARTITION_ID_MAX, Damage, DamagedEvents
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.events.database import EventsDatabase
 
 
 _CHECKED = struct.Struct("<qqqqq")

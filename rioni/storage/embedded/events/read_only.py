@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.data_directory import DataDirectoryError
-from rioni.storage.embedded.sqlite_file import BUSY_TIMEOUT_S, EventsDatabase, translated
+from rioni.storage.embedded.events.database import EventsDatabase
+from rioni.storage.embedded.sqlite_file import BUSY_TIMEOUT_S
 from rioni.storage.sql.read_only import read_only_uri
 
 
@@ -27,7 +28,7 @@ class ReadOnlyDatabase(EventsDatabase):
         self._readers: list[sqlite3.Connection] = []
         self._opened = contextlib.ExitStack()
         try:
-            with translated():
+            with self._translated():
                 self._uri = self._opened.enter_context(read_only_uri(path))
                 self._check_version()
         except BaseException:

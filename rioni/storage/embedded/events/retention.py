@@ -5,9 +5,9 @@ import contextlib
 from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, chunk_key
 from rioni.storage.embedded.events.compaction import forget, forget_all
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, find_all
 from rioni.storage.embedded.events.steps import Steps
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 REMOVED_CHUNKS = 64

@@ -10,8 +10,8 @@ from rioni.storage.embedded.events.chunks import (
     chunk_key,
     decode,
 )
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import find
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 
 
 SLICE_CHUNKS = 64

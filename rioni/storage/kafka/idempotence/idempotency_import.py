@@ -7,7 +7,7 @@ from sqlalchemy import Engine, delete, func, insert, select
 
 from rioni.domain.errors import Conflict
 from rioni.storage.embedded.events import event_ids, idempotency_keys
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.idempotence.idempotency_index import ASKED, ATTEMPTS, NAMES, IdempotencyIndex
 from rioni.storage.sql.engines import reading, writing
 

@@ -105,7 +105,7 @@ COMPACT = """
 import sys
 from pathlib import Path
 from rioni.domain.ports.thread_pool import direct
-from rioni.storage.embedded.sqlite_file import EventsDatabase
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.compaction import compact
 from rioni.storage.embedded.events.steps import in_steps
 

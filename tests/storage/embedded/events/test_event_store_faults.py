@@ -16,9 +16,9 @@ from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError
 from rioni.storage.embedded.events.appender import _Batch
 from rioni.storage.embedded.events.chunks import DamagedEvents
+from rioni.storage.embedded.events.database import SCHEMA_VERSION
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.events.partitions import Partition
-from rioni.storage.embedded.sqlite_file import SCHEMA_VERSION
 from tests.contracts.event_store import events, read_all, read_headers
 from tests.storage.embedded import publisher
 from tests.support.clock import ManualClock

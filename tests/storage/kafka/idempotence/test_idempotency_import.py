@@ -6,9 +6,9 @@ import pytest
 
 from rioni.domain.errors import Conflict
 from rioni.domain.ports.event_store import IdempotencyClaim
+from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.embedded.sqlite_file import EventsDatabase
 from rioni.storage.kafka.idempotence.idempotency_import import adopt, of_embedded, of_kafka
 from rioni.storage.kafka.idempotence.idempotency_index import (
     NAME_TABLES,

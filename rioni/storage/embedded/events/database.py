@@ -1,0 +1,155 @@
+"""The SQLite file of the published events: its schema, and what is known of a write that was interrupted."""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from rioni.storage.embedded.anchors import ANCHOR_SCHEMA
+from rioni.storage.embedded.events.chunks import Damage, DamagedEvents
+from rioni.storage.embedded.sqlite_file import SQLiteFile
+
+
+SCHEMA_VERSION = 6
+
+SCHEMA = """
+CREATE TABLE partitions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again, so nothing that is known about one can become wrong
+    topic TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    oldest INTEGER NOT NULL,               -- the first position that can be read
+    next INTEGER NOT NULL,                 -- the position of the next event
+    recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything before
+    compacted INTEGER NOT NULL DEFAULT 0,  -- grows with each transaction of a compaction: caches are out of date then
+    UNIQUE (topic, number)
+);
+CREATE TABLE chunks (
+    key INTEGER PRIMARY KEY,               -- the partition's id and the position of the first event
+    recorded_at_ms INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,             -- CRC-32 of everything else
+    ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
+    data BLOB NOT NULL,                    -- the events' JSON, joined by commas
+    headers BLOB NOT NULL DEFAULT x''      -- for each event what is stored beside it, MessagePack; empty for nothing
+);
+CREATE TABLE ids (                         -- of events that must not be stored twice
+    hash BLOB PRIMARY KEY,                 -- BLAKE2b of the id, 16 bytes
+    recorded_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX ids_by_time ON ids (recorded_at_ms);
+CREATE TABLE claims (
+    id TEXT PRIMARY KEY,                   -- the name that a publisher gave to a batch
+    digest TEXT NOT NULL,                  -- of that batch
+    recorded_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX claims_by_time ON claims (recorded_at_ms);
+CREATE TABLE closed_topics (
+    topic TEXT PRIMARY KEY                 -- nothing may be appended to it any more
+) WITHOUT ROWID;
+"""
+
+COMPACTION = """
+CREATE TABLE keys (                        -- of compacted event types
+    partition_id INTEGER NOT NULL,
+    hash BLOB NOT NULL,                    -- BLAKE2b of the key, 16 bytes
+    position INTEGER NOT NULL,             -- of the last event with this key
+    recorded_at_ms INTEGER NOT NULL,       -- of that event
+    PRIMARY KEY (partition_id, hash)
+) WITHOUT ROWID;
+CREATE INDEX keys_by_position ON keys (partition_id, position);
+CREATE TABLE superseded (                  -- what the next compaction removes
+    partition_id INTEGER NOT NULL,
+    recorded_at_ms INTEGER NOT NULL,       -- since when
+    position INTEGER NOT NULL,
+    PRIMARY KEY (partition_id, recorded_at_ms, position)
+) WITHOUT ROWID;
+CREATE TRIGGER superseding AFTER UPDATE ON keys WHEN old.position < new.position BEGIN
+    INSERT INTO superseded SELECT old.partition_id, new.recorded_at_ms, old.position
+    WHERE NOT EXISTS (                     -- a deletion is there already
+        SELECT 1 FROM superseded
+        WHERE (partition_id, recorded_at_ms, position) = (old.partition_id, new.recorded_at_ms, old.position)
+    );
+END;
+"""
+
+SCHEMA += COMPACTION + ANCHOR_SCHEMA
+
+UPGRADES = {
+    1: """
+    ALTER TABLE chunks ADD COLUMN headers BLOB NOT NULL DEFAULT x'';
+    CREATE TABLE ids (hash BLOB PRIMARY KEY, recorded_at_ms INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX ids_by_time ON ids (recorded_at_ms);
+    CREATE TABLE IF NOT EXISTS claims (
+        id TEXT PRIMARY KEY, digest TEXT NOT NULL, recorded_at_ms INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS claims_by_time ON claims (recorded_at_ms);
+    """,
+    2: "CREATE TABLE closed_topics (topic TEXT PRIMARY KEY) WITHOUT ROWID;",
+    3: COMPACTION,
+    4: ANCHOR_SCHEMA,
+    5: "ALTER TABLE partitions ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;",
+}
+"""Upgrades each older schema version to the next one; no row is rewritten, so that it takes only milliseconds."""
+
+_log = structlog.get_logger("rioni.storage")
+
+
+class EventsDatabase(SQLiteFile):
+    """One process's connections to the file of the published events."""
+
+    schema = SCHEMA
+    schema_version = SCHEMA_VERSION
+    upgrades = UPGRADES
+    contents = "event store"
+    full_disk = "Free space or shorten retention times"
+
+    def __init__(self, path: Path) -> None:
+        """Open the file as `SQLiteFile` does.
+
+        Raises:
+            DataDirectoryError: the file was written by a newer version.
+            DamagedEvents: the file is damaged.
+            Unavailable: it can't be opened.
+        """
+        self._unknown = Path(f"{path}-unknown")
+        super().__init__(path)
+
+    def note_unknown(self, ends: Sequence[tuple[str, int, int]]) -> None:
+        """Record, if the disk permits, what lets the next start determine whether a write was stored.
+
+        Args:
+            ends: topic, partition, and the position of the next event if the write was stored.
+        """
+        with contextlib.suppress(OSError):
+            self._unknown.write_text(json.dumps(ends))
+
+    def settle_unknown(self) -> None:
+        """Determine whether a write whose outcome was unknown when the last broker ended was stored, and log it.
+
+        Call it before any write: SQLite itself has recovered the file when it was opened.
+        """
+        try:
+            ends = json.loads(self._unknown.read_text())
+        except (OSError, ValueError):
+            return
+        for topic, number, end in ends:
+            rows = self.fetch("SELECT next FROM partitions WHERE topic = ? AND number = ?", (topic, number))
+            outcome = "stored" if rows and rows[0][0] >= end else "not stored"
+            where = {"file": self._path.name, "topic": topic, "partition": number, "last_position": end - 1}
+            _log.warning("recovered the outcome of an interrupted write", outcome=outcome, **where)
+        self._unknown.unlink(missing_ok=True)
+
+    def _committed(self) -> None:
+        # The commit overwrote the one whose outcome was unknown, regardless of its process. A disk that fails only now
+        # does not change what is committed.
+        with contextlib.suppress(OSError):
+            if not self._unknown.exists():
+                return
+            self._unknown.unlink(missing_ok=True)
+            _log.warning("a write whose outcome was unknown was not stored", file=self._path.name)
+
+    def _damaged(self, what: str) -> DamagedEvents:
+        return DamagedEvents(Damage("", -1, -1, what))

@@ -1,0 +1,42 @@
+import pytest
+
+from rioni.domain.errors import Unavailable
+from rioni.storage.embedded.activity import ActivityDatabase
+from rioni.storage.embedded.coordination.database import CoordinationDatabase
+from rioni.storage.embedded.coordination.quota import SlotsDatabase
+from rioni.storage.embedded.events.database import EventsDatabase
+
+
+@pytest.fixture(
+    params=[
+        (ActivityDatabase, "client activity"),
+        (CoordinationDatabase, "database of sessions and cursors"),
+        (EventsDatabase, "event store"),
+        (SlotsDatabase, "connection quota"),
+    ],
+    ids=lambda param: param[0].__name__,
+)
+def kind(request):
+    return request.param
+
+
+def test_a_closed_file_is_called_by_its_contents(kind, tmp_path):
+    database_class, contents = kind
+    database = database_class(tmp_path / "file.db")
+    database.close()
+    with pytest.raises(Unavailable, match=f"^The {contents} is closed"), database.writing():
+        pass
+
+
+def test_a_file_that_cannot_be_used_is_called_by_its_contents(kind, tmp_path):
+    database_class, contents = kind
+    with pytest.raises(Unavailable, match=f"^The {contents} can't use its files"):
+        database_class(tmp_path / "missing" / "file.db")
+
+
+@pytest.mark.parametrize("database_class", [ActivityDatabase, CoordinationDatabase, SlotsDatabase])
+def test_damage_of_other_files_is_not_called_damage_of_events(database_class, tmp_path):
+    path = tmp_path / "file.db"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(Unavailable, match=f"^The {database_class.contents} is damaged: .*backup"):
+        database_class(path)

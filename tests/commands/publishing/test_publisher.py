@@ -1,14 +1,18 @@
 import json
+from random import Random
 
 import pytest
 
 from rioni.commands.event_types import CreateEventType, DeleteEventType
-from rioni.commands.publishing.publisher import DeleteEvents, PublishEvents
+from rioni.commands.publishing.publisher import DeleteEvents, Publisher, PublishEvents
 from rioni.commands.system.settings import AddBlacklistEntry, SwitchFeature
 from rioni.domain.access.authorization import BROKER, Attribute, EventTypeAuthorization, Subject
 from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, Malformed
 from rioni.domain.event_types.event_type import EventOwnerSelector
+from rioni.domain.publishing.batch import split
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.pipeline import prepare
+from rioni.domain.publishing.rules import OBJECTS_SOON
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import event_type_spec
 
@@ -42,6 +46,24 @@ def test_a_refused_batch_stores_nothing(broker):
     assert published.events == 0
     assert [item.publishing_status for item in published.rejected] == ["aborted", "failed"]
     assert stored(broker) == []
+
+
+def test_a_large_batch_is_read_and_prepared_in_the_thread_pool(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    offloaded = []
+
+    def offload(function, *arguments):
+        offloaded.append(function)
+        return function(*arguments)
+
+    publisher = Publisher(
+        broker.registry, broker.gate, broker.timeline, broker.clock, Random(1), broker.limits, offload
+    )
+    events = [{"order_id": str(number), "metadata": METADATA} for number in range(OBJECTS_SOON // 2 + 1)]
+    for batch, expected in (events[:1], []), (events, [split, prepare]):
+        command = PublishEvents(event_type=NAME, body=json.dumps(batch).encode(), flow_id="")
+        assert publisher.publish(command, BROKER).events == len(batch)
+        assert offloaded == expected
 
 
 def test_what_can_not_be_read_is_refused_before_anything_else(broker):

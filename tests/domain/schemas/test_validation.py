@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from rioni.domain.errors import Invalid
 from rioni.domain.schemas.checks import check_schema
-from rioni.domain.schemas.validation import TEXT_CHARACTERS_MAX, VIOLATIONS_MAX, EventValidator
+from rioni.domain.schemas.validation import TEXT_CHARACTERS_MAX, VIOLATIONS_MAX, EventValidator, NoJsonSchema
 from tests.support.campaigns import length
 from tests.support.strategies import EID, json_objects, schemas
 
@@ -316,3 +316,15 @@ def test_whatever_is_invalid_can_be_explained(schema, event):
         return
     if not checker.is_valid(event):
         assert checker.explain(event).startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
+        ([], None),
+        ([10, 10], (0, "No json_schema found for event type: order.created")),
+        ([11, 10], (0, "Event too large: 11 bytes, max size is 10 bytes")),
+    ],
+)
+def test_without_a_schema_the_first_event_is_not_valid(sizes, error):
+    assert NoJsonSchema("order.created").first_error([{}] * len(sizes), sizes, 10) == error

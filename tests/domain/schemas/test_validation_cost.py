@@ -80,6 +80,8 @@ def test_only_large_events_are_looked_into() -> None:
     event = {"a": TEXT}
     assert not validator.takes_too_long(event, 10)
     assert validator.takes_too_long(event, 100_010)
+    detail = "#: the event is too large for this schema: checking it would take too long"
+    assert validator.first_error([{}, event], [2, 100_010], 999_000) == (1, detail)
 
 
 def test_patterns_share_what_there_is_for_them() -> None:

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-from rioni.domain.ports.thread_pool import direct
+from rioni.domain.ports.thread_pool import StorePools, direct
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -47,7 +47,9 @@ def open_store(path: Path, *, patched: bool):
     signals_path = path / "signals"
     signals_path.mkdir(exist_ok=True)
     signals = EmbeddedSignals(signals_path)
-    return EmbeddedEventStore(path / "events.db", clock=SystemClock(), signals=signals, offload=offload), signals
+    return EmbeddedEventStore(
+        path / "events.db", clock=SystemClock(), signals=signals, pools=StorePools.all(offload)
+    ), signals
 
 
 def publish(path: Path, publishers: int, seconds: float, size: int, patched: bool, results) -> None:

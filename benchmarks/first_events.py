@@ -20,7 +20,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.tools.dev_cluster.cluster import running_cluster
 
 
@@ -50,8 +50,8 @@ def _run(servers: str, rounds: int) -> None:
         signals = EmbeddedSignals(Path(folder))
 
         def opened() -> KafkaEventStore:
-            names = opened_names(f"sqlite:///{folder}/names.db", "store")
-            return KafkaEventStore(connection, names, clock=SystemClock(), signals=signals)
+            index = open_index(f"sqlite:///{folder}/names.db", "store")
+            return KafkaEventStore(connection, index, clock=SystemClock(), signals=signals)
 
         writer = opened()
         print(f"{rounds} rounds, ms{'':<36} {'median':>8} {'slowest':>8}")

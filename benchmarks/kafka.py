@@ -32,7 +32,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import FETCH_AGAIN_MS, Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.tools.bench import PARTITIONS
 from rioni.tools.dev_cluster.cluster import running_cluster
 
@@ -202,10 +202,10 @@ def one_round(servers: str, options: argparse.Namespace) -> dict[str, tuple[floa
         signals = EmbeddedSignals(Path(folder))
 
         def opened() -> KafkaEventStore:
-            names = opened_names(f"sqlite:///{folder}/names.db", "store")
+            index = open_index(f"sqlite:///{folder}/names.db", "store")
             connection = Connection(bootstrap_servers=servers)
             clock = SystemClock()
-            return KafkaEventStore(connection, names, clock=clock, signals=signals)
+            return KafkaEventStore(connection, index, clock=clock, signals=signals)
 
         store = opened()
         store.create_topic(topic, PARTITIONS)

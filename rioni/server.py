@@ -50,7 +50,7 @@ RETRY_S = 1.0
 """How soon another worker is started after one that could not begin."""
 RETRIED = 1
 """The exit code of a worker that could not begin; with gunicorn's own for that it would end all others."""
-HOUSEKEEPING_JOIN_S = 5.0
+BACKGROUND_JOBS_JOIN_S = 5.0
 """How long a worker that ends waits for a running background job."""
 LOOK_AT_POOLS_S = 1.0
 """Interval at which the thread pools are checked for hanging threads."""
@@ -220,7 +220,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         os.close(write_end)
         self._replacements = Replacements(REPLACED_EVERY_S)
         self._leaving = gevent.event.Event()
-        self._housekeeper: gevent.Greenlet[[Worker], None] | None = None
+        self._background_jobs: gevent.Greenlet[[Worker], None] | None = None
         super().__init__()
 
     def load_config(self) -> None:
@@ -260,7 +260,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         greenlets = _GreenletCount()
         gevent.Greenlet.add_spawn_callback(greenlets.started)
         self._worker = self._assembled(pools)
-        self._housekeeper = gevent.spawn(self._keep_house, self._worker)
+        self._background_jobs = gevent.spawn(self._run_background_jobs, self._worker)
         gevent.spawn(self._watch_hub, self._worker, greenlets)
         if self.tls is not None:
             gevent.spawn(self._watch_certificate, self.tls, pools[FILES])
@@ -285,9 +285,9 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         self._served[0] = 1
         return assembled
 
-    def _keep_house(self, worker: Worker) -> None:
+    def _run_background_jobs(self, worker: Worker) -> None:
         while not self._leaving.wait(HOUSEKEEPING_S):
-            worker.keep_house()
+            worker.run_background_jobs()
 
     @staticmethod
     def _watch_hub(worker: Worker, greenlets: "_GreenletCount") -> None:
@@ -319,7 +319,7 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
     def _watch_pools(self, worker: Worker) -> None:
         """Replace this worker when native threads hang, at most one worker of the node per `REPLACED_EVERY_S`."""
         while not self._leaving.wait(LOOK_AT_POOLS_S):
-            worker.watchdog.look()
+            worker.watchdog.check()
             if worker.watchdog.hangs and self._replacements.allowed(time.monotonic()):
                 _log.error("native threads hang; replacing this worker")
                 end_within(self.config.shutdown_timeout_s + CLOSING_S)
@@ -342,9 +342,9 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
 
     def _let_go(self, _arbiter: Any, _gunicorn_worker: Any) -> None:
         """Release all resources, so that other workers need not wait for time-outs; called when requests have ended."""
-        if self._worker is not None and self._housekeeper is not None:
+        if self._worker is not None and self._background_jobs is not None:
             self._leaving.set()
-            self._housekeeper.join(HOUSEKEEPING_JOIN_S)
+            self._background_jobs.join(BACKGROUND_JOBS_JOIN_S)
             self._worker.close()
 
     @staticmethod

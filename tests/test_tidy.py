@@ -14,6 +14,49 @@ TALKING = {"demo.py", "bench.py", "server.py"}
 GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
 # A path below a home, a root or a temporary directory is somebody's machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~<>{}-])/(?:home|root|Users|tmp|work)/\w")
+# Words that say nothing to a new reader, each with what to write instead.
+PRIVATE_WORDS = {
+    "whoever": "who it is: the client, the process, the caller",
+    "somebody": "who it is: another client, another worker",
+    "nobody knows": "the outcome is unknown",
+    "become of": "outcome",
+    "(?:gave|gives?|given|giving) up": "stop, fail, time out",
+    "keeper": "session",
+    "(?:house ?keeper|keep_house)": "background jobs",
+    "hearsay": "propagation",
+    "pulse": "watchdog, heartbeat",
+    "attendance": "activity",
+    "mirror": "cache",
+    "pump": "runner",
+    "story": "description",
+    "lapsed": "expired",
+    "(?:bury|buries|buried|burial)": "dead letter, or remove",
+    "acquit": "clear",
+    "sweep(?:er|ing|s)?": "clean up, delete orphans",
+    "forsaken": "orphaned",
+    "storable": "what is checked",
+    "adoption": "import",
+    "settling": "recovery",
+    "judge[ds]?": "validate, filter",
+    "(?:stands?|stood) still": "hang, be suspended",
+    "vouch(?:es)?": "authenticate",
+    "occupancy": "lease",
+    "surroundings": "context, dependencies",
+    "examination": "health check",
+    "in vain": "for nothing, or the error",
+    "give_?back": "release",
+    "troubles": "failures",
+    "complaints?": "problem, error",
+    "spoil(?:ed|s)?": "invalidate",
+    "extents?": "offset range",
+    "offloads?": "thread pool",
+    "kept_ms": "retention_ms",
+    "hang_up": "disconnect",
+    "ask_patiently": "request_with_retry",
+    "lets? go": "release, delete",
+    "by and by": "later, in steps",
+}
+PRIVATE_WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(PRIVATE_WORDS)})(?![a-z])", re.IGNORECASE)
 OPEN_TODO = re.compile(r"(?<!`)\b(?:TODO|FIXME)\b(?! ?\(#\d+\))")
 
 
@@ -77,6 +120,39 @@ def test_what_is_to_be_done_has_an_issue():
 def test_nothing_speaks_of_somebodys_machine():
     found = {_name(path): MACHINE_PATH.findall(path.read_text()) for path in TEXTS if path != Path(__file__)}
     assert not {name: paths for name, paths in found.items() if paths}
+
+
+def test_names_and_texts_are_in_the_words_of_the_field():
+    found = []
+    for path in _files("rioni/**/*.py", "docs/**/*.md", "*.md"):
+        # What a release was called remains in its history.
+        if path.name != "CHANGELOG.md":
+            lines = enumerate(path.read_text().splitlines(), 1)
+            found += [f"{_name(path)}:{n}: {_advice(each)}" for n, line in lines for each in PRIVATE_WORD.findall(line)]
+    assert not found
+
+
+def _advice(word: str) -> str:
+    """What to write instead of a word."""
+    return next(
+        f"{word}: {advice}" for each, advice in PRIVATE_WORDS.items() if re.fullmatch(each, word, re.IGNORECASE)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Whoever reads", True),
+        ("self._keeper", True),
+        ("keeper_of(x)", True),
+        ("ZooKeeper", False),
+        ("a bookkeeper", False),
+        ("gave up", True),
+        ("history", False),
+    ],
+)
+def test_a_private_word_is_told_from_others(text, found):
+    assert bool(PRIVATE_WORD.search(text)) == found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from rioni.bootstrap.pools import Offloads
+from rioni.bootstrap.pools import WorkerPools
 from rioni.config.settings import Config
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_store import EventStore
@@ -20,7 +20,7 @@ from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
-from rioni.storage.embedded.coordination.quota import EmbeddedSlots
+from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership
@@ -44,10 +44,10 @@ class Adapters(NamedTuple):
 
     stores: EventStores
     coordinator: Coordinator
-    slots: ConnectionQuota
+    quota: ConnectionQuota
     leadership: Leadership
     signals: Notifier
-    report: Callable[[int], None]
+    publish_position: Callable[[int], None]
     """Publishes this process's position in the log for operators."""
     advance: Callable[[str], int | None]
     """Given the installation's id, raises the sequence number of the shared state; None if nothing has changed."""
@@ -58,7 +58,7 @@ class Adapters(NamedTuple):
 def opened_adapters(
     config: Config,
     directory: DataDirectory,
-    offloads: Offloads,
+    pools: WorkerPools,
     find: FindStorage,
     measurements: StoreMeasurements,
 ) -> Adapters:
@@ -67,7 +67,7 @@ def opened_adapters(
     Args:
         config: the settings.
         directory: of this node.
-        offloads: the pools for each kind of blocking work.
+        pools: the pools for each kind of blocking work.
         find: returns the storage with an id.
         measurements: records the measurements of Kafka stores.
 
@@ -81,15 +81,15 @@ def opened_adapters(
             return adapter
 
         local = kept(EmbeddedSignals(directory.signals))
-        shared = _shared(config, local) if config.clustered else _embedded(directory, local, offloads)
+        shared = _shared(config, local) if config.clustered else _embedded(directory, local, pools)
         return Adapters(
-            stores=kept(_stores(config, directory, shared.signals, offloads, find, measurements)),
+            stores=kept(_stores(config, directory, shared.signals, pools, find, measurements)),
             # The coordinator is used by the others, so it is closed after them.
             coordinator=kept(shared.coordinator),
-            slots=kept(shared.slots),
+            quota=kept(shared.quota),
             leadership=kept(shared.leadership),
             signals=shared.signals,
-            report=shared.report,
+            publish_position=shared.publish_position,
             advance=shared.advance,
             close=opened.pop_all().close,
         )
@@ -121,7 +121,7 @@ def _stores(
     config: Config,
     directory: DataDirectory,
     signals: Notifier,
-    offloads: Offloads,
+    pools: WorkerPools,
     find: FindStorage,
     measurements: StoreMeasurements,
 ) -> EventStores:
@@ -137,16 +137,16 @@ def _stores(
         database=config.database or f"sqlite:///{directory.names}",
         request_timeout_s=config.kafka_request_timeout_s,
         measurements=measurements,
-        offloads=offloads.of_storage,
+        pools=pools.of_storage,
         **options,
     )
     if config.clustered:
-        return EventStoreRegistry(find, {KAFKA: kafka}, offloads.of_storage)
+        return EventStoreRegistry(find, {KAFKA: kafka}, pools.of_storage)
 
     def embedded(storage: StorageEntry) -> EventStore:
-        return EmbeddedEventStore(directory.events_in(storage.id), offloads=offloads.of_storage(storage.id), **options)
+        return EmbeddedEventStore(directory.events_in(storage.id), pools=pools.of_storage(storage.id), **options)
 
-    return EventStoreRegistry(find, {EMBEDDED: embedded, KAFKA: kafka}, offloads.of_storage)
+    return EventStoreRegistry(find, {EMBEDDED: embedded, KAFKA: kafka}, pools.of_storage)
 
 
 def _shared(config: Config, local: EmbeddedSignals) -> Shared:
@@ -159,10 +159,10 @@ def _shared(config: Config, local: EmbeddedSignals) -> Shared:
     )
 
 
-def _embedded(directory: DataDirectory, local: EmbeddedSignals, offloads: Offloads) -> Shared:
+def _embedded(directory: DataDirectory, local: EmbeddedSignals, pools: WorkerPools) -> Shared:
     """Open the counterparts for the processes of one machine."""
-    clock, blocking = SystemClock(), offloads.coordination
-    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=local, offload=blocking)
-    worker, lives = coordinator.worker, coordinator.lives
-    slots = EmbeddedSlots(directory.slots, worker=worker, lives=lives, offload=offloads.slots)
+    clock, blocking = SystemClock(), pools.coordination
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=local, pool=blocking)
+    worker, is_alive = coordinator.worker, coordinator.is_alive
+    slots = EmbeddedConnectionQuota(directory.slots, worker=worker, is_alive=is_alive, pool=pools.slots)
     return Shared(coordinator, slots, FileLeadership(directory.leadership), local)

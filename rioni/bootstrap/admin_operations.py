@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,7 @@ from rioni.storage.sql.rebuild_lock import rebuild_lock
 
 if TYPE_CHECKING:
     from rioni.projections.bulk.audit import ExportReport
-    from rioni.projections.bulk.rebuild import RebuildReport
-
-
-Progress = Callable[[str, int, int], None]
+    from rioni.projections.bulk.rebuild import Progress, RebuildReport
 
 
 def verify(config: Config) -> Iterator[str]:
@@ -120,7 +117,7 @@ def audit(
     yield from audit_log.entries(functools.partial(reading_models, database_engine(config)), wanted)
 
 
-def rebuild(config: Config, *, dry_run: bool, progress: Progress) -> "RebuildReport":
+def rebuild(config: Config, *, dry_run: bool, progress: "Progress") -> "RebuildReport":
     """Rebuild all read models with Spark, or only compare; see `rioni.projections.bulk.rebuild`."""
     _check_exists(config)
     check_spark()
@@ -135,7 +132,7 @@ def rebuild(config: Config, *, dry_run: bool, progress: Progress) -> "RebuildRep
         dry_run=dry_run,
         progress=progress,
         alone=functools.partial(rebuild_lock, engine),
-        turn=functools.partial(engines.turn, engine),
+        turn=functools.partial(engines.write_lock, engine),
     )
 
 
@@ -147,7 +144,7 @@ def export_audit(
     until: str | None = None,
     actor: str | None = None,
     resource: str | None = None,
-    progress: Progress,
+    progress: "Progress",
 ) -> "ExportReport":
     """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
     _check_exists(config)

@@ -9,7 +9,7 @@ from uuid import uuid4
 from rioni.bootstrap.adapters import Adapters, opened_adapters
 from rioni.bootstrap.database import database_engine, reading_models
 from rioni.bootstrap.from_config import default_admin, first_storage, limits_of
-from rioni.bootstrap.pools import NO_POOLS, Offloads
+from rioni.bootstrap.pools import NO_POOLS, WorkerPools
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
 from rioni.commands.system.storages import CreateStorage
@@ -43,7 +43,7 @@ class Infrastructure(NamedTuple):
     config: Config
     limits: Limits
     directory: DataDirectory
-    offloads: Offloads
+    pools: WorkerPools
     clock: Clock
     log: SqlEventLog
     registry: MemoryRegistry
@@ -51,9 +51,9 @@ class Infrastructure(NamedTuple):
     bus: CommandBus
 
     @property
-    def offload(self) -> ThreadPool:
+    def database_pool(self) -> ThreadPool:
         """The pool that waits for the database."""
-        return self.offloads.database
+        return self.pools.database
 
     def read(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call `query(connection, ...)` with a connection to the read models."""
@@ -65,7 +65,7 @@ class Infrastructure(NamedTuple):
         with contextlib.closing(self.log):
             self.adapters.close()
 
-    def own_context(self) -> Context:
+    def system_context(self) -> Context:
         """Return the context of a command that the broker issues itself."""
         now = rfc3339(self.clock.now_ms())
         origin = Origin(actor=BROKER.name, client="", flow_id="", command_id=str(uuid4()), recorded_at=now)
@@ -75,7 +75,7 @@ class Infrastructure(NamedTuple):
 def build_infrastructure(
     config: Config,
     directory: DataDirectory,
-    offloads: Offloads = NO_POOLS,
+    pools: WorkerPools = NO_POOLS,
     measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
 ) -> Infrastructure:
     """Open everything that the settings require, and create the first storage if there is none; blocks.
@@ -83,7 +83,7 @@ def build_infrastructure(
     Args:
         config: the settings.
         directory: of this node.
-        offloads: the pools for each kind of blocking work.
+        pools: the pools for each kind of blocking work.
         measurements: records the measurements of Kafka stores.
 
     Raises:
@@ -91,10 +91,10 @@ def build_infrastructure(
     """
     log = SqlEventLog(database_engine(config), TOPICS)
     limits = limits_of(config)
-    registry = MemoryRegistry(log, limits, offloads.database, offloads.computing)
+    registry = MemoryRegistry(log, limits, pools.database, pools.computing)
     _load(registry, log)
     adapters = opened_adapters(
-        config, directory, offloads, partial(_storage_of, registry, log, offloads.database), measurements
+        config, directory, pools, partial(_storage_of, registry, log, pools.database), measurements
     )
     log.follow(partial(adapters.signals.notify, LOG_KEY))
     bus = CommandBus(
@@ -104,16 +104,16 @@ def build_infrastructure(
         coordinator=adapters.coordinator,
         limits=limits,
         default_admin=default_admin(config),
-        offload=offloads.database,
-        compute=offloads.definitions,
+        pool=pools.database,
+        compute=pools.definitions,
     )
-    foundation = Infrastructure(config, limits, directory, offloads, SystemClock(), log, registry, adapters, bus)
+    infrastructure = Infrastructure(config, limits, directory, pools, SystemClock(), log, registry, adapters, bus)
     if not registry.storages():
         # All workers of all nodes may do so concurrently.
         with contextlib.suppress(Conflict):
-            bus.dispatch(CreateStorage(storage=first_storage(config)), foundation.own_context())
+            bus.dispatch(CreateStorage(storage=first_storage(config)), infrastructure.system_context())
         registry.refresh()
-    return foundation
+    return infrastructure
 
 
 def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
@@ -122,13 +122,11 @@ def _load(registry: MemoryRegistry, log: SqlEventLog) -> None:
         registry.load(all_states(connection), Projector().position(connection))
 
 
-def _storage_of(
-    registry: MemoryRegistry, log: SqlEventLog, offload: ThreadPool, storage_id: str
-) -> StorageEntry | None:
+def _storage_of(registry: MemoryRegistry, log: SqlEventLog, pool: ThreadPool, storage_id: str) -> StorageEntry | None:
     """Return a storage, even if this process does not know it yet; runs in threads, which must not refresh."""
 
     def look() -> StorageEntry | None:
         with reading_models(log.engine) as connection:
             return next((each for each in all_storages(connection) if each.id == storage_id), None)
 
-    return registry.storage(storage_id) or offload(look)
+    return registry.storage(storage_id) or pool(look)

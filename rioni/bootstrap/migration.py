@@ -27,8 +27,8 @@ from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.tables import TRACKING_NAME
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.kafka.factory import adoption, opener
-from rioni.storage.kafka.idempotence.idempotency_import import adopt, of_embedded, of_kafka
+from rioni.storage.kafka.factory import event_importer, opener
+from rioni.storage.kafka.idempotence.idempotency_import import import_keys, of_embedded, of_kafka
 from rioni.storage.log.log_copy import copy_followers, copy_log
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import create_engine
@@ -36,17 +36,15 @@ from rioni.storage.sql.migration import upgrade
 
 
 if TYPE_CHECKING:
-    from rioni.storage.kafka.event_import import Adoption
+    from rioni.projections.bulk.rebuild import Progress
+    from rioni.storage.kafka.event_import import EventImporter
 
 
 READ_BYTES = 4_000_000
 RESET_S = 10.0
 
-Progress = Callable[[str, int, int], None]
-"""Called with the current step, the amount done, and the total amount."""
 
-
-class Report(NamedTuple):
+class MigrationReport(NamedTuple):
     """Result of a migration."""
 
     head: LogHead
@@ -55,7 +53,7 @@ class Report(NamedTuple):
     subscriptions: int
 
 
-def migrate(data: Path, target: Config, progress: Progress) -> Report:
+def migrate(data: Path, target: Config, progress: "Progress") -> MigrationReport:
     """Migrate a data directory to a cluster, and compare both; blocks for as long as that takes.
 
     Preserved: positions, timestamps and headers of events, committed cursors, event ids and idempotency keys. Not
@@ -78,7 +76,7 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
     with contextlib.ExitStack() as opened:
         directory = opened.enter_context(prepare_startup(Config(data=data)))
         held = database_lease(target, migration_identity(directory.broker))
-        opened.enter_context(contextlib.closing(held.take(target.database_lock_timeout_s)))
+        opened.enter_context(contextlib.closing(held.acquire(target.database_lock_timeout_s)))
         source = opened.enter_context(contextlib.closing(build_infrastructure(Config(data=data), directory)))
         head = _move_log(source, target, progress)
         there = opened.enter_context(contextlib.closing(build_infrastructure(target, directory)))
@@ -94,11 +92,11 @@ def migrate(data: Path, target: Config, progress: Progress) -> Report:
             raise Conflict(f"The log differs from the source after migration: {finding}")
         held.check()
         for storage in storages:
-            there.bus.dispatch(MoveStorage(storage_id=storage.id, storage_type=KAFKA), there.own_context())
-        return Report(head, count, subscriptions)
+            there.bus.dispatch(MoveStorage(storage_id=storage.id, storage_type=KAFKA), there.system_context())
+        return MigrationReport(head, count, subscriptions)
 
 
-def _move_log(source: Infrastructure, target: Config, progress: Progress) -> LogHead:
+def _move_log(source: Infrastructure, target: Config, progress: "Progress") -> LogHead:
     engine = database_engine(target)
     try:
         upgrade(engine)
@@ -138,12 +136,12 @@ class _Events:
         self._source = source
         self._now_ms = there.clock.now_ms
         self._stores: dict[str, EventStore] = {}
-        self._adoptions: dict[str, Adoption] = {}
+        self._adoptions: dict[str, EventImporter] = {}
         for storage in storages:
             entry = StorageEntry(id=storage.id, storage_type=KAFKA, default=storage.default)
             store = self._stores[storage.id] = open_store(entry)
             examine(store)
-            self._adoptions[storage.id] = adoption(
+            self._adoptions[storage.id] = event_importer(
                 entry, target.kafka, target.kafka_options, request_timeout_s=target.kafka_request_timeout_s
             )
         self._total = sum(
@@ -253,11 +251,11 @@ def _move_names(source: Infrastructure, target: Config, progress: Callable[[int,
         for done, storage in enumerate(storages, 1):
             if storage.storage_type == EMBEDDED and here.events_in(storage.id).exists():
                 database = opened.enter_context(contextlib.closing(EventsDatabase(here.events_in(storage.id))))
-                adopt(there, storage.id, of_embedded(database, there, storage.id))
+                import_keys(there, storage.id, of_embedded(database, there, storage.id))
             elif storage.storage_type == KAFKA and here.names.exists():
                 engine = create_engine(f"sqlite:///{here.names}")
                 opened.callback(engine.dispose)
-                adopt(there, storage.id, *of_kafka(engine, storage.id))
+                import_keys(there, storage.id, *of_kafka(engine, storage.id))
             progress(done, len(storages))
 
 

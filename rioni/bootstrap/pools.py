@@ -4,8 +4,8 @@ A pool has a maximum number of threads, a maximum queue, and a deadline for each
 and a missed deadline are errors, which become 503. A thread that hangs is not replaced: the pool never exceeds its
 bound, and `rioni.bootstrap.watchdog` handles threads that do not return.
 
-To add a pool: add a line to `KINDS` with the reason for its numbers and a field to `Offloads`, and pass
-`offloads.<field>` (a `ThreadPool`, see `rioni.domain.ports`) to the blocking code. A task may call another pool: it
+To add a pool: add a line to `KINDS` with the reason for its numbers and a field to `WorkerPools`, and pass
+`pools.<field>` (a `ThreadPool`, see `rioni.domain.ports`) to the blocking code. A task may call another pool: it
 waits for that pool, within that pool's deadline, and occupies a thread of each meanwhile. Prefer to make such calls one
 after the other. A task that calls its own pool runs the call in place.
 
@@ -26,7 +26,7 @@ from gevent.threadpool import ThreadPool as GeventThreadPool
 
 from rioni.config.settings import Config
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
-from rioni.domain.ports.thread_pool import StoreOffloads, ThreadPool, direct, in_place
+from rioni.domain.ports.thread_pool import StorePools, ThreadPool, direct, in_place
 from rioni.storage.threads.hub_thread import HubThread
 
 
@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Limits(NamedTuple):
+class PoolLimits(NamedTuple):
     """The bounds of a pool."""
 
     threads: int
@@ -61,33 +61,33 @@ TOPICS = "topics"
 KEEPING = "keeping"
 TAILS = "tails"
 
-KINDS: Mapping[str, Limits] = {
+KINDS: Mapping[str, PoolLimits] = {
     # As many threads as connections of PostgreSQL; writers wait for each other for `database_lock_timeout_s`, so the
     # queue holds what accumulates in some seconds during a restart of the database.
-    DATABASE: Limits(10, 256, 90.0, "The database"),
+    DATABASE: PoolLimits(10, 256, 90.0, "The database"),
     # Large batches, and the validators compiled for them: the GIL lets only one thread compute at a time.
-    COMPUTING: Limits(2, 64, 30.0, "This process"),
+    COMPUTING: PoolLimits(2, 64, 30.0, "This process"),
     # Schemas may take half a second each to check and to compare; publishers of large batches must not wait for them.
-    DEFINITIONS: Limits(2, 32, 30.0, "The check of definitions"),
+    DEFINITIONS: PoolLimits(2, 32, 30.0, "The check of definitions"),
     # One file with one writer at a time. A second thread reads, or cleans up after dead processes.
-    COORDINATION: Limits(2, 256, 60.0, "The file of sessions and cursors"),
-    SLOTS: Limits(2, 256, 60.0, "The file that counts streams"),
-    ACTIVITY: Limits(2, 32, 60.0, "The file of what clients do"),
+    COORDINATION: PoolLimits(2, 256, 60.0, "The file of sessions and cursors"),
+    SLOTS: PoolLimits(2, 256, 60.0, "The file that counts streams"),
+    ACTIVITY: PoolLimits(2, 32, 60.0, "The file of what clients do"),
     # Small files: spools of measurements, tokens, certificates, the free space of the disk.
-    FILES: Limits(2, 32, 10.0, "The disk"),
-    TOKENS: Limits(2, 32, 10.0, "The check of tokens"),
+    FILES: PoolLimits(2, 32, 10.0, "The disk"),
+    TOKENS: PoolLimits(2, 32, 10.0, "The check of tokens"),
     # The system's resolver has no timeout shorter than its own, of many seconds.
-    NAMES: Limits(4, 32, 10.0, "The resolver of host names"),
+    NAMES: PoolLimits(4, 32, 10.0, "The resolver of host names"),
     # The pools of each storage. One group of batches is written at a time, with and without idempotency keys.
-    APPENDING: Limits(2, 4, 60.0, "The storage"),
+    APPENDING: PoolLimits(2, 4, 60.0, "The storage"),
     # Streams that lag behind read here, so all streams of a worker may do so at once.
-    READING: Limits(4, 1_024, 60.0, "The storage"),
+    READING: PoolLimits(4, 1_024, 60.0, "The storage"),
     # Administration: creating, closing and deleting topics, and reading bounds.
-    TOPICS: Limits(4, 64, 60.0, "The administration of the storage"),
+    TOPICS: PoolLimits(4, 64, 60.0, "The administration of the storage"),
     # Retention and compaction read and write a whole storage. The background jobs run one after the other.
-    KEEPING: Limits(1, 4, 600.0, "The storage"),
+    KEEPING: PoolLimits(1, 4, 600.0, "The storage"),
     # One consumer that polls for the lifetime of the process.
-    TAILS: Limits(1, 8, 60.0, "The storage"),
+    TAILS: PoolLimits(1, 8, 60.0, "The storage"),
 }
 """Every kind of pool; also the values of the metrics' label `pool`."""
 
@@ -127,7 +127,7 @@ class Task:
         pool.idents.add(ident)
         try:
             return self._function(*self._args, **self._kwargs), None
-        except BaseException as ex:  # noqa: BLE001 - whoever waits for the result raises it
+        except BaseException as ex:  # noqa: BLE001 - the waiting caller raises it
             return None, ex
         finally:
             pool.idents.discard(ident)
@@ -136,7 +136,7 @@ class Task:
 class Pool:
     """A bounded pool of native threads that belongs to the hub of the thread that creates it."""
 
-    def __init__(self, kind: str, limits: Limits, storage: str = "") -> None:
+    def __init__(self, kind: str, limits: PoolLimits, storage: str = "") -> None:
         """Create the pool without starting threads.
 
         Args:
@@ -153,7 +153,7 @@ class Pool:
         self.running: set[Task] = set()
         self.idents: set[int] = set()
         """The native identifiers of threads that run a task."""
-        self._home = HubThread(gevent.get_hub())
+        self._hub_thread = HubThread(gevent.get_hub())
         self._free = Semaphore(limits.threads)
         self._threads = GeventThreadPool(limits.threads)
 
@@ -183,8 +183,8 @@ class Pool:
     def _call(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
         if _get_ident() in self.idents:
             return function(*args, **kwargs)
-        if not self._home.here:
-            return self._home(self._run, function, args, kwargs, deadline_s)
+        if not self._hub_thread.here:
+            return self._hub_thread(self._run, function, args, kwargs, deadline_s)
         return self._run(function, args, kwargs, deadline_s)
 
     def _run(self, function: Callable[..., T], args: Any, kwargs: Any, deadline_s: float | None) -> T:
@@ -230,7 +230,7 @@ class Pool:
         self._free.release()
 
 
-def kinds_for(config: Config) -> Mapping[str, Limits]:
+def kinds_for(config: Config) -> Mapping[str, PoolLimits]:
     """Return the limits of the pools, with those that depend on settings adjusted."""
     database, appending = KINDS[DATABASE], KINDS[APPENDING]
     threads = min(config.database_connections_max, DATABASE_THREADS_MAX)
@@ -262,7 +262,7 @@ class _Applying:
             raise socket.gaierror(socket.EAI_AGAIN, str(ex)) from ex
 
 
-class Offloads(NamedTuple):
+class WorkerPools(NamedTuple):
     """The pool for each kind of blocking work; by default everything runs in place, for standalone commands."""
 
     database: ThreadPool = direct
@@ -273,17 +273,17 @@ class Offloads(NamedTuple):
     activity: ThreadPool = direct
     files: ThreadPool = direct
     tokens: ThreadPool = direct
-    of_storage: Callable[[str], StoreOffloads] = in_place
+    of_storage: Callable[[str], StorePools] = in_place
 
 
-NO_POOLS = Offloads()
+NO_POOLS = WorkerPools()
 """Runs everything in place."""
 
 
 class Pools:
     """All pools of a worker process; create it in the thread of the process's hub."""
 
-    def __init__(self, kinds: Mapping[str, Limits] = KINDS) -> None:
+    def __init__(self, kinds: Mapping[str, PoolLimits] = KINDS) -> None:
         """Create the pools without starting threads.
 
         Args:
@@ -292,7 +292,7 @@ class Pools:
         self._kinds = kinds
         self._shared = {kind: Pool(kind, limits) for kind, limits in kinds.items() if kind not in OF_STORAGES}
         self._storages: dict[str, dict[str, Pool]] = {}
-        self._home = HubThread(gevent.get_hub())
+        self._hub_thread = HubThread(gevent.get_hub())
 
     def __iter__(self) -> Iterator[Pool]:
         """Iterate over all existing pools."""
@@ -303,10 +303,10 @@ class Pools:
         """Return the pool of a kind with a single pool."""
         return self._shared[kind]
 
-    def offloads(self) -> Offloads:
+    def worker_pools(self) -> WorkerPools:
         """Return the pools in the form used by blocking code."""
         shared = self._shared
-        return Offloads(
+        return WorkerPools(
             database=shared[DATABASE],
             computing=shared[COMPUTING],
             definitions=shared[DEFINITIONS],
@@ -318,14 +318,14 @@ class Pools:
             of_storage=self.of_storage,
         )
 
-    def of_storage(self, storage_id: str) -> StoreOffloads:
+    def of_storage(self, storage_id: str) -> StorePools:
         """Return the pools of a storage, its own unless there are more than `STORAGES_MAX` storages."""
         key = storage_id if storage_id in self._storages or len(self._storages) < STORAGES_MAX else "(others)"
         if key not in self._storages:
             # A pool belongs to the hub of the thread that creates it, and stores are opened in threads of other pools.
-            self._home(self._make, key)
+            self._hub_thread(self._make, key)
         pools = self._storages[key]
-        return StoreOffloads(
+        return StorePools(
             append=pools[APPENDING],
             read=pools[READING],
             topics=pools[TOPICS],

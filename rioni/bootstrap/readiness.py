@@ -32,7 +32,7 @@ def readiness(base: Infrastructure, held: DatabaseLease) -> dict[str, Look]:
         "database": lambda: _database(base, held),
         "log": lambda: _log(base),
         "access": lambda: _access(base),
-        "disk": lambda: base.offloads.files(_disk, base),
+        "disk": lambda: base.pools.files(_disk, base),
         "kafka": lambda: _kafka(base),
         "clock": _clock,
     }
@@ -43,7 +43,7 @@ def readiness(base: Infrastructure, held: DatabaseLease) -> dict[str, Look]:
 
 
 def _database(base: Infrastructure, held: DatabaseLease) -> Health:
-    base.offloads.database(base.log.head)
+    base.pools.database(base.log.head)
     detail = "PostgreSQL" if base.log.engine.dialect.name == "postgresql" else "SQLite"
     return Health(reason=held.refusal, detail=detail)
 
@@ -51,7 +51,7 @@ def _database(base: Infrastructure, held: DatabaseLease) -> Health:
 def _log(base: Infrastructure) -> Health:
     """Check the lag of this process behind the log, which is caught up before every request."""
     base.registry.refresh()
-    head, applied = base.offloads.database(base.log.head).position, base.registry.position
+    head, applied = base.pools.database(base.log.head).position, base.registry.position
     return Health(detail=f"{applied} entries applied, {max(0, head - applied)} left")
 
 

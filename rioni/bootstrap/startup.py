@@ -63,7 +63,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
         if config.database is None and (missing := registry_missing(directory.path)):
             raise DataMismatch([missing])
         lease = database_lease(config, cluster_identity(config, directory.broker))
-        with contextlib.closing(lease.take(config.database_lock_timeout_s)):
+        with contextlib.closing(lease.acquire(config.database_lock_timeout_s)):
             engine = database_engine(config)
             try:
                 upgrade(engine)

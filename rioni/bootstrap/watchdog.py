@@ -37,7 +37,7 @@ class Watchdog:
     """Watches the thread pools of one process."""
 
     def __init__(self, pools: Pools, metrics: Metrics, *, grace_s: float = GRACE_S, hard_s: float = HARD_S) -> None:
-        """Start watching at the first `look`.
+        """Start watching at the first `check`.
 
         Args:
             pools: of this process.
@@ -55,7 +55,7 @@ class Watchdog:
         """Whether a pool made no progress at the last check."""
         return bool(self._hanging)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check all pools; a hanging task is logged once, with its stack. Cheap: call it every second or so."""
         pools = [*self._pools]
         self._measure(pools)
@@ -68,7 +68,7 @@ class Watchdog:
 
     def health(self) -> Health:
         """Return the health of the pools, for `/livez`."""
-        self.look()
+        self.check()
         if not self._hanging:
             return Health(detail=f"{sum(len(pool.running) for pool in self._pools)} threads busy")
         reasons, stacks = [], []

@@ -25,7 +25,7 @@ from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.kpi_publisher import KpiFeed
@@ -46,7 +46,7 @@ from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.shared_reads import CachedUntilNotified
-from rioni.http.streaming.slots import StreamSlots
+from rioni.http.streaming.slots import StreamQuota
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.projections.avro_schemas import CompiledAvroSchemas
 from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
@@ -70,7 +70,7 @@ class Worker(NamedTuple):
     """The WSGI application."""
     stop: Callable[[], None]
     """Ends all streams gracefully."""
-    keep_house: Callable[[], None]
+    run_background_jobs: Callable[[], None]
     """Runs the periodic jobs."""
     close: Callable[[], None]
     """Releases all resources, so that other processes can take over at once."""
@@ -78,7 +78,7 @@ class Worker(NamedTuple):
     watchdog: Watchdog
 
 
-class _Own(NamedTuple):
+class _SystemEvents(NamedTuple):
     """Services by which the broker publishes events of its own."""
 
     event_types: SystemEventTypes
@@ -99,16 +99,16 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
     """
     metrics = Metrics(config.metrics_event_types_max)
     lease = database_lease(config, cluster_identity(config, directory.broker))
-    held = lease.take(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
-    base = build_infrastructure(config, directory, pools.offloads(), metrics.of_store())
-    own = _own(base)
-    pulse = JobWatchdog(base.clock)
+    held = lease.acquire(min(OCCUPIED_WAIT_S, config.database_lock_timeout_s))
+    base = build_infrastructure(config, directory, pools.worker_pools(), metrics.of_store())
+    system_events = _system_events(base)
+    job_watchdog = JobWatchdog(base.clock)
     watchdog = Watchdog(pools, metrics)
-    services = _services(base, own, metrics, pulse, held, watchdog)
+    dependencies = _dependencies(base, system_events, metrics, job_watchdog, held, watchdog)
     marks = StoreMarks(base)
 
     def stop() -> None:
-        services.stopping.set()
+        dependencies.stopping.set()
         base.adapters.signals.notify(STOPPING_KEY)
 
     def close() -> None:
@@ -116,89 +116,94 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
             marks.note(everything=True)
 
     metrics.worker_info.labels(socket.gethostname(), base.adapters.coordinator.worker).set(1)
-    jobs = _jobs(base, services, own, metrics)
+    jobs = _jobs(base, dependencies, system_events, metrics)
 
     def do_jobs() -> None:
         jobs()
         marks.tick()
 
-    keep_house = pulse.beating(do_jobs)
-    return Worker(create_app(services, metrics), stop, keep_house, close, metrics, watchdog)
+    run_background_jobs = job_watchdog.watched(do_jobs)
+    return Worker(create_app(dependencies, metrics), stop, run_background_jobs, close, metrics, watchdog)
 
 
-def _own(base: Infrastructure) -> _Own:
+def _system_events(base: Infrastructure) -> _SystemEvents:
     event_types = own_event_types(base.config, base.limits)
-    return _Own(
+    return _SystemEvents(
         SystemEventTypes(event_types, base.registry, base.bus, lambda: rfc3339(base.clock.now_ms())),
-        SystemEventPublisher(base.registry, base.adapters.stores, base.clock, _chance()),
+        SystemEventPublisher(base.registry, base.adapters.stores, base.clock, _rng()),
         Spools(FileSpool(base.directory.spools, "requests"), FileSpool(base.directory.spools, "streams")),
     )
 
 
-def _chance() -> random.Random:
+def _rng() -> random.Random:
     """Random number generator for partitions chosen at random; need not be unpredictable."""
     return random.Random()  # noqa: S311 - as the docstring says
 
 
-def _services(
-    base: Infrastructure, own: _Own, metrics: Metrics, pulse: JobWatchdog, held: DatabaseLease, watchdog: Watchdog
+def _dependencies(
+    base: Infrastructure,
+    system_events: _SystemEvents,
+    metrics: Metrics,
+    job_watchdog: JobWatchdog,
+    held: DatabaseLease,
+    watchdog: Watchdog,
 ) -> Dependencies:
-    config, limits, clock, offloads = base.config, base.limits, base.clock, base.offloads
+    config, limits, clock, pools = base.config, base.limits, base.clock, base.pools
     registry, bus, adapters = base.registry, base.bus, base.adapters
     stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
     administrator = default_admin(config)
-    gate = AccessPolicy(registry, administrator, attributes(config.all_data_access))
+    access = AccessPolicy(registry, administrator, attributes(config.all_data_access))
     timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
-    asked = demands(config)
+    policy = demands(config)
     tokens = sources_of_tokens(
         config,
         ExpiryClock(),
-        asked,
-        offloads.tokens,
+        policy,
+        pools.tokens,
         only_remote=lambda: "remote_tokeninfo" in registry.settings.features,
     )
     return Dependencies(
         config=config,
         limits=limits,
         default_admin=administrator,
-        authentication=Authentication(asked, tokens, ExpiryClock()),
+        authentication=Authentication(policy, tokens, ExpiryClock()),
         clock=clock,
-        offload=offloads.database,
-        compute=offloads.definitions,
+        database_pool=pools.database,
+        compute_pool=pools.definitions,
         bus=bus,
-        positions=CursorInitializer(
+        cursor_initializer=CursorInitializer(
             registry,
-            gate,
+            access,
             bus,
             stores=stores,
             coordinator=coordinator,
             reset_timeout_s=config.commit_timeout_max_s + 1,
         ),
-        attendance=ActivityTracker(opened_activity(base.log.engine, base.directory.activity), clock, _activity(base)),
-        switcher=TimelineSwitcher(registry, bus, signals, clock, timeline.found_closed),
-        gate=gate,
+        activity=ActivityTracker(opened_activity(base.log.engine, base.directory.activity), clock, _activity(base)),
+        timeline_switcher=TimelineSwitcher(registry, bus, signals, clock, timeline.found_closed),
+        access=access,
         avro_publisher=AvroPublisher(
             registry,
-            gate,
+            access,
             timeline,
             clock,
-            _chance(),
+            _rng(),
             limits,
-            schemas=CompiledAvroSchemas(base.read, offloads.database, limits.event_bytes_max),
-            offload=offloads.computing,
+            schemas=CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max),
+            pool=pools.computing,
         ),
-        publisher=Publisher(registry, gate, timeline, clock, _chance(), limits, offloads.computing),
-        own_event_types=own.event_types,
-        meters=UsageRecorder(registry, own.spools, metrics.dropped_measurements.inc),
-        committer=Committer(registry, gate, coordinator),
-        dead_letters=DeadLetterSink(registry, gate, bus, stores=stores, timeline=timeline),
-        dead_letter_queue=DeadLetterQueue(own.event_types, own.publisher, clock),
+        publisher=Publisher(registry, access, timeline, clock, _rng(), limits, pools.computing),
+        system_event_types=system_events.event_types,
+        usage=UsageRecorder(registry, system_events.spools, metrics.dropped_measurements.inc),
+        committer=Committer(registry, access, coordinator),
+        dead_letters=DeadLetterRedriver(registry, access, bus, stores=stores, timeline=timeline),
+        dead_letter_queue=DeadLetterQueue(system_events.event_types, system_events.publisher, clock),
         registry=registry,
         stores=stores,
         coordinator=coordinator,
         bodies=BodyBudget(config.bodies_bytes_max, config.bodies_bytes_per_client_max),
-        stream_slots=StreamSlots(
-            adapters.slots,
+        stream_quota=StreamQuota(
+            adapters.quota,
             per_client_max=config.streams_per_client_max,
             per_partition_max=config.streams_per_partition_max,
         ),
@@ -210,10 +215,10 @@ def _services(
             coordinator=coordinator,
             memory=StreamMemory(config.worker_stream_memory_bytes_max),
         ),
-        refresh_streams=CachedUntilNotified(registry.hear, LOG_KEY, signals, clock),
+        refresh_streams=CachedUntilNotified(registry.catch_up, LOG_KEY, signals, clock),
         signals=signals,
         read=base.read,
-        live=HealthChecker({"housekeeping": pulse.health, "threads": watchdog.health}, clock),
+        live=HealthChecker({"housekeeping": job_watchdog.health, "threads": watchdog.health}, clock),
         ready=HealthChecker(readiness(base, held), clock),
         stopping=threading.Event(),
     )
@@ -221,13 +226,15 @@ def _services(
 
 def _activity(base: Infrastructure) -> ThreadPool:
     """Return the pool for writing client activity: in a separate file, or in the database."""
-    return base.offloads.activity if base.log.engine.dialect.name == "sqlite" else base.offloads.database
+    return base.pools.activity if base.log.engine.dialect.name == "sqlite" else base.pools.database
 
 
-def _jobs(base: Infrastructure, services: Dependencies, own: _Own, metrics: Metrics) -> Callable[[], None]:
+def _jobs(
+    base: Infrastructure, dependencies: Dependencies, system_events: _SystemEvents, metrics: Metrics
+) -> Callable[[], None]:
     """Return a function that runs all periodic jobs, one after the other."""
-    config, adapters, clock, offloads = base.config, base.adapters, base.clock, base.offloads
-    housekeeper = BackgroundJobs(
+    config, adapters, clock, pools = base.config, base.adapters, base.clock, base.pools
+    background_jobs = BackgroundJobs(
         base.registry,
         adapters.coordinator,
         clock,
@@ -240,41 +247,41 @@ def _jobs(base: Infrastructure, services: Dependencies, own: _Own, metrics: Metr
             compaction_lag_s=config.compaction_lag_s,
             every_s=config.retention_interval_s,
         ),
-        positions=services.positions,
-        switcher=services.switcher,
-        sweeper=OrphanCleaner(base.registry, adapters.stores, adapters.coordinator, base.bus),
-        context=base.own_context,
+        cursor_initializer=dependencies.cursor_initializer,
+        switcher=dependencies.timeline_switcher,
+        orphan_cleaner=OrphanCleaner(base.registry, adapters.stores, adapters.coordinator, base.bus),
+        context=base.system_context,
     )
     engine = base.log.engine
-    feeds = LogConsumers(
+    consumers = LogConsumers(
         log_feeds(config),
         SqlCheckpointedLogReader(base.log, partial(engines.reading, engine), partial(engines.writing, engine)),
         adapters.leadership,
-        own.event_types,
-        own.publisher,
-        offloads.database,
+        system_events.event_types,
+        system_events.publisher,
+        pools.database,
     )
     kpis = KpiFeed(
-        own.spools,
-        own.event_types,
-        own.publisher,
+        system_events.spools,
+        system_events.event_types,
+        system_events.publisher,
         clock,
-        offloads.files,
+        pools.files,
         salt=config.pseudonym_salt,
         streams_every_s=config.kpi_streams_interval_s,
         dropped=metrics.dropped_measurements.inc,
     )
 
-    def keep_house() -> None:
-        housekeeper.tick()
-        services.attendance.tick()
-        feeds.tick()
+    def run_jobs() -> None:
+        background_jobs.tick()
+        dependencies.activity.tick()
+        consumers.tick()
         kpis.tick()
-        adapters.report(base.registry.position)
-        for event_type, entries in feeds.behind().items():
+        adapters.publish_position(base.registry.position)
+        for event_type, entries in consumers.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)
         metrics.event_types.forget_deleted(base.registry.event_type)
-        if services.bodies.has_released_large():
-            base.offloads.computing(trim_memory)
+        if dependencies.bodies.has_released_large():
+            base.pools.computing(trim_memory)
 
-    return keep_house
+    return run_jobs

@@ -22,7 +22,7 @@ from rioni.domain.ports.read_models import ReadModels
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 
 
-def _nothing(_command: Any, _repository: UnitOfWork) -> None:
+def _no_check(_command: Any, _unit_of_work: UnitOfWork) -> None:
     """No check."""
 
 
@@ -31,61 +31,67 @@ class Route(NamedTuple):
 
     handler: Callable[[Any, UnitOfWork], Any]
     permission: Callable[[Any, UnitOfWork], None]
-    when_read_only: bool = False
+    allowed_in_read_only: bool = False
     """Whether it runs while the feature `disable_db_write_operations` is on."""
-    first: Callable[[Any, UnitOfWork], None] = _nothing
+    precheck: Callable[[Any, UnitOfWork], None] = _no_check
     """Checks that run before everything else: permissions, and whether the resource exists."""
 
 
 ROUTES: dict[type, Route] = {
     event_types.CreateEventType: Route(
-        event_types.create_event_type, command_permissions.event_type_creator, first=event_types.check_creation
+        event_types.create_event_type, command_permissions.event_type_creator, precheck=event_types.check_creation
     ),
     event_types.ChangeEventType: Route(
-        event_types.change_event_type, command_permissions.event_type_admin, first=event_types.check_change
+        event_types.change_event_type, command_permissions.event_type_admin, precheck=event_types.check_change
     ),
     event_types.DeleteEventType: Route(
-        event_types.delete_event_type, command_permissions.event_type_admin, first=event_types.check_deletion
+        event_types.delete_event_type, command_permissions.event_type_admin, precheck=event_types.check_deletion
     ),
-    schemas.AddSchema: Route(schemas.add_schema, command_permissions.event_type_admin, when_read_only=True),
+    schemas.AddSchema: Route(schemas.add_schema, command_permissions.event_type_admin, allowed_in_read_only=True),
     # If the subscription exists already it changes nothing; the feature is checked after that.
     subscriptions.CreateSubscription: Route(
-        subscriptions.create_subscription, command_permissions.anyone, when_read_only=True
+        subscriptions.create_subscription, command_permissions.anyone, allowed_in_read_only=True
     ),
     subscriptions.ChangeSubscription: Route(subscriptions.change_subscription, command_permissions.subscription_admin),
     subscriptions.DeleteSubscription: Route(subscriptions.delete_subscription, command_permissions.subscription_admin),
     subscriptions.RecordCursorsReset: Route(
-        subscriptions.record_cursors_reset, command_permissions.subscription_admin, when_read_only=True
+        subscriptions.record_cursors_reset, command_permissions.subscription_admin, allowed_in_read_only=True
     ),
     subscriptions.RecordDeadLettersRedriven: Route(
-        subscriptions.record_dead_letters_redriven, command_permissions.subscription_admin, when_read_only=True
+        subscriptions.record_dead_letters_redriven, command_permissions.subscription_admin, allowed_in_read_only=True
     ),
     settings.SetAdmins: Route(settings.set_admins, command_permissions.broker_admin),
     settings.AddBlacklistEntry: Route(
-        settings.add_blacklist_entry, command_permissions.broker_writer, when_read_only=True
+        settings.add_blacklist_entry, command_permissions.broker_writer, allowed_in_read_only=True
     ),
     settings.RemoveBlacklistEntry: Route(
-        settings.remove_blacklist_entry, command_permissions.broker_writer, when_read_only=True
+        settings.remove_blacklist_entry, command_permissions.broker_writer, allowed_in_read_only=True
     ),
-    settings.SwitchFeature: Route(settings.switch_feature, command_permissions.broker_writer, when_read_only=True),
-    settings.AcceptLoss: Route(settings.accept_loss, command_permissions.broker_writer, when_read_only=True),
+    settings.SwitchFeature: Route(
+        settings.switch_feature, command_permissions.broker_writer, allowed_in_read_only=True
+    ),
+    settings.AcceptLoss: Route(settings.accept_loss, command_permissions.broker_writer, allowed_in_read_only=True),
     timelines.StartSwitch: Route(timelines.start_switch, command_permissions.event_type_operator),
-    timelines.CloseTimeline: Route(timelines.close_timeline, command_permissions.broker_writer, when_read_only=True),
-    timelines.CompleteSwitch: Route(timelines.complete_switch, command_permissions.broker_writer, when_read_only=True),
-    timelines.AbortSwitch: Route(timelines.abort_switch, command_permissions.broker_writer, when_read_only=True),
+    timelines.CloseTimeline: Route(
+        timelines.close_timeline, command_permissions.broker_writer, allowed_in_read_only=True
+    ),
+    timelines.CompleteSwitch: Route(
+        timelines.complete_switch, command_permissions.broker_writer, allowed_in_read_only=True
+    ),
+    timelines.AbortSwitch: Route(timelines.abort_switch, command_permissions.broker_writer, allowed_in_read_only=True),
     timelines.CleanUpTimeline: Route(timelines.clean_up_timeline, command_permissions.broker_writer),
     timelines.FindOrphanedTopics: Route(
-        timelines.find_forsaken_topics, command_permissions.broker_writer, when_read_only=True
+        timelines.find_orphaned_topics, command_permissions.broker_writer, allowed_in_read_only=True
     ),
     timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
     # It rolls back what a command of any subject has recorded.
     topic_creation.AbandonTopicCreation: Route(
-        topic_creation.abandon_topic_creation, command_permissions.anyone, when_read_only=True
+        topic_creation.abandon_topic_creation, command_permissions.anyone, allowed_in_read_only=True
     ),
     topic_deletion.RecordTopicsDeleted: Route(topic_deletion.record_topics_deleted, command_permissions.broker_writer),
     storages.CreateStorage: Route(storages.create_storage, command_permissions.broker_writer),
     storages.SetDefaultStorage: Route(storages.set_default_storage, command_permissions.broker_writer),
-    storages.MoveStorage: Route(storages.move_storage, command_permissions.broker_writer, when_read_only=True),
+    storages.MoveStorage: Route(storages.move_storage, command_permissions.broker_writer, allowed_in_read_only=True),
     storages.DeleteStorage: Route(storages.delete_storage, command_permissions.broker_writer),
 }
 
@@ -120,17 +126,17 @@ class CommandBus:
         coordinator: Coordinator,
         limits: Limits,
         default_admin: Attribute,
-        offload: ThreadPool = direct,
+        pool: ThreadPool = direct,
         compute: ThreadPool = direct,
     ) -> None:
-        """Keep the dependencies of commands: transactions run in `offload`, slow checks in `compute`."""
+        """Keep the dependencies of commands: transactions run in `pool`, slow checks in `compute`."""
         self._log = log
         self._models = models
         self._stores = stores
         self._coordinator = coordinator
         self._limits = limits
         self._default_admin = default_admin
-        self._offload, self._compute = offload, compute
+        self._pool, self._compute = pool, compute
         self._running: set[str] = set()
         """The topics that running commands of this process may be creating."""
 
@@ -152,11 +158,11 @@ class CommandBus:
 
     def is_running(self, worker: str, topic: str) -> bool:
         """Whether a process is alive and, if it is this one, still runs the command that creates a topic."""
-        return topic in self._running if worker == self._coordinator.worker else self._coordinator.lives(worker)
+        return topic in self._running if worker == self._coordinator.worker else self._coordinator.is_alive(worker)
 
     def transact(self, command: Any, context: Context) -> Any:
         """Run one transaction of a command; return its handler's result, `Outside` if work outside is needed."""
-        result, after_commit = self._offload(self._attempts, command, context)
+        result, after_commit = self._pool(self._attempts, command, context)
         for effect in after_commit:
             effect()
         return result
@@ -191,14 +197,14 @@ class CommandBus:
         try:
             with self._log.transaction() as transaction:
                 before = transaction.head.position
-                repository = self._repository(transaction, context)
-                result = _run(command, repository)
+                unit_of_work = self._unit_of_work(transaction, context)
+                result = _run(command, unit_of_work)
         except CommitOutcomeUnknown:
-            if before is None or not self._log.recorded(context.origin.command_id, before):
+            if before is None or not self._log.was_committed(context.origin.command_id, before):
                 raise TransactionConflict from None
-        return result, repository.after_commit
+        return result, unit_of_work.after_commit
 
-    def _repository(self, transaction: LogTransaction, context: Context) -> UnitOfWork:
+    def _unit_of_work(self, transaction: LogTransaction, context: Context) -> UnitOfWork:
         return UnitOfWork(
             transaction,
             self._models,
@@ -211,10 +217,10 @@ class CommandBus:
         )
 
 
-def _run(command: Any, repository: UnitOfWork) -> Any:
+def _run(command: Any, unit_of_work: UnitOfWork) -> Any:
     route = ROUTES[type(command)]
-    route.first(command, repository)
-    if not route.when_read_only and "disable_db_write_operations" in repository.settings().features:
+    route.precheck(command, unit_of_work)
+    if not route.allowed_in_read_only and "disable_db_write_operations" in unit_of_work.settings().features:
         raise ReadOnly
-    route.permission(command, repository)
-    return route.handler(command, repository)
+    route.permission(command, unit_of_work)
+    return route.handler(command, unit_of_work)

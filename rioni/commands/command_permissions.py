@@ -11,59 +11,59 @@ from rioni.domain.errors import AccessDenied, AdminOnly
 from rioni.domain.system.system_event_types import NAMES as OWN_EVENT_TYPES
 
 
-def anyone(_command: Any, _repository: UnitOfWork) -> None:
+def anyone(_command: Any, _unit_of_work: UnitOfWork) -> None:
     """Every authenticated client."""
 
 
-def event_type_creator(command: Any, repository: UnitOfWork) -> None:
+def event_type_creator(command: Any, unit_of_work: UnitOfWork) -> None:
     """Every authenticated client; system event types may be created by the broker's administrators only."""
     name = command.spec.name
-    if name in OWN_EVENT_TYPES and not repository.is_admin("WRITE"):
+    if name in OWN_EVENT_TYPES and not unit_of_work.is_admin("WRITE"):
         raise AccessDenied("ADMIN", f"event-type:{name}", "the broker itself publishes to it")
 
 
-def event_type_admin(command: Any, repository: UnitOfWork) -> None:
+def event_type_admin(command: Any, unit_of_work: UnitOfWork) -> None:
     """Administrators of the event type that the command names, and of the broker."""
-    event_type = repository.event_type(command.name)
+    event_type = unit_of_work.event_type(command.name)
     section = event_type.authorization
     check(
         section.admins if section else None,
-        repository.subject,
+        unit_of_work.subject,
         "ADMIN",
         event_type.resource,
-        admins=repository.admins("WRITE"),
+        admins=unit_of_work.admins("WRITE"),
     )
 
 
-def subscription_admin(command: Any, repository: UnitOfWork) -> None:
+def subscription_admin(command: Any, unit_of_work: UnitOfWork) -> None:
     """Administrators of the subscription that the command names, and of the broker."""
-    subscription = repository.subscription(command.subscription_id)
+    subscription = unit_of_work.subscription(command.subscription_id)
     section = subscription.authorization
     check(
         section.admins if section else None,
-        repository.subject,
+        unit_of_work.subject,
         "ADMIN",
         subscription.resource,
-        admins=repository.admins("ADMIN"),
+        admins=unit_of_work.admins("ADMIN"),
     )
 
 
-def broker_writer(_command: Any, repository: UnitOfWork) -> None:
+def broker_writer(_command: Any, unit_of_work: UnitOfWork) -> None:
     """The broker's administrators who may write."""
-    _broker_admin(repository, "WRITE")
+    _broker_admin(unit_of_work, "WRITE")
 
 
-def event_type_operator(command: Any, repository: UnitOfWork) -> None:
+def event_type_operator(command: Any, unit_of_work: UnitOfWork) -> None:
     """The broker's administrators who may write: the event type's own may not decide where its events are stored."""
-    if not repository.is_admin("WRITE"):
+    if not unit_of_work.is_admin("WRITE"):
         raise AccessDenied("ADMIN", f"event-type:{command.event_type}")
 
 
-def broker_admin(_command: Any, repository: UnitOfWork) -> None:
+def broker_admin(_command: Any, unit_of_work: UnitOfWork) -> None:
     """The broker's administrators who may change the list of administrators."""
-    _broker_admin(repository, "ADMIN")
+    _broker_admin(unit_of_work, "ADMIN")
 
 
-def _broker_admin(repository: UnitOfWork, operation: str) -> None:
-    if not permits(repository.admins(operation), repository.subject):
+def _broker_admin(unit_of_work: UnitOfWork, operation: str) -> None:
+    if not permits(unit_of_work.admins(operation), unit_of_work.subject):
         raise AdminOnly("Admin privileges are required to perform this operation")

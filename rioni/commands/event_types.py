@@ -61,19 +61,19 @@ DELETABLE_SUBSCRIPTION = ("nakadi_archiver", "nakadi_to_s3")
 """Owning application and consumer group of the subscriptions that never prevent the deletion of an event type."""
 
 
-def check_creation(command: CreateEventType, repository: UnitOfWork) -> None:
+def check_creation(command: CreateEventType, unit_of_work: UnitOfWork) -> None:
     """Check the submission before anything else (reference event-types#create-checks).
 
     Raises:
         FeatureDisabled: creation is switched off.
         InvalidFields: a field breaks its constraint.
     """
-    if "disable_event_type_creation" in repository.settings().features and repository.subject != BROKER:
+    if "disable_event_type_creation" in unit_of_work.settings().features and unit_of_work.subject != BROKER:
         raise FeatureDisabled("Event Type creation is disabled")
     rules.check_fields(command.spec)
 
 
-def create_event_type(command: CreateEventType, repository: UnitOfWork) -> EventType | Outside:
+def create_event_type(command: CreateEventType, unit_of_work: UnitOfWork) -> EventType | Outside:
     """Create an event type, after its schema was checked and its topic created.
 
     Raises:
@@ -81,43 +81,43 @@ def create_event_type(command: CreateEventType, repository: UnitOfWork) -> Event
         Conflict: the name is taken.
         Unavailable: the storage can't create the topic.
     """
-    spec, now = command.spec, repository.context.now
-    rules.check_retention(spec.options, repository.limits)
-    _check_annotations(spec, repository)
-    event_type = rules.new(spec, now=now, limits=repository.limits)
+    spec, now = command.spec, unit_of_work.context.now
+    rules.check_retention(spec.options, unit_of_work.limits)
+    _check_annotations(spec, unit_of_work)
+    event_type = rules.new(spec, now=now, limits=unit_of_work.limits)
     if not command.is_schema_checked:
-        return Outside(partial(_schema_checked, command, event_type, repository))
+        return Outside(partial(_schema_checked, command, event_type, unit_of_work))
     rules.check_strategies(event_type)
-    _check_authorization(event_type, repository)
-    _check_owning_application(event_type, repository)
-    if repository.find("event-type", event_type.name) is not None:
+    _check_authorization(event_type, unit_of_work)
+    _check_owning_application(event_type, unit_of_work)
+    if unit_of_work.find("event-type", event_type.name) is not None:
         raise Conflict(f"EventType {event_type.name} already exists.")
     if command.timeline is None:
         timeline = Timeline(
-            id=repository.context.derive_id("timeline"),
+            id=unit_of_work.context.derive_id("timeline"),
             event_type=event_type.name,
             order=FIRST_ORDER,
-            storage_id=repository.default_storage().id,
-            topic=repository.context.topic,
-            partitions=rules.partition_count(event_type.default_statistic, repository.limits),
+            storage_id=unit_of_work.default_storage().id,
+            topic=unit_of_work.context.topic,
+            partitions=rules.partition_count(event_type.default_statistic, unit_of_work.limits),
             created_at=now,
             switched_at=now,
         )
-        return start_topic_creation(timeline, repository, partial(replace, command, timeline=timeline))
-    end_topic_creation(command.timeline, repository)
-    repository.record(
+        return start_topic_creation(timeline, unit_of_work, partial(replace, command, timeline=timeline))
+    end_topic_creation(command.timeline, unit_of_work)
+    unit_of_work.record(
         EventTypeCreated(name=event_type.name, event_type=event_type),
         TimelineOpened(event_type=event_type.name, timeline=command.timeline),
     )
     return event_type
 
 
-def _schema_checked(command: CreateEventType, event_type: EventType, repository: UnitOfWork) -> CreateEventType:
-    repository.compute(check_submitted_schema, event_type)
+def _schema_checked(command: CreateEventType, event_type: EventType, unit_of_work: UnitOfWork) -> CreateEventType:
+    unit_of_work.compute(check_submitted_schema, event_type)
     return replace(command, is_schema_checked=True)
 
 
-def check_change(command: ChangeEventType, _repository: UnitOfWork) -> None:
+def check_change(command: ChangeEventType, _unit_of_work: UnitOfWork) -> None:
     """Check the submission before anything else (reference event-types#update-checks).
 
     Raises:
@@ -126,104 +126,108 @@ def check_change(command: ChangeEventType, _repository: UnitOfWork) -> None:
     rules.check_fields(command.spec)
 
 
-def change_event_type(command: ChangeEventType, repository: UnitOfWork) -> EventType | Outside:
+def change_event_type(command: ChangeEventType, unit_of_work: UnitOfWork) -> EventType | Outside:
     """Update an event type; submitting its current definition changes nothing.
 
     Raises:
         PreconditionFailed: its entity tag is none of those that the client expects.
         Invalid: a rule of reference event-types#update-checks is broken.
     """
-    spec, now = command.spec, repository.context.now
-    current = repository.event_type(command.name)
+    spec, now = command.spec, unit_of_work.context.now
+    current = unit_of_work.event_type(command.name)
     if command.expected_tags is not None and current.entity_tag not in command.expected_tags:
         raise PreconditionFailed(
             f"EventType {current.name} was modified concurrently (ETag mismatch). Reload it and retry."
         )
-    by_admin = repository.is_admin("WRITE")
+    by_admin = unit_of_work.is_admin("WRITE")
     if not by_admin:
-        rules.check_retention(spec.options, repository.limits)
-        _check_annotations(spec, repository)
+        rules.check_retention(spec.options, unit_of_work.limits)
+        _check_annotations(spec, unit_of_work)
     section = current.authorization
-    by_its_admin = section is not None and permits(section.admins, repository.subject)
+    by_its_admin = section is not None and permits(section.admins, unit_of_work.subject)
     wanted = rules.changed(
-        current, spec, now=now, limits=repository.limits, by_admin=by_admin, by_its_admin=by_its_admin
+        current, spec, now=now, limits=unit_of_work.limits, by_admin=by_admin, by_its_admin=by_its_admin
     )
     rules.check_strategies(wanted)
-    _check_authorization(wanted, repository)
+    _check_authorization(wanted, unit_of_work)
     if wanted.owning_application != current.owning_application:
-        _check_owning_application(wanted, repository)
+        _check_owning_application(wanted, unit_of_work)
     assert spec.schema is not None
     if command.evolved is None or not command.evolved.is_of(current, wanted):
-        return Outside(partial(_with_schema, command, current, spec.schema, wanted, repository))
+        return Outside(partial(_with_schema, command, current, spec.schema, wanted, unit_of_work))
     if wanted != current:
-        repository.record(EventTypeChanged(name=wanted.name, event_type=wanted))
+        unit_of_work.record(EventTypeChanged(name=wanted.name, event_type=wanted))
     if command.evolved.added is not None:
-        repository.record(SchemaAdded(name=wanted.name, schema=command.evolved.added))
-    return repository.event_type(command.name)
+        unit_of_work.record(SchemaAdded(name=wanted.name, schema=command.evolved.added))
+    return unit_of_work.event_type(command.name)
 
 
 def _with_schema(
-    command: ChangeEventType, current: EventType, submitted: SubmittedSchema, wanted: EventType, repository: UnitOfWork
+    command: ChangeEventType,
+    current: EventType,
+    submitted: SubmittedSchema,
+    wanted: EventType,
+    unit_of_work: UnitOfWork,
 ) -> ChangeEventType:
-    evolved = repository.compute(EvolvedSchema.of, current, submitted, wanted, now=repository.context.now)
+    evolved = unit_of_work.compute(EvolvedSchema.of, current, submitted, wanted, now=unit_of_work.context.now)
     return replace(command, evolved=evolved)
 
 
-def check_deletion(_command: DeleteEventType, repository: UnitOfWork) -> None:
+def check_deletion(_command: DeleteEventType, unit_of_work: UnitOfWork) -> None:
     """Check whether deletion is allowed (reference event-types#delete-checks).
 
     Raises:
         AdminOnly: deletion is switched off for all but the broker's administrators.
     """
-    if "disable_event_type_deletion" in repository.settings().features and not repository.is_admin("WRITE"):
+    if "disable_event_type_deletion" in unit_of_work.settings().features and not unit_of_work.is_admin("WRITE"):
         raise AdminOnly("Event Type deletion is disabled")
 
 
-def delete_event_type(command: DeleteEventType, repository: UnitOfWork) -> None:
+def delete_event_type(command: DeleteEventType, unit_of_work: UnitOfWork) -> None:
     """Delete an event type and the subscriptions that may be deleted with it.
 
     Raises:
         AccessDenied: authorization is forced, and the event type has no authorization section.
         Conflict: it has subscriptions.
     """
-    features = repository.settings().features
-    event_type = repository.event_type(command.name)
+    features = unit_of_work.settings().features
+    event_type = unit_of_work.event_type(command.name)
     if "force_event_type_authz" in features and event_type.authorization is None:
         raise AccessDenied("ADMIN", event_type.resource, "You cannot delete event-type without authorization.")
-    subscriptions = repository.subscriptions_of(event_type.name)
+    subscriptions = unit_of_work.subscriptions_of(event_type.name)
     if "delete_event_type_with_subscriptions" not in features and not all(map(_is_deletable, subscriptions)):
         raise Conflict(f"Can't remove event type {event_type.name}, as it has subscriptions")
     for subscription in subscriptions:
-        forget_subscription(subscription, repository)
-    timelines = repository.timelines(event_type.name)
-    repository.record(TimelinesDeleted(event_type=event_type.name), EventTypeDeleted(name=event_type.name))
+        forget_subscription(subscription, unit_of_work)
+    timelines = unit_of_work.timelines(event_type.name)
+    unit_of_work.record(TimelinesDeleted(event_type=event_type.name), EventTypeDeleted(name=event_type.name))
     for timeline in topics_to_delete(timelines):
-        abandon(timeline, repository)
+        abandon(timeline, unit_of_work)
 
 
-def forget_subscription(subscription: Subscription, repository: UnitOfWork) -> None:
+def forget_subscription(subscription: Subscription, unit_of_work: UnitOfWork) -> None:
     """Record a subscription's deletion, and delete its sessions and cursors."""
-    repository.record(
+    unit_of_work.record(
         SubscriptionDeleted(id=subscription.id),
         SubscriptionKeyReleased(natural_key=subscription.natural_key),
     )
-    repository.after_commit.append(partial(repository.coordinator.forget, subscription.id))
+    unit_of_work.after_commit.append(partial(unit_of_work.coordinator.delete, subscription.id))
 
 
 def _is_deletable(subscription: Subscription) -> bool:
     return (subscription.owning_application, subscription.consumer_group) == DELETABLE_SUBSCRIPTION
 
 
-def _check_annotations(spec: EventTypeSpec, repository: UnitOfWork) -> None:
-    check_data_lake(spec.annotations or {}, mandatory="force_data_lake_annotations" in repository.settings().features)
+def _check_annotations(spec: EventTypeSpec, unit_of_work: UnitOfWork) -> None:
+    check_data_lake(spec.annotations or {}, mandatory="force_data_lake_annotations" in unit_of_work.settings().features)
 
 
-def _check_owning_application(event_type: EventType, repository: UnitOfWork) -> None:
-    if "validate_event_type_owning_application" in repository.settings().features:
-        rules.check_owning_application(event_type.owning_application, repository.limits)
+def _check_owning_application(event_type: EventType, unit_of_work: UnitOfWork) -> None:
+    if "validate_event_type_owning_application" in unit_of_work.settings().features:
+        rules.check_owning_application(event_type.owning_application, unit_of_work.limits)
 
 
-def _check_authorization(event_type: EventType, repository: UnitOfWork) -> None:
-    if event_type.authorization is None and "force_event_type_authz" in repository.settings().features:
+def _check_authorization(event_type: EventType, unit_of_work: UnitOfWork) -> None:
+    if event_type.authorization is None and "force_event_type_authz" in unit_of_work.settings().features:
         raise Invalid("Authorization section is mandatory")
     rules.check_authorization(event_type)

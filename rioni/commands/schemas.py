@@ -50,7 +50,7 @@ class EvolvedSchema(NamedTuple):
         return self.current == current and self.wanted == wanted
 
 
-def add_schema(command: AddSchema, repository: UnitOfWork) -> tuple[Schema, bool] | Outside:
+def add_schema(command: AddSchema, unit_of_work: UnitOfWork) -> tuple[Schema, bool] | Outside:
     """Add a version, unless the schema is unchanged.
 
     Returns:
@@ -63,19 +63,19 @@ def add_schema(command: AddSchema, repository: UnitOfWork) -> tuple[Schema, bool
     violations = list(schema_violations(command.schema))
     if violations:
         raise InvalidFields(violations)
-    current = repository.event_type(command.name)
+    current = unit_of_work.event_type(command.name)
     evolved = command.evolved
     if evolved is None or not evolved.is_of(current, current):
-        return Outside(partial(_evolved, command, current, repository))
+        return Outside(partial(_evolved, command, current, unit_of_work))
     if evolved.added is None:
         return current.schema, False
-    repository.record(SchemaAdded(name=current.name, schema=evolved.added))
+    unit_of_work.record(SchemaAdded(name=current.name, schema=evolved.added))
     return evolved.added, True
 
 
-def _evolved(command: AddSchema, current: EventType, repository: UnitOfWork) -> AddSchema:
-    evolve = partial(EvolvedSchema.of, current, command.schema, current, now=repository.context.now)
-    return replace(command, evolved=repository.compute(evolve))
+def _evolved(command: AddSchema, current: EventType, unit_of_work: UnitOfWork) -> AddSchema:
+    evolve = partial(EvolvedSchema.of, current, command.schema, current, now=unit_of_work.context.now)
+    return replace(command, evolved=unit_of_work.compute(evolve))
 
 
 def check_submitted_schema(event_type: EventType) -> None:

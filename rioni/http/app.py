@@ -41,62 +41,62 @@ from rioni.http.resources.subscriptions.subscriptions import SubscriptionResourc
 from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
 
 
-def routes(services: Dependencies, metrics: Metrics) -> list[tuple[str, Any]]:
+def routes(dependencies: Dependencies, metrics: Metrics) -> list[tuple[str, Any]]:
     """Every path with its resource."""
     return [
         ("/avro-schemas/{name}/versions", AvroSchemasResource()),
         ("/avro-schemas/{name}/versions/{version}", AvroSchemaResource()),
-        ("/event-types", EventTypesResource(services)),
-        ("/event-types/{name}", EventTypeResource(services)),
-        ("/event-types/{name}/events", EventsResource(services, metrics)),
-        ("/event-types/{name}/deleted-events", DeletedEventsResource(services, metrics)),
-        ("/event-types/{name}/cursor-distances", CursorDistancesResource(services)),
-        ("/event-types/{name}/cursors-lag", CursorsLagResource(services)),
-        ("/event-types/{name}/shifted-cursors", ShiftedCursorsResource(services)),
-        ("/event-types/{name}/consumers", ConsumersResource(services)),
-        ("/event-types/{name}/producers", ProducersResource(services)),
-        ("/event-types/{name}/partitions", PartitionsResource(services)),
-        ("/event-types/{name}/partitions/{partition}", PartitionResource(services)),
-        ("/event-types/{name}/partition-count", PartitionCountResource(services)),
-        ("/event-types/{name}/timelines", TimelinesResource(services)),
-        ("/event-types/{name}/schemas", SchemasResource(services)),
-        ("/event-types/{name}/schemas/{version}", SchemaResource(services)),
-        ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(services)),
-        ("/subscriptions", SubscriptionsResource(services)),
-        ("/subscriptions/{subscription_id}", SubscriptionResource(services)),
-        ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(services, metrics)),
-        ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(services)),
-        ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(services)),
-        ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(services, metrics)),
-        ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(services)),
-        ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(services, metrics)),
-        ("/settings/admins", AdminsResource(services)),
-        ("/settings/blacklist", BlacklistResource(services)),
-        ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(services)),
-        ("/settings/features", FeaturesResource(services)),
-        ("/storages", StoragesResource(services)),
-        ("/storages/default/{storage_id}", DefaultStorageResource(services)),
-        ("/storages/{storage_id}", StorageResource(services)),
+        ("/event-types", EventTypesResource(dependencies)),
+        ("/event-types/{name}", EventTypeResource(dependencies)),
+        ("/event-types/{name}/events", EventsResource(dependencies, metrics)),
+        ("/event-types/{name}/deleted-events", DeletedEventsResource(dependencies, metrics)),
+        ("/event-types/{name}/cursor-distances", CursorDistancesResource(dependencies)),
+        ("/event-types/{name}/cursors-lag", CursorsLagResource(dependencies)),
+        ("/event-types/{name}/shifted-cursors", ShiftedCursorsResource(dependencies)),
+        ("/event-types/{name}/consumers", ConsumersResource(dependencies)),
+        ("/event-types/{name}/producers", ProducersResource(dependencies)),
+        ("/event-types/{name}/partitions", PartitionsResource(dependencies)),
+        ("/event-types/{name}/partitions/{partition}", PartitionResource(dependencies)),
+        ("/event-types/{name}/partition-count", PartitionCountResource(dependencies)),
+        ("/event-types/{name}/timelines", TimelinesResource(dependencies)),
+        ("/event-types/{name}/schemas", SchemasResource(dependencies)),
+        ("/event-types/{name}/schemas/{version}", SchemaResource(dependencies)),
+        ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(dependencies)),
+        ("/subscriptions", SubscriptionsResource(dependencies)),
+        ("/subscriptions/{subscription_id}", SubscriptionResource(dependencies)),
+        ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies, metrics)),
+        ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(dependencies)),
+        ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(dependencies)),
+        ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies, metrics)),
+        ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
+        ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies, metrics)),
+        ("/settings/admins", AdminsResource(dependencies)),
+        ("/settings/blacklist", BlacklistResource(dependencies)),
+        ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(dependencies)),
+        ("/settings/features", FeaturesResource(dependencies)),
+        ("/storages", StoragesResource(dependencies)),
+        ("/storages/default/{storage_id}", DefaultStorageResource(dependencies)),
+        ("/storages/{storage_id}", StorageResource(dependencies)),
         ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
         ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
         ("/metrics", MetricsResource(metrics)),
         ("/health", HealthResource()),
-        ("/livez", LiveResource(services)),
-        ("/readyz", ReadyResource(services)),
+        ("/livez", LiveResource(dependencies)),
+        ("/readyz", ReadyResource(dependencies)),
         ("/version", VersionResource()),
-        ("/openapi.json", OpenApiResource(services.compute)),
-        ("/docs", DocsResource(services.compute)),
+        ("/openapi.json", OpenApiResource(dependencies.compute_pool)),
+        ("/docs", DocsResource(dependencies.compute_pool)),
     ]
 
 
-def create_app(services: Dependencies, metrics: Metrics) -> falcon.App[Any, Any]:
+def create_app(dependencies: Dependencies, metrics: Metrics) -> falcon.App[Any, Any]:
     """Put the application together for one process."""
     # Requests pass them in this order, responses in reverse.
     middleware: list[Any] = [
-        AccessMiddleware(services),
-        RequestMiddleware(metrics, services.bodies),
-        SiteMiddleware(services.config),
-        AuthenticationMiddleware(services.authentication),
+        AccessMiddleware(dependencies),
+        RequestMiddleware(metrics, dependencies.bodies),
+        SiteMiddleware(dependencies.config),
+        AuthenticationMiddleware(dependencies.authentication),
     ]
     app = falcon.App(middleware=middleware, media_type=falcon.MEDIA_JSON)
     app.req_options.strip_url_path_trailing_slash = True
@@ -106,6 +106,6 @@ def create_app(services: Dependencies, metrics: Metrics) -> falcon.App[Any, Any]
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(RioniError, problems.on_rioni_error)
-    for path, resource in routes(services, metrics):
+    for path, resource in routes(dependencies, metrics):
         app.add_route(path, resource)
     return app

@@ -10,7 +10,7 @@ from rioni.commands.bus import CommandBus
 from rioni.commands.publishing.avro_publisher import AvroPublisher
 from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.system_event_types import SystemEventTypes
@@ -29,7 +29,7 @@ from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.shared_reads import CachedUntilNotified
-from rioni.http.streaming.slots import StreamSlots
+from rioni.http.streaming.slots import StreamQuota
 from rioni.http.streaming.stream_context import StreamPorts
 
 
@@ -49,27 +49,27 @@ class Dependencies:
     default_admin: Attribute
     authentication: Authentication
     clock: Clock
-    offload: ThreadPool
+    database_pool: ThreadPool
     """Thread pool for database calls."""
-    compute: ThreadPool
+    compute_pool: ThreadPool
     """Thread pool for slow computations."""
     bus: CommandBus
-    gate: AccessPolicy
+    access: AccessPolicy
     publisher: Publisher
     avro_publisher: AvroPublisher
-    own_event_types: SystemEventTypes
-    meters: UsageRecorder
+    system_event_types: SystemEventTypes
+    usage: UsageRecorder
     committer: Committer
-    dead_letters: DeadLetterSink
+    dead_letters: DeadLetterRedriver
     dead_letter_queue: DeadLetterQueue
-    positions: CursorInitializer
-    attendance: ActivityTracker
-    switcher: TimelineSwitcher
+    cursor_initializer: CursorInitializer
+    activity: ActivityTracker
+    timeline_switcher: TimelineSwitcher
     registry: Registry
     stores: EventStores
     coordinator: Coordinator
     bodies: BodyBudget
-    stream_slots: StreamSlots
+    stream_quota: StreamQuota
     streams: StreamPorts
     """Dependencies of all streams."""
     refresh_streams: CachedUntilNotified[None]
@@ -86,5 +86,5 @@ class Dependencies:
 
     def query(self, query: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query of `rioni.projections` off the hub."""
-        result: T = self.offload(self.read, query, *args, **kwargs)
+        result: T = self.database_pool(self.read, query, *args, **kwargs)
         return result

@@ -34,26 +34,26 @@ class HealthChecker:
 
     def results(self) -> dict[str, Health]:
         """The result of each check; blocks for `PATIENCE_S` at most, unless the clock stops."""
-        findings = {name: self._begun(name, look) for name, look in self._looks.items()}
+        findings = {name: self._begun(name, check) for name, check in self._looks.items()}
         deadline_s = self._clock.monotonic() + PATIENCE_S
         found = {name: each.wait(max(0.0, deadline_s - self._clock.monotonic())) for name, each in findings.items()}
         return {name: health for name, health in found.items() if health is not None}
 
-    def _begun(self, name: str, look: Look) -> "_CheckResult":
+    def _begun(self, name: str, check: Look) -> "_CheckResult":
         with self._lock:
             finding = self._found.get(name)
             if finding is None or self._clock.monotonic() > finding.holds_until_s:
-                finding = self._found[name] = _CheckResult(look, self._clock)
+                finding = self._found[name] = _CheckResult(check, self._clock)
             return finding
 
 
 class _CheckResult:
     """One run of one check, in a thread of its own."""
 
-    def __init__(self, look: Look, clock: Clock) -> None:
+    def __init__(self, check: Look, clock: Clock) -> None:
         self.holds_until_s = float("inf")
         """Until when the result is cached; infinite while the check runs, so no other run is started."""
-        self._look, self._clock = look, clock
+        self._check, self._clock = check, clock
         self._health: Health | None = Health(reason=f"No response within {PATIENCE_S:g} s.")
         self._ended = threading.Event()
         threading.Thread(target=self._run, name="rioni-health", daemon=True).start()
@@ -65,7 +65,7 @@ class _CheckResult:
 
     def _run(self) -> None:
         try:
-            self._health = self._look()
+            self._health = self._check()
         except RioniError as ex:
             self._health = Health(reason=str(ex))
         finally:

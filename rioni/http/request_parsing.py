@@ -25,7 +25,7 @@ def subject_of(req: falcon.Request) -> Subject:
     return caller_of(req).subject
 
 
-def context_of(req: falcon.Request, services: Dependencies) -> Context:
+def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:
     """The context of a command of this request: subject and time."""
     subject = subject_of(req)
     origin = Origin(
@@ -33,15 +33,15 @@ def context_of(req: falcon.Request, services: Dependencies) -> Context:
         client=req.remote_addr or "",
         flow_id=req.context.flow_id,
         command_id=str(uuid4()),
-        recorded_at=rfc3339(services.clock.now_ms()),
+        recorded_at=rfc3339(dependencies.clock.now_ms()),
     )
     return Context(subject=subject, origin=origin)
 
 
-def dispatch(command: Any, req: falcon.Request, services: Dependencies) -> Any:
+def dispatch(command: Any, req: falcon.Request, dependencies: Dependencies) -> Any:
     """Run a command for the request, and notify all processes that the log has grown."""
-    result = services.bus.dispatch(command, context_of(req, services))
-    services.signals.notify(LOG_KEY)
+    result = dependencies.bus.dispatch(command, context_of(req, dependencies))
+    dependencies.signals.notify(LOG_KEY)
     return result
 
 

@@ -20,16 +20,16 @@ class CompiledAvroSchemas:
     A version never changes while its event type lives; the time of its creation tells one life from the next.
     """
 
-    def __init__(self, read: Callable[..., Any], offload: ThreadPool, bytes_max: int) -> None:
+    def __init__(self, read: Callable[..., Any], pool: ThreadPool, bytes_max: int) -> None:
         """Begin with none.
 
         Args:
             read: `read(query, ...)` calls `query(connection, ...)` with a connection to the read models.
-            offload: runs reading and compiling.
+            pool: runs reading and compiling.
             bytes_max: maximum length of an event's JSON.
         """
         self._read = read
-        self._offload = offload
+        self._pool = pool
         self._bytes_max = bytes_max
         self._kept = lru_cache(KEPT_MAX)(self._compiled)
 
@@ -38,7 +38,7 @@ class CompiledAvroSchemas:
         return self._kept(event_type.name, event_type.created_at, version)
 
     def _compiled(self, name: str, _created_at: str, version: str) -> EventSchema:
-        return self._offload(self._compile, name, version)
+        return self._pool(self._compile, name, version)
 
     def _compile(self, name: str, version: str) -> EventSchema:
         schema = self._read(schemas.find, name, version)

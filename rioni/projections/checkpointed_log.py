@@ -71,13 +71,13 @@ class SqlCheckpointedLogReader:
         with self._reading() as connection:
             return connection.scalar(query)
 
-    def reached(self, follower: str) -> int:
+    def checkpoint(self, follower: str) -> int:
         """The checkpoint of a follower: the last position it has processed; 0 at first."""
         query = select(TRACKING.c.position).where(TRACKING.c.name == follower)
         with self._reading() as connection:
             return connection.scalar(query) or 0
 
-    def reach(self, follower: str, position: int) -> None:
+    def save_checkpoint(self, follower: str, position: int) -> None:
         """Save a follower's checkpoint durably; it never moves backwards."""
         known = TRACKING.c.name == follower
         with self._writing() as connection:

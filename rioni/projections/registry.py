@@ -32,20 +32,20 @@ class MemoryRegistry:
     answered to any client before is visible here, without a cache that could be stale.
     """
 
-    def __init__(self, log: EventLog, limits: Limits, offload: ThreadPool, compute: ThreadPool) -> None:
+    def __init__(self, log: EventLog, limits: Limits, pool: ThreadPool, compute: ThreadPool) -> None:
         """Begin before the first entry of the log.
 
         Args:
             log: what is followed.
             limits: of what is published.
-            offload: where the database is waited for.
+            pool: where the database is waited for.
             compute: where schemas are compiled.
         """
         self.position = 0
         """The log position that has been applied."""
         self._log = log
         self._limits = limits
-        self._offload, self._compute = offload, compute
+        self._pool, self._compute = pool, compute
         self._lock = threading.Lock()
         self._states: dict[str, dict[str, object]] = {kind: {} for kind in AGGREGATES}
         self._rules: dict[str, PublishRules] = {}
@@ -61,16 +61,16 @@ class MemoryRegistry:
         if self._log.position() > self.position:
             self._catch_up()
 
-    def hear(self) -> None:
+    def catch_up(self) -> None:
         """Catch up to the last notified position: for callers that must not wait for the database."""
-        if self._log.heard() > self.position:
+        if self._log.last_notified_position() > self.position:
             self._catch_up()
 
     def _catch_up(self) -> None:
         if not self._lock.acquire(timeout=CATCH_UP_WAIT_S):
             raise Unavailable("The database takes too long to tell what has changed. Try again later.")
         try:
-            while entries := self._offload(self._log.entries, self.position, ENTRIES_PER_READ):
+            while entries := self._pool(self._log.entries, self.position, ENTRIES_PER_READ):
                 for entry in entries:
                     self._apply(entry)
         finally:

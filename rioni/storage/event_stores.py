@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
@@ -24,16 +24,16 @@ class EventStoreRegistry:
         self,
         find: Callable[[str], StorageEntry | None],
         openers: Mapping[str, Opener],
-        offloads: Callable[[str], StoreOffloads],
+        pools: Callable[[str], StorePools],
     ) -> None:
         """Open nothing yet.
 
         Args:
             find: returns the storage with an id.
             openers: opens the store of a storage, by each storage type that this installation supports.
-            offloads: returns the pools of a storage, where opening it blocks. One that hangs does not block the others.
+            pools: returns the pools of a storage, where opening it blocks. One that hangs does not block the others.
         """
-        self._find, self._openers, self._offloads = find, openers, offloads
+        self._find, self._openers, self._pools = find, openers, pools
         self._locks: defaultdict[tuple[str, str], ThreadSafeSemaphore] = defaultdict(ThreadSafeSemaphore)
         self._stores: dict[tuple[str, str], EventStore] = {}
 
@@ -57,7 +57,7 @@ class EventStoreRegistry:
             OPENING_WAIT_S, f"The storage {storage.id} is being opened, which takes too long; try again later."
         ):
             if key not in self._stores:
-                self._stores[key] = self._offloads(storage.id).topics(opener, storage)
+                self._stores[key] = self._pools(storage.id).topics(opener, storage)
             return self._stores[key]
 
     def opened(self) -> Mapping[str, EventStore]:

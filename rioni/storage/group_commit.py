@@ -43,15 +43,15 @@ class GroupCommit(Generic[J]):
     while it waits does not affect the others; it ends when no jobs are pending.
     """
 
-    def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], offload: ThreadPool) -> None:
+    def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], pool: ThreadPool) -> None:
         """Create the queue; the thread is started on demand.
 
         Args:
             write: writes a group durably. Its exception is the error of all jobs that have none yet; its result is
                 called in the writer's thread, outside the pool, before the callers continue, and must not block.
-            offload: the pool where `write` may block without limit: callers have deadlines, and groups stay in order.
+            pool: the pool where `write` may block without limit: callers have deadlines, and groups stay in order.
         """
-        self._write, self._offload = write, without_deadline(offload)
+        self._write, self._pool = write, without_deadline(pool)
         self._lock = threading.Lock()
         self._pending: deque[J] = deque()
         self._pending_bytes = 0
@@ -104,7 +104,7 @@ class GroupCommit(Generic[J]):
     def _work(self) -> None:
         while group := self._take():
             try:
-                self._offload(self._write, group)()
+                self._pool(self._write, group)()
             except Exception as ex:  # noqa: BLE001 - it becomes the answer of every caller of the group
                 for job in group:
                     # Jobs in progress may still be written.
@@ -127,3 +127,7 @@ class GroupCommit(Generic[J]):
             if not group:
                 self._writer = None
             return group
+
+
+def no_follow_up() -> None:
+    """Do nothing after a write: for writers without further work."""

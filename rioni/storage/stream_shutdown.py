@@ -11,12 +11,12 @@ POLL_S = 1.0
 """Polling interval, in case a notification is lost."""
 
 
-def wait_for_streams_to_end(topology: Callable[[], Topology], watch: Waiter, clock: Clock, timeout_s: float) -> bool:
+def wait_for_streams_to_end(topology: Callable[[], Topology], waiter: Waiter, clock: Clock, timeout_s: float) -> bool:
     """Wait until there are no sessions; return whether that happened before the timeout. Blocks."""
     deadline_s = clock.monotonic() + timeout_s
     while topology().sessions:
         left_s = deadline_s - clock.monotonic()
         if left_s <= 0:
             return False
-        watch.wait(min(left_s, POLL_S))
+        waiter.wait(min(left_s, POLL_S))
     return True

@@ -196,7 +196,7 @@ def consume(plan: Consume) -> Report:
     path = f"/subscriptions/{subscription['id']}"
     report = Report("consumed", "commits")
     events_max = math.inf if plan.events is None else plan.events
-    received = Received(report)
+    received = ReceivedEvents(report)
     loop = Loop()
     streams = [_Stream(server, loop, plan, path, received, report) for _ in range(plan.connections)]
     try:
@@ -213,7 +213,7 @@ def consume(plan: Consume) -> Report:
     return report
 
 
-class Received:
+class ReceivedEvents:
     """Counts events without parsing them: by how far the cursor of a partition has moved since its last batch.
 
     Only the first batch of a partition is parsed. Batches that come again after a partition has moved to another
@@ -250,7 +250,7 @@ class _Stream:
     """One stream of the subscription, and the connection that commits what has come since the last commit."""
 
     def __init__(
-        self, server: Server, loop: Loop, plan: Consume, path: str, received: Received, report: Report
+        self, server: Server, loop: Loop, plan: Consume, path: str, received: ReceivedEvents, report: Report
     ) -> None:
         self._server, self._path, self._received, self._report = server, path, received, report
         query = f"batch_limit={plan.batch}&max_uncommitted_events={plan.window}&batch_flush_timeout=1"

@@ -109,7 +109,7 @@ def _tls(ca_certificate: Path | None) -> ssl.SSLContext:
         raise Invalid(f"--ca-certificate {ca_certificate} can't be used: {ex.strerror or ex}.") from ex
 
 
-class Answer:
+class ResponseReader:
     """Reads one answer after the other from the bytes of a connection, in pieces of any size."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class LoadConnection:
         self._server, self._loop = server, loop
         self._socket: socket.socket | None = None
         self._unsent = memoryview(b"")
-        self.answer = Answer()
+        self.answer = ResponseReader()
         self._on_answer: OnAnswer | None = None
         self._on_data: OnData = self._collect
         self._pieces: list[bytes] = []
@@ -238,7 +238,7 @@ class LoadConnection:
         if self._socket is None:
             self._socket = self._server.connect()
             self._loop.add(self._socket, self)
-        self.answer, self._pieces = Answer(), []
+        self.answer, self._pieces = ResponseReader(), []
         self._on_answer, self._on_data = on_answer, on_data or self._collect
         self._unsent = memoryview(request)
         self.write()

@@ -93,11 +93,11 @@ def interrupt_changes(data):
         closing(build_infrastructure(Config(data=data), directory)) as base,
     ):
         store = base.adapters.stores.of("default")
-        base.bus.transact(StartSwitch(event_type="c", storage_id="default", can_be_used=True), base.own_context())
+        base.bus.transact(StartSwitch(event_type="c", storage_id="default", can_be_used=True), base.system_context())
         base.registry.refresh()
         following = base.registry.timelines("c").switch.timeline
         store.create_topic(following.topic, following.partitions)
-        base.bus.transact(CloseTimeline(event_type="c", timeline=following), base.own_context())
+        base.bus.transact(CloseTimeline(event_type="c", timeline=following), base.system_context())
         store.close_topic(base.registry.timelines("c").active.topic)
         store.extend_topic(base.registry.timelines("d").active.topic, 3)
 

@@ -39,14 +39,14 @@ def test_nodes_know_each_other_and_keep_no_events_of_their_own(tmp_path, zookeep
         first = opened_adapters(config, one, NO_POOLS, STORAGES.get, StoreMeasurements())
         second = opened_adapters(config, two, NO_POOLS, STORAGES.get, StoreMeasurements())
         assert first.coordinator.worker != second.coordinator.worker
-        assert first.coordinator.lives(second.coordinator.worker)
+        assert first.coordinator.is_alive(second.coordinator.worker)
         with pytest.raises(Unavailable, match="this installation can't use"):
             first.stores.of("here")
-        assert first.slots.take("one", {"a": 1}) == []
-        assert second.slots.take("two", {"a": 1}) == ["a"]
+        assert first.quota.acquire("one", {"a": 1}) == []
+        assert second.quota.acquire("two", {"a": 1}) == ["a"]
         wait_until(first.leadership.held)
         assert not second.leadership.held()
         gone = second.coordinator.worker
         second.close()
-        assert not first.coordinator.lives(gone)
+        assert not first.coordinator.is_alive(gone)
         first.close()

@@ -5,7 +5,7 @@ import threading
 import gevent
 import pytest
 
-from rioni.bootstrap.pools import KINDS, STORAGES_MAX, Limits, Pool, Pools
+from rioni.bootstrap.pools import KINDS, STORAGES_MAX, Pool, PoolLimits, Pools
 from rioni.domain.errors import NotFound, OutcomeUnknown, Overloaded
 
 
@@ -37,7 +37,7 @@ def gate():
 
 
 def pool(*, threads=1, queue=1, deadline_s=PATIENCE_S, kind="reading"):
-    return Pool(kind, Limits(threads, queue, deadline_s, "The storage"))
+    return Pool(kind, PoolLimits(threads, queue, deadline_s, "The storage"))
 
 
 def hanging(pool, gate, number=1):
@@ -157,14 +157,14 @@ def test_storages_have_pools_of_their_own_up_to_a_bound():
 
 
 def test_threads_of_a_worker_are_bounded():
-    used = Pools({kind: Limits(2, 1, PATIENCE_S, "It") for kind in KINDS})
+    used = Pools({kind: PoolLimits(2, 1, PATIENCE_S, "It") for kind in KINDS})
     assert sum(each.limits.threads for each in used) == 2 * len([*used])
     assert all(each.threads <= 10 and each.queue <= 1_024 and each.deadline_s <= 600 for each in KINDS.values())
 
 
 def test_the_pools_of_a_storage_belong_to_the_hub_whoever_asks_first():
     pools = Pools()
-    offloads = pools["database"](pools.of_storage, "storage")
+    of_storage = pools["database"](pools.of_storage, "storage")
     # In a pool of the hub of a native thread that has gone to sleep, a result would never be heard of.
-    assert [offloads.read(len, "abc") for _ in range(10)] == [3] * 10
-    assert pools["database"](offloads.topics, len, "abc") == 3
+    assert [of_storage.read(len, "abc") for _ in range(10)] == [3] * 10
+    assert pools["database"](of_storage.topics, len, "abc") == 3

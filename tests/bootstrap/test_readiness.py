@@ -38,7 +38,7 @@ def base(tmp_path):
 @pytest.fixture
 def held(base):
     """What keeps its database for it."""
-    return database_lease(base.config, cluster_identity(base.config, base.directory.broker)).take(0)
+    return database_lease(base.config, cluster_identity(base.config, base.directory.broker)).acquire(0)
 
 
 def test_a_single_node_needs_its_database_and_its_disk(base, held):
@@ -53,11 +53,11 @@ def test_a_single_node_needs_its_database_and_its_disk(base, held):
 def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
     config = Config(data=tmp_path / "data")
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
-        look = readiness(base, database_lease(config, cluster_identity(config, directory.broker)).take(0))["kafka"]
+        look = readiness(base, database_lease(config, cluster_identity(config, directory.broker)).acquire(0))["kafka"]
         assert look() is None
         configuration = {"bootstrap_servers": "127.0.0.1:1"}
         storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=True)
-        base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+        base.bus.dispatch(CreateStorage(storage=storage), base.system_context())
         base.registry.refresh()
         with pytest.raises(Unavailable, match="No Kafka broker responds"):
             look()
@@ -66,10 +66,10 @@ def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_
 @pytest.mark.postgres
 def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, postgres_url):
     config = Config(data=base.config.data, database=postgres_url())
-    with contextlib.closing(database_lease(config, migration_identity("others")).take(0)):
+    with contextlib.closing(database_lease(config, migration_identity("others")).acquire(0)):
         overtaken = database_lease(config, cluster_identity(config, base.directory.broker))
         with pytest.raises(Unavailable):
-            overtaken.take(0)
+            overtaken.acquire(0)
         health = readiness(base, overtaken)["database"]()
         assert health.status == "failed"
         assert "in use by rioni migrate on " in health.reason
@@ -85,12 +85,12 @@ def test_a_disk_is_judged_by_what_is_free(base, held, monkeypatch, free, status)
 def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base, held):
     """Reference operations#readiness."""
     storage = StorageEntry(id="far", storage_type="kafka", default=False)
-    base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+    base.bus.dispatch(CreateStorage(storage=storage), base.system_context())
     base.registry.refresh()
     look = readiness(base, held)["kafka"]
     assert look().status == "warning"
     assert "storage far: " in look().warnings[0]
-    base.bus.dispatch(SetDefaultStorage(storage_id="far"), base.own_context())
+    base.bus.dispatch(SetDefaultStorage(storage_id="far"), base.system_context())
     base.registry.refresh()
     with pytest.raises(Unavailable):
         look()
@@ -125,7 +125,7 @@ def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, w
 def test_an_audit_log_that_everybody_reads_is_a_warning_unless_it_is_wanted(base, held, mode, wanted, readers, warned):
     ownership = Ownership(readers=readers, admins=Attribute("service", "admin"))
     spec = audit_log(ownership, limits_of(base.config)).spec
-    base.bus.dispatch(CreateEventType(spec=spec), base.own_context())
+    base.bus.dispatch(CreateEventType(spec=spec), base.system_context())
     base.registry.refresh()
     config = msgspec.structs.replace(base.config, auth_mode=mode, system_events_authorization=wanted)
     health = readiness(base._replace(config=config), held)["access"]()

@@ -118,7 +118,7 @@ def test_nothing_is_accepted_while_a_node_runs(config, tmp_path):
     other = msgspec.structs.replace(config, data=tmp_path / "other", database_lock_timeout_s=1)
     with (
         running(config),
-        contextlib.closing(database_lease(config, cluster_identity(config, "node")).take(5)),
+        contextlib.closing(database_lease(config, cluster_identity(config, "node")).acquire(5)),
         pytest.raises(Unavailable, match="a node with zookeeper path"),
     ):
         accept_loss(other, "x")
@@ -129,7 +129,7 @@ def test_a_kafka_that_lost_topics_is_refused_until_that_is_accepted(config, kafk
     monkeypatch.setattr(kafka, "CONFIRM_S", 0.2)
     config = msgspec.structs.replace(config, kafka=kafka_cluster.kafka, kafka_request_timeout_s=10)
     with running(config) as base:
-        base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.own_context())
+        base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.system_context())
         base.registry.refresh()
         timeline = base.registry.timelines("a").active
         base.adapters.stores.of("default").append(timeline.topic, {0: [b"{}"] * 10})

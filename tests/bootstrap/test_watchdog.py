@@ -5,7 +5,7 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from rioni.bootstrap.pools import KINDS, Limits, Pools
+from rioni.bootstrap.pools import KINDS, PoolLimits, Pools
 from rioni.bootstrap.watchdog import Watchdog, stack_of
 from rioni.domain.errors import OutcomeUnknown, Overloaded
 from rioni.http.metrics.collectors import Metrics
@@ -21,7 +21,7 @@ def gate():
 
 @pytest.fixture
 def pools():
-    return Pools({kind: Limits(2, 2, 0.01, "It") for kind in KINDS})
+    return Pools({kind: PoolLimits(2, 2, 0.01, "It") for kind in KINDS})
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_metrics_tell_by_kind_how_busy_pools_are(pools, metrics, gate):
     gevent.idle()
     with pytest.raises(Overloaded):
         pools["files"](len, "abc")
-    watchdog.look()
+    watchdog.check()
     text = generate_latest(metrics.registry()).decode()
     assert 'rioni_pool_busy_threads{pool="reading"} 2.0' in text
     assert 'rioni_pool_busy_threads{pool="files"} 2.0' in text

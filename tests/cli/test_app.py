@@ -221,7 +221,7 @@ def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
     configuration = {"bootstrap_servers": "127.0.0.1:1"}
     storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=False)
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as broker:
-        broker.bus.dispatch(CreateStorage(storage=storage), broker.own_context())
+        broker.bus.dispatch(CreateStorage(storage=storage), broker.system_context())
     code, out, err = run("verify", "--data", str(config.data))
     assert (code, out) == (2, "")
     assert "Error: No Kafka broker responds." in err

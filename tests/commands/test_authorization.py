@@ -33,8 +33,8 @@ def test_owners_are_asked_whether_a_reader_sees_their_events_while_the_feature_i
     broker.registry.refresh()
     reader = subject(attribute)
     expected = Visibility(reader=reader if asked else None)
-    assert broker.gate.visibility(reader) == expected
-    assert broker.gate.visibility(reader, subscription.id) == msgspec.structs.replace(
+    assert broker.access.visibility(reader) == expected
+    assert broker.access.visibility(reader, subscription.id) == msgspec.structs.replace(
         expected, subscription_id=subscription.id
     )
 
@@ -43,5 +43,5 @@ def test_who_administers_the_broker_or_is_not_authenticated_sees_the_events_of_a
     broker.do(SwitchFeature(feature="event_owner_selector_authz", enabled=True))
     broker.do(SetAdmins(admins=Admins(admins=(DEFAULT_ADMIN,), readers=(ALICE,), writers=(DEFAULT_ADMIN,))))
     broker.registry.refresh()
-    assert broker.gate.visibility(subject(ALICE)).reader is None
-    assert broker.gate.visibility(UNAUTHENTICATED).reader is None
+    assert broker.access.visibility(subject(ALICE)).reader is None
+    assert broker.access.visibility(UNAUTHENTICATED).reader is None

@@ -48,7 +48,7 @@ def test_a_transaction_that_fails_in_the_middle_leaves_nothing(broker):
     with pytest.raises(Unavailable):
         failing.dispatch(CreateEventType(spec=event_type_spec()), context())
     assert broker.topics(head) == ["topic-creation.started", "topic-creation.ended", "topic.abandoned"]
-    broker.housekeeper()._sweeper.delete_abandoned(broker.context())
+    broker.background_jobs()._orphan_cleaner.delete_abandoned(broker.context())
     with pytest.raises(NotFound):
         broker.store.bounds(topics[0])
     assert broker.do(CreateEventType(spec=event_type_spec())).name == "order.created"

@@ -71,8 +71,8 @@ def bus(broker, log, monkeypatch):
     monkeypatch.setattr(broker, "coordinator", Guarded(broker.coordinator, log, but=("worker",)))
     bus = broker.bus_on(log, Guarded(broker.stores, log))
     monkeypatch.setattr(broker, "bus", bus)
-    monkeypatch.setattr(broker.switcher, "_bus", bus)
-    monkeypatch.setattr(broker.positions, "_bus", bus)
+    monkeypatch.setattr(broker.timeline_switcher, "_bus", bus)
+    monkeypatch.setattr(broker.cursor_initializer, "_bus", bus)
     return bus
 
 
@@ -89,15 +89,15 @@ def test_no_command_asks_anybody_while_the_head_of_the_log_is_locked(broker):
     broker.do(AddSchema(name=NAME, schema=WIDER))
     broker.do(ChangeEventType(name=NAME, spec=event_type_spec(schema=WIDER, owning_application="other")))
     broker.do(SwitchFeature(feature="repartitioning", enabled=True))
-    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="other"), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id="other"), broker.context())
     broker.do(Repartition(event_type=NAME, partition_count=2))
     left = broker.start_switch(NAME)
     broker.do(AbortSwitch(event_type=NAME, timeline=left, reason="of a test"))
     broker.do(CleanUpTimeline(event_type=NAME, order=1, now_ms=LATER_MS))
-    housekeeper = broker.housekeeper()
+    background_jobs = broker.background_jobs()
     for _ in range(3):
         broker.clock.advance(3_600_000)
-        housekeeper.tick()
+        background_jobs.tick()
     broker.do(DeleteSubscription(subscription_id=subscription.id))
     broker.do(DeleteEventType(name=NAME))
     assert created.name == NAME

@@ -24,7 +24,7 @@ class ActivityContract:
         assert other.of("publish", "order") == {"alice": LastActivity(10, 40, 7)}
 
     def test_clients_deeds_and_resources_are_kept_apart(self, activity: Activity):
-        sightings = [ALICE, ALICE._replace(client="bob"), ALICE._replace(deed="read"), ALICE._replace(resource="o")]
+        sightings = [ALICE, ALICE._replace(client="bob"), ALICE._replace(action="read"), ALICE._replace(resource="o")]
         activity.add({sighting: LastActivity(1, 1, number) for number, sighting in enumerate(sightings, 1)})
         assert list(activity.of("publish", "order").items()) == [
             ("alice", LastActivity(1, 1, 1)),
@@ -41,5 +41,5 @@ class ActivityContract:
     def test_who_was_not_seen_since_is_forgotten(self, activity: Activity, other: Activity):
         bob = ALICE._replace(client="bob")
         activity.add({ALICE: LastActivity(1, 99, 1), bob: LastActivity(1, 100, 1)})
-        other.forget(100)
+        other.delete_before(100)
         assert list(activity.of("publish", "order")) == ["bob"]

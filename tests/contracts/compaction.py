@@ -49,7 +49,7 @@ class CompactionContract:
         store.append(TOPIC, {0: events(3, 4)}, headers={0: [Headers(key="a")] * 2})
         store.compact(TOPIC, clock.now_ms() + 1, keyed_since_ms=clock.now_ms())
         assert read_all(store, TOPIC, 0)[:2] == events(1, 2)
-        assert store.expire(TOPIC, clock.now_ms()) == 2
+        assert store.delete_before(TOPIC, clock.now_ms()) == 2
         store.compact(TOPIC, clock.now_ms() + 1, keyed_since_ms=clock.now_ms())
         assert store.bounds(TOPIC)[0] == (2, 3)
 
@@ -70,7 +70,7 @@ class CompactionContract:
         store.append(TOPIC, {0: events(2)}, headers={0: key})
         clock.advance(1)
         store.append(TOPIC, {0: events(3)}, headers={0: key})
-        store.expire(TOPIC, clock.now_ms())
+        store.delete_before(TOPIC, clock.now_ms())
         assert store.compact(TOPIC, clock.now_ms() + 1) == 0
         assert read_all(store, TOPIC, 0, 2) == events(3)
 

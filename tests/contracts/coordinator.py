@@ -50,20 +50,20 @@ class CoordinatorContract(CommitContract, FailureContract):
     def test_a_process_lives_until_it_closes_and_never_again(self, coordinator, other):
         worker = other.worker
         assert worker != coordinator.worker
-        assert coordinator.lives(worker)
-        assert coordinator.lives(coordinator.worker)
-        assert not coordinator.lives("nobody")
+        assert coordinator.is_alive(worker)
+        assert coordinator.is_alive(coordinator.worker)
+        assert not coordinator.is_alive("nobody")
         other.close()
-        assert not coordinator.lives(worker)
+        assert not coordinator.is_alive(worker)
 
     def test_what_a_stream_owns_is_held_until_its_process_closes(self, coordinator, other, subscription, stream):
         second = name()
         other.join(subscription, second)
-        assert coordinator.holds(stream)
-        assert other.holds(second)
+        assert coordinator.owns(stream)
+        assert other.owns(second)
         other.close()
-        assert not other.holds(second)
-        assert coordinator.holds(stream)
+        assert not other.owns(second)
+        assert coordinator.owns(stream)
 
     # --- sessions ---
 
@@ -166,7 +166,7 @@ class CoordinatorContract(CommitContract, FailureContract):
 
     def test_every_change_wakes_whom_it_concerns(self, other, signals: Notifier, subscription):
         stream, second = name(), name()
-        watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
+        waiter = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
         for change in (
             lambda: other.join(subscription, stream),
             lambda: other.join(subscription, second, [A0]),
@@ -176,29 +176,29 @@ class CoordinatorContract(CommitContract, FailureContract):
             lambda: other.leave(subscription, stream),
         ):
             change()
-            assert watch.wait(ENOUGH_S)
-        watch.close()
+            assert waiter.wait(ENOUGH_S)
+        waiter.close()
 
     def test_what_concerns_all_wakes_all(self, other, signals: Notifier, subscription):
         stream = name()
         other.join(subscription, stream)
-        watch = signals.watch([f"subscription:{subscription}"])
+        waiter = signals.watch([f"subscription:{subscription}"])
         for change in (
             lambda: other.extend(subscription, {EventTypePartition("a", "4"): BEFORE}),
             lambda: other.leave(subscription, stream),
             lambda: other.reset(subscription, {A0: offset(0)}, 0),
-            lambda: other.forget(subscription),
+            lambda: other.delete(subscription),
         ):
             change()
-            assert watch.wait(ENOUGH_S)
-        watch.close()
+            assert waiter.wait(ENOUGH_S)
+        waiter.close()
 
     # --- ends ---
 
     def test_a_forgotten_subscription_is_as_one_never_seen(self, coordinator, other, subscription, stream):
         assert other.cursors(subscription)
         assert other.topology(subscription).sessions
-        coordinator.forget(subscription)
+        coordinator.delete(subscription)
         for each in (coordinator, other):
             assert each.cursors(subscription) == {}
             assert each.heartbeats(subscription) == {}
@@ -211,7 +211,7 @@ class CoordinatorContract(CommitContract, FailureContract):
         second = name()
         other.initialise(second, ALL)
         assert {subscription, second} <= {*coordinator.initialised()}
-        other.forget(subscription)
+        other.delete(subscription)
         assert second in coordinator.initialised()
         assert subscription not in coordinator.initialised()
 

@@ -85,7 +85,7 @@ class EventLogContract:
         for version in range(5):
             (entry,) = note(log if version % 2 else other_log, "a", version=version)
             assert log.position() == other_log.position() == entry.position
-            assert log.heard() == other_log.heard() == entry.position
+            assert log.last_notified_position() == other_log.last_notified_position() == entry.position
 
     # --- appending ---
 
@@ -192,17 +192,17 @@ class EventLogContract:
     # --- commits that were not answered ---
 
     def test_a_command_is_recorded_behind_the_position_at_which_it_began(self, log: EventLog, other_log: EventLog):
-        assert not other_log.recorded(ORIGIN.command_id, 0)
+        assert not other_log.was_committed(ORIGIN.command_id, 0)
         note(log, "a", "1", "2")
-        assert other_log.recorded(ORIGIN.command_id, 0)
-        assert other_log.recorded(ORIGIN.command_id, 1)
-        assert not other_log.recorded(ORIGIN.command_id, 2)
-        assert not other_log.recorded("84a7c2a5-5e0b-4d0a-b9ac-3f1c4f9e9d52", 0)
+        assert other_log.was_committed(ORIGIN.command_id, 0)
+        assert other_log.was_committed(ORIGIN.command_id, 1)
+        assert not other_log.was_committed(ORIGIN.command_id, 2)
+        assert not other_log.was_committed("84a7c2a5-5e0b-4d0a-b9ac-3f1c4f9e9d52", 0)
 
     def test_whether_a_command_is_recorded_is_said_when_its_transaction_has_ended(self, log, other_log):
         with ThreadPoolExecutor(1) as executor:
             with log.transaction() as transaction:
-                asked = executor.submit(other_log.recorded, ORIGIN.command_id, 0)
+                asked = executor.submit(other_log.was_committed, ORIGIN.command_id, 0)
                 transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
                 assert not asked.done()
             assert asked.result(20)

@@ -182,25 +182,25 @@ class EventStoreContract:
         store.append(TOPIC, {0: events(1, 2), 1: events(3)})
         clock.advance(1000)
         store.append(TOPIC, {0: events(4)})
-        assert store.expire(TOPIC, clock.now_ms()) == 3
+        assert store.delete_before(TOPIC, clock.now_ms()) == 3
         assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(2, 2), (1, 0), (0, -1)]
         assert read_all(store, TOPIC, 0, 2) == events(4)
         assert store.append(TOPIC, {1: events(5)}) == {1: 1}
-        assert store.expire(TOPIC, clock.now_ms()) == 0
+        assert store.delete_before(TOPIC, clock.now_ms()) == 0
 
     def test_reading_an_expired_position_goes_on_at_the_oldest_event(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(1, 2)})
         reader = store.read(TOPIC, 0, 0, 1000)
         clock.advance(1)
         store.append(TOPIC, {0: events(3)})
-        store.expire(TOPIC, clock.now_ms())
+        store.delete_before(TOPIC, clock.now_ms())
         assert [event for chunk in reader for event in parts(chunk, chunk.first)] == events(1, 2)
         assert [chunk.first for chunk in store.read(TOPIC, 0, 0, 1000)] == [2]
 
     def test_everything_can_expire(self, store: EventStore, clock: ManualClock):
         for number in range(200):
             store.append(TOPIC, {0: events(number)})
-        assert store.expire(TOPIC, clock.now_ms() + 1) == 200
+        assert store.delete_before(TOPIC, clock.now_ms() + 1) == 200
         assert tuple(store.bounds(TOPIC)[0]) == (200, 199)
         assert store.read(TOPIC, 0, 0, 1000) == []
 
@@ -220,7 +220,7 @@ class EventStoreContract:
             ends.append(position)
 
         readers = [threading.Thread(target=follow) for _ in range(3)]
-        run_all([*readers, threading.Thread(target=store.expire, args=(TOPIC, clock.now_ms() - 100))])
+        run_all([*readers, threading.Thread(target=store.delete_before, args=(TOPIC, clock.now_ms() - 100))])
         assert not skipped
         assert ends == [300] * 3
         assert store.bounds(TOPIC)[0].oldest == 200
@@ -230,11 +230,11 @@ class EventStoreContract:
         for number in range(10):
             store.append(TOPIC, {0: events(f"{number}a", f"{number}b")})
             clock.advance(10)
-        assert store.first_since(TOPIC, 0, 0) == 0
-        assert [store.first_since(TOPIC, 0, start + 10 * number) for number in range(10)] == list(range(0, 20, 2))
-        assert store.first_since(TOPIC, 0, start + 11) == 4
-        assert store.first_since(TOPIC, 0, start + 1000) == 20
-        assert store.first_since(TOPIC, 1, 0) == 0
+        assert store.offset_at_time(TOPIC, 0, 0) == 0
+        assert [store.offset_at_time(TOPIC, 0, start + 10 * number) for number in range(10)] == list(range(0, 20, 2))
+        assert store.offset_at_time(TOPIC, 0, start + 11) == 4
+        assert store.offset_at_time(TOPIC, 0, start + 1000) == 20
+        assert store.offset_at_time(TOPIC, 1, 0) == 0
 
     def test_the_time_of_an_event_is_that_of_its_chunk(self, store: EventStore, clock: ManualClock):
         start = clock.now_ms()
@@ -244,9 +244,9 @@ class EventStoreContract:
         expected = [start, start, start + 10, start + 10, start + 20, start + 20, None, None]
         assert [store.recorded_at_ms(TOPIC, 0, position) for position in range(8)] == expected
         assert store.recorded_at_ms(TOPIC, 1, 0) is None
-        store.expire(TOPIC, start + 15)
+        store.delete_before(TOPIC, start + 15)
         assert [store.recorded_at_ms(TOPIC, 0, position) for position in (0, 3)] == [start + 20] * 2
-        store.expire(TOPIC, start + 1000)
+        store.delete_before(TOPIC, start + 1000)
         assert store.recorded_at_ms(TOPIC, 0, 0) is None
         with pytest.raises(NotFound):
             store.recorded_at_ms("unknown", 0, 0)
@@ -258,7 +258,7 @@ class EventStoreContract:
             clock.advance(step)
         times = [chunk.recorded_at_ms for chunk in store.read(TOPIC, 0, 0, 1000)]
         assert times == sorted(times)
-        assert store.first_since(TOPIC, 0, start + 1) == 1
+        assert store.offset_at_time(TOPIC, 0, start + 1) == 1
 
     def test_creating_a_topic_again_changes_nothing(self, store: EventStore):
         store.append(TOPIC, {0: events(1)})

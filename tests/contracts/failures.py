@@ -11,18 +11,18 @@ from tests.contracts.coordination import A0, A1, A2, ENOUGH_S, CoordinationSuite
 
 class FailureContract(CoordinationSuite):
     def test_nothing_has_failed_at_first(self, coordinator, other, subscription, stream):
-        coordinator.attempt(subscription, stream, A0, offset(4))
-        assert coordinator.troubles(subscription) == other.troubles(subscription) == {}
-        assert coordinator.troubles(name()) == {}
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
+        assert coordinator.delivery_failures(subscription) == other.delivery_failures(subscription) == {}
+        assert coordinator.delivery_failures(name()) == {}
 
     def test_each_end_of_a_session_with_uncommitted_events_is_a_failure(self, coordinator, other, subscription):
         for times in range(1, 4):
             stream = name()
             coordinator.join(subscription, stream)
-            coordinator.attempt(subscription, stream, A0, offset(4))
-            coordinator.attempt(subscription, stream, A1, offset(times))
+            coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
+            coordinator.record_delivery_attempt(subscription, stream, A1, offset(times))
             coordinator.leave(subscription, stream)
-            assert other.troubles(subscription) == {
+            assert other.delivery_failures(subscription) == {
                 A0: DeliveryFailure(times, offset(4), ""),
                 A1: DeliveryFailure(times, offset(times), ""),
             }
@@ -32,74 +32,74 @@ class FailureContract(CoordinationSuite):
             stream = name()
             coordinator.join(subscription, stream)
             if sends:
-                coordinator.attempt(subscription, stream, A0, offset(4))
+                coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
             coordinator.leave(subscription, stream)
-        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
+        assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
 
     @pytest.mark.parametrize(("position", "times"), [(3, 1), (4, 0), (5, 0)])
     def test_only_who_has_not_committed_all_has_failed(self, coordinator, subscription, stream, position, times):
-        coordinator.attempt(subscription, stream, A0, offset(4))
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
         coordinator.commit(subscription, stream, [(A0, offset(position))])
         coordinator.leave(subscription, stream)
         expected = {A0: DeliveryFailure(times, offset(4), "")} if times else {}
-        assert coordinator.troubles(subscription) == expected
+        assert coordinator.delivery_failures(subscription) == expected
 
     @pytest.mark.parametrize(("position", "times"), [(-1, 1), (2, 1), (3, 0)])
     def test_a_commit_makes_up_for_failures_if_it_advances(self, coordinator, subscription, stream, position, times):
         coordinator.commit(subscription, stream, [(A0, offset(2))])
-        coordinator.attempt(subscription, stream, A0, offset(4))
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
         coordinator.leave(subscription, stream)
         second = name()
         coordinator.join(subscription, second)
         coordinator.commit(subscription, second, [(A0, offset(position))])
-        assert [trouble.failures for trouble in coordinator.troubles(subscription).values()] == [times] * times
+        assert [trouble.failures for trouble in coordinator.delivery_failures(subscription).values()] == [times] * times
 
     def test_handing_over_uncommitted_events_is_a_failure(self, coordinator, other, subscription, stream):
-        coordinator.attempt(subscription, stream, A0, offset(4))
-        coordinator.attempt(subscription, stream, A1, offset(4))
+        coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
+        coordinator.record_delivery_attempt(subscription, stream, A1, offset(4))
         coordinator.commit(subscription, stream, [(A1, offset(4))])
         second = name()
         other.join(subscription, second, [A0, A1])
         for key in (A0, A1, A2):
             coordinator.release(subscription, stream, key)
-        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
+        assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
         coordinator.leave(subscription, stream)
-        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
+        assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
 
     @pytest.mark.usefixtures("stream")
     def test_who_does_not_own_a_partition_cannot_note_anything(self, coordinator, subscription):
         second = name()
         coordinator.join(subscription, second, [A0])
         for each in (second, name()):
-            coordinator.attempt(subscription, each, A0, offset(4), offset(9))
+            coordinator.record_delivery_attempt(subscription, each, A0, offset(4), offset(9))
             coordinator.leave(subscription, each)
-        assert coordinator.troubles(subscription) == {}
+        assert coordinator.delivery_failures(subscription) == {}
 
     def test_a_search_forgets_failures_and_is_known_until_it_is_over(self, coordinator, other, subscription):
         for until in (None, offset(5)):
             stream = name()
             coordinator.join(subscription, stream)
-            coordinator.attempt(subscription, stream, A0, offset(4), until)
+            coordinator.record_delivery_attempt(subscription, stream, A0, offset(4), until)
             coordinator.leave(subscription, stream)
-        assert other.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), offset(5))}
+        assert other.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), offset(5))}
         other.join(subscription, stream)
-        other.attempt(subscription, stream, A0, offset(4))
+        other.record_delivery_attempt(subscription, stream, A0, offset(4))
         for position, troubles in ((4, {A0: DeliveryFailure(0, offset(4), offset(5))}), (5, {})):
             other.commit(subscription, stream, [(A0, offset(position))])
-            assert coordinator.troubles(subscription) == troubles
+            assert coordinator.delivery_failures(subscription) == troubles
 
     def test_a_reset_forgets_the_failures_of_its_partitions(self, coordinator, subscription, stream):
         for key in (A0, A1):
-            coordinator.attempt(subscription, stream, key, offset(4), offset(9))
+            coordinator.record_delivery_attempt(subscription, stream, key, offset(4), offset(9))
         coordinator.leave(subscription, stream)
         coordinator.reset(subscription, {A0: offset(2)}, ENOUGH_S)
-        assert coordinator.troubles(subscription) == {A1: DeliveryFailure(1, offset(4), offset(9))}
+        assert coordinator.delivery_failures(subscription) == {A1: DeliveryFailure(1, offset(4), offset(9))}
 
     def test_a_process_that_ends_has_failed_where_events_were_uncommitted(self, coordinator, other, subscription):
         stream = name()
         other.join(subscription, stream)
-        other.attempt(subscription, stream, A0, offset(4))
-        other.attempt(subscription, stream, A1, offset(4))
+        other.record_delivery_attempt(subscription, stream, A0, offset(4))
+        other.record_delivery_attempt(subscription, stream, A1, offset(4))
         other.commit(subscription, stream, [(A1, offset(4))])
         other.close()
-        assert coordinator.troubles(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
+        assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}

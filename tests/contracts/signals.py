@@ -18,86 +18,88 @@ class SignalsContract:
         return signals
 
     def test_a_watch_wakes_up_for_its_keys(self, signals: Notifier, other: Notifier):
-        watch = signals.watch(["a", "b"])
+        waiter = signals.watch(["a", "b"])
         for key in ("a", "b"):
             other.notify(key)
-            assert watch.wait(ENOUGH_S)
-        watch.close()
+            assert waiter.wait(ENOUGH_S)
+        waiter.close()
 
     def test_whoever_is_woken_finds_another_generation(self, signals: Notifier, other: Notifier):
-        watch = signals.watch(["a", "b"])
-        before = {key: signals.generation(key) for key in ("a", "b")}
+        waiter = signals.watch(["a", "b"])
+        before = {key: signals.version(key) for key in ("a", "b")}
         other.notify("a")
-        assert watch.wait(ENOUGH_S)
-        assert signals.generation("a") != before["a"]
-        assert signals.generation("b") == before["b"]
-        watch.close()
+        assert waiter.wait(ENOUGH_S)
+        assert signals.version("a") != before["a"]
+        assert signals.version("b") == before["b"]
+        waiter.close()
 
     def test_a_generation_never_comes_back_while_its_key_is_watched(self, signals: Notifier):
-        watch = signals.watch(["a"])
-        seen = {signals.generation("a")}
+        waiter = signals.watch(["a"])
+        seen = {signals.version("a")}
         for key in ("a", "b") * 10:
             signals.notify(key)
-            seen.add(signals.generation("a"))
+            seen.add(signals.version("a"))
         assert len(seen) == 11
-        watch.close()
+        waiter.close()
 
     def test_other_keys_wake_nobody(self, signals: Notifier, other: Notifier):
-        watch, witness = signals.watch(["a"]), signals.watch(["b"])
+        waiter, witness = signals.watch(["a"]), signals.watch(["b"])
         other.notify("b")
         assert witness.wait(ENOUGH_S)
-        assert not watch.wait(0)
-        watch.close()
+        assert not waiter.wait(0)
+        waiter.close()
         witness.close()
 
     def test_a_notification_before_the_wait_is_not_missed(self, signals: Notifier, other: Notifier):
-        watch, witness = signals.watch(["a"]), signals.watch(["a"])
+        waiter, witness = signals.watch(["a"]), signals.watch(["a"])
         other.notify("a")
         assert witness.wait(ENOUGH_S)
-        assert watch.wait(ENOUGH_S)
-        watch.close()
+        assert waiter.wait(ENOUGH_S)
+        waiter.close()
         witness.close()
 
     def test_many_notifications_are_one(self, signals: Notifier):
-        watch = signals.watch(["a"])
+        waiter = signals.watch(["a"])
         for _ in range(1000):
             signals.notify("a")
-        assert watch.wait(ENOUGH_S)
-        assert not watch.wait(0)
-        watch.close()
+        assert waiter.wait(ENOUGH_S)
+        assert not waiter.wait(0)
+        waiter.close()
 
     def test_a_wait_ends_with_its_time(self, signals: Notifier):
-        watch = signals.watch(["a"])
-        assert not watch.wait(0.001)
-        watch.close()
+        waiter = signals.watch(["a"])
+        assert not waiter.wait(0.001)
+        waiter.close()
 
     def test_a_closed_watch_is_not_woken(self, signals: Notifier):
-        watch, witness = signals.watch(["a"]), signals.watch(["a"])
-        watch.close()
-        watch.close()
+        waiter, witness = signals.watch(["a"]), signals.watch(["a"])
+        waiter.close()
+        waiter.close()
         signals.notify("a")
         assert witness.wait(ENOUGH_S)
-        assert not watch.wait(0)
+        assert not waiter.wait(0)
         witness.close()
 
     def test_every_waiter_is_woken(self, signals: Notifier, other: Notifier):
         watches = [signals.watch(["a"]) for _ in range(10)]
         woken: list[bool] = []
-        threads = [threading.Thread(target=lambda watch=watch: woken.append(watch.wait(ENOUGH_S))) for watch in watches]
+        threads = [
+            threading.Thread(target=lambda watch=waiter: woken.append(watch.wait(ENOUGH_S))) for waiter in watches
+        ]
         for thread in threads:
             thread.start()
         other.notify("a")
         for thread in threads:
             thread.join()
         assert woken == [True] * 10
-        for watch in watches:
-            watch.close()
+        for waiter in watches:
+            waiter.close()
 
     def test_notifying_keys_that_nobody_watches_wakes_nobody(self, signals: Notifier):
-        watch, witness = signals.watch(["a"]), signals.watch(["b"])
+        waiter, witness = signals.watch(["a"]), signals.watch(["b"])
         signals.notify("nobody")
         signals.notify("b")
         assert witness.wait(ENOUGH_S)
-        assert not watch.wait(0)
-        watch.close()
+        assert not waiter.wait(0)
+        waiter.close()
         witness.close()

@@ -66,9 +66,9 @@ class StoredOnceContract:
         store.append(TOPIC, {0: events(1)}, claim=claim)
         stored_ms = clock.now_ms()
         clock.advance(1)
-        store.forget_ids(stored_ms)
+        store.expire_ids(stored_ms)
         assert store.claimed("name") == "digest"
-        store.forget_ids(stored_ms + 1)
+        store.expire_ids(stored_ms + 1)
         assert store.claimed("name") is None
         assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 1}
 
@@ -99,11 +99,11 @@ class StoredOnceContract:
 
     def test_which_ids_are_known_can_be_asked(self, store: EventStore):
         store.append(TOPIC, {0: events(1, 2), 1: events(3)}, ids={0: ["a", "b"]})
-        assert set(store.known_ids(["c", "b", "a"])) == {"a", "b"}
-        assert not store.known_ids(["c"])
-        assert not store.known_ids([])
+        assert set(store.existing_ids(["c", "b", "a"])) == {"a", "b"}
+        assert not store.existing_ids(["c"])
+        assert not store.existing_ids([])
         store.delete_topic(TOPIC)
-        assert set(store.known_ids(["a"])) == {"a"}
+        assert set(store.existing_ids(["a"])) == {"a"}
 
     def test_events_without_ids_are_always_stored(self, store: EventStore):
         for first in range(3):
@@ -134,15 +134,15 @@ class StoredOnceContract:
         store.append(TOPIC, {0: events(1)}, ids={0: ["old"]})
         clock.advance(1000)
         store.append(TOPIC, {0: events(2)}, ids={0: ["new"]})
-        store.forget_ids(clock.now_ms() - 1000)
+        store.expire_ids(clock.now_ms() - 1000)
         assert store.append(TOPIC, {0: events(1)}, ids={0: ["old"]}) == {}
-        store.forget_ids(clock.now_ms())
+        store.expire_ids(clock.now_ms())
         assert store.append(TOPIC, {0: events(2, 1)}, ids={0: ["new", "old"]}) == {0: 2}
         assert read_all(store, TOPIC, 0) == events(1, 2, 1)
 
     def test_many_ids_are_forgotten_at_once(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(*range(12_000))}, ids={0: [str(number) for number in range(12_000)]})
-        store.forget_ids(clock.now_ms() + 1)
+        store.expire_ids(clock.now_ms() + 1)
         for name in ("0", "11999"):
             assert store.append(TOPIC, {0: events(1)}, ids={0: [name]})
 

@@ -67,8 +67,8 @@ def test_commands_may_have_entries_of_others_in_between(broker, trail, limit):
 
 
 def test_a_follower_is_remembered_and_never_goes_back(trail):
-    assert trail.reached("somebody") == 0
+    assert trail.checkpoint("somebody") == 0
     for position, expected in ((3, 3), (2, 3), (5, 5)):
-        trail.reach("somebody", position)
-        assert trail.reached("somebody") == expected
-    assert trail.reached("somebody else") == 0
+        trail.save_checkpoint("somebody", position)
+        assert trail.checkpoint("somebody") == expected
+    assert trail.checkpoint("somebody else") == 0

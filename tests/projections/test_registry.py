@@ -80,7 +80,7 @@ def test_publish_rules_are_kept_until_the_event_type_changes(broker):
 
 def test_what_it_hears_of_it_follows_too(broker):
     broker.do(CREATE)
-    broker.registry.hear()
+    broker.registry.catch_up()
     assert broker.registry.event_type(NAME).name == NAME
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pytest import MonkeyPatch  # noqa: PT013 - what stands in for fixtures here
 
-from rioni.domain.publishing.headers import REMOVED, Headers
+from rioni.domain.publishing.headers import COMPACTED, Headers
 from rioni.storage.embedded.events import compaction
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -111,7 +111,7 @@ class Compaction(RuleBasedStateMachine):
     def expire(self, age_ms, lives):
         before_ms = self.clock.now_ms() - age_ms
         with self.mortal(lives):
-            self.store.expire(TOPIC, before_ms)
+            self.store.delete_before(TOPIC, before_ms)
         for model, bounds in zip(self.partitions, self.store.bounds(TOPIC), strict=True):
             young = sum(at_ms >= before_ms for *_, at_ms in model.events[model.oldest :])
             assert model.oldest <= bounds.oldest <= len(model.events) - young
@@ -162,7 +162,7 @@ class Compaction(RuleBasedStateMachine):
         """The positions that were removed; all others have the events that they had, and those that must stay are."""
         texts, headers = (read(store, TOPIC, number, model.oldest) for read in (read_all, read_headers))
         assert len(texts) == len(headers) == len(model.events) - model.oldest
-        removed = {place for place, each in enumerate(headers, model.oldest) if each == REMOVED}
+        removed = {place for place, each in enumerate(headers, model.oldest) if each == COMPACTED}
         assert removed <= model.may_be_gone, "it must stay"
         for position, text, beside in zip(itertools.count(model.oldest), texts, headers, strict=False):
             key, deletion, _ = model.events[position]

@@ -25,7 +25,7 @@ from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.cursor import format_offset, parse_offset
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from rioni.http.streaming.stream_context import StreamPorts
-from rioni.http.streaming.subscription_stream import DeadLetterSink, SubscriptionStream
+from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.campaigns import length
@@ -167,10 +167,10 @@ class Streaming(RuleBasedStateMachine):
                 coordinator=self.workers[worker],
             ),
             client_with(
-                gone=lambda: reader.gone,
+                is_disconnected=lambda: reader.gone,
                 visibility=lambda: Visibility(subscription_id=self.subscription),
             ),
-            DeadLetterSink(policy=self.policy, bury=self.bury) if self.policy else None,
+            DeadLetterHandler(policy=self.policy, handle=self.bury) if self.policy else None,
         )
         release = reader.pump._release
         reader.pump._release = lambda keys: ([self.check_release(reader, key) for key in keys], release(keys))
@@ -208,7 +208,7 @@ class Streaming(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(data=st.data())
     def lose_client(self, data):
-        data.draw(st.sampled_from(self.readers)).gone = True
+        data.draw(st.sampled_from(self.readers)).is_disconnected = True
 
     @precondition(lambda self: len(self.keys) < len(KEYS))
     @rule(worker=st.integers(0, 1))
@@ -238,7 +238,7 @@ class Streaming(RuleBasedStateMachine):
         dead._workers._fd = -1
         dead._database.close()
         for reader in [reader for reader in self.readers if reader.worker == worker]:
-            reader.pump._watch.close()
+            reader.pump._waiter.close()
             self.readers.remove(reader)
         self.workers[worker] = self.open_worker()
 
@@ -276,8 +276,8 @@ class Streaming(RuleBasedStateMachine):
 
     def go_on(self, reader: Reader, *, woken: bool) -> None:
         pump = reader.pump
-        pump._attend(woken=woken)
-        while not pump._done and (data := pump._perform()):
+        pump._check_client(woken=woken)
+        while not pump._done and (data := pump._execute()):
             for line in data.splitlines():
                 self.receive(reader, json.loads(line))
         if pump._done:
@@ -330,7 +330,7 @@ class Streaming(RuleBasedStateMachine):
     def windows_are_counted_right(self):
         for reader in self.readers:
             machine = reader.pump._machine
-            assert machine._sender.uncommitted == sum(each.outstanding.count for each in machine._turns)
+            assert machine._sender.uncommitted == sum(each.outstanding.count for each in machine._round_robin)
 
     @invariant()
     def cursors_only_advance(self):
@@ -409,9 +409,9 @@ class StreamingWithDeadLetters(Streaming):
         # Whoever is there now has done what it has done; those who come commit all that they can.
         for reader in list(self.readers):
             self.workers[reader.worker].leave(self.subscription, reader.stream_id)
-            reader.pump._watch.close()
+            reader.pump._waiter.close()
             self.readers.remove(reader)
-        troubles = self.workers[0].troubles(self.subscription)
+        troubles = self.workers[0].delivery_failures(self.subscription)
         suspects = {
             key: parse_offset(trouble.failed, partition="", oldest_order=1).position
             for key, trouble in troubles.items()

@@ -131,7 +131,7 @@ class Switching(RuleBasedStateMachine):
             before += 1  # it can only be completed
         try:
             with self.mortal(which, lives) as worker:
-                worker.switcher.switch(command, self.broker.context())
+                worker.timeline_switcher.switch(command, self.broker.context())
                 assert len(self.timelines.timelines) == before + 1
         except Conflict:
             assert self.timelines.switch is not None
@@ -140,7 +140,7 @@ class Switching(RuleBasedStateMachine):
     def repair(self, which):
         worker = self.workers[which]
         worker.registry.refresh()
-        worker.switcher.repair(self.broker.context)
+        worker.timeline_switcher.repair(self.broker.context)
         assert self.timelines.switch is None
 
     @rule(which=st.integers(0, 1), lives=st.integers(-1, 19), count=st.integers(1, PARTITIONS_MAX))
@@ -173,7 +173,7 @@ class Switching(RuleBasedStateMachine):
         """What is older than that goes, wherever it is."""
         before_ms = self.broker.clock.now_ms() - age_ms
         for timeline in self.timelines.readable:
-            self.broker.stores.of(timeline.storage_id).expire(timeline.topic, before_ms)
+            self.broker.stores.of(timeline.storage_id).delete_before(timeline.topic, before_ms)
         for partition in self.partitions:
             partition.removed = max(partition.removed, sum(at_ms < before_ms for at_ms in partition.times_ms))
 
@@ -233,7 +233,7 @@ class Switching(RuleBasedStateMachine):
         assert len(self.partitions[0].events) == before + 2
 
     def nothing_is_left_behind(self):
-        self.broker.housekeeper()._sweeper.delete_abandoned(self.broker.context())
+        self.broker.background_jobs()._orphan_cleaner.delete_abandoned(self.broker.context())
         for storage_id in STORAGES:
             named = {each.topic for each in self.timelines.readable if each.storage_id == storage_id}
             assert set(self.broker.stores.of(storage_id).topics()) == named

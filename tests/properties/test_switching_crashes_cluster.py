@@ -44,10 +44,10 @@ class Node:
         names = f"sqlite:///{folder.parent / 'names.db'}"
         kafkas = opener(kafka, database=names, refuses_late=False, clock=broker.clock, signals=broker.signals)
         self._stores = EventStoreRegistry(broker._storage, {EMBEDDED: broker._open, "kafka": kafkas}, in_place)
-        keeper = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=10.0)
-        self._signals = ZooKeeperSignals(keeper, EmbeddedSignals(folder))
+        session = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=10.0)
+        self._signals = ZooKeeperSignals(session, EmbeddedSignals(folder))
         self._coordinator = ZooKeeperCoordinator(
-            keeper, self._signals.known, clock=SystemClock(), watch=self._signals.watch
+            session, self._signals.cache, clock=SystemClock(), watch=self._signals.watch
         )
         self.process = Process(broker, self._coordinator, self._stores)
 
@@ -114,7 +114,9 @@ class Story:
         return self._staying.registry.timelines(self.name)
 
     def switch(self, process: Process, storage_id: str) -> None:
-        process.switcher.switch(StartSwitch(event_type=self.name, storage_id=storage_id), self._broker.context())
+        process.timeline_switcher.switch(
+            StartSwitch(event_type=self.name, storage_id=storage_id), self._broker.context()
+        )
 
     def publish(self) -> None:
         event = b"%d" % len(self.acknowledged)
@@ -123,7 +125,7 @@ class Story:
 
     def repair(self) -> None:
         self._staying.registry.refresh()
-        self._staying.switcher.repair(self._broker.context)
+        self._staying.timeline_switcher.repair(self._broker.context)
 
     def check(self) -> None:
         place, found = TimelinePosition(1, BEFORE_FIRST), []

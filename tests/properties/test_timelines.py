@@ -69,14 +69,14 @@ class History:
         )
 
     @property
-    def extents(self) -> OffsetRanges:
+    def ranges(self) -> OffsetRanges:
         def bounds(one):
             left = [event.position for event in self.events[self.expired :] if event.order == one.order]
             length = self.lengths[one.order - 1]
             return [Bounds(left[0] if left else length, length - 1)]
 
-        (extents,) = offset_ranges_of(self.timelines.readable, bounds)
-        return extents
+        (ranges,) = offset_ranges_of(self.timelines.readable, bounds)
+        return ranges
 
 
 HISTORIES = st.builds(
@@ -91,7 +91,7 @@ HISTORIES = st.builds(
 def test_a_distance_is_the_number_of_events_between(history, data):
     initial, final = data.draw(st.sampled_from(history.known)), data.draw(st.sampled_from(history.known))
     expected = history.consumed(final) - history.consumed(initial)
-    assert distance(initial, final, history.extents) == expected
+    assert distance(initial, final, history.ranges) == expected
     if initial.order <= final.order:
         assert history.timelines.distance(0, initial, final) == expected
 
@@ -101,23 +101,23 @@ def test_a_shift_leads_where_the_distance_says_or_to_nothing_that_can_be_read(hi
     place = data.draw(st.sampled_from(history.known))
     target = history.consumed(place) + shift
     if history.expired <= target <= len(history.events):
-        found = shifted(place, shift, history.extents)
+        found = shifted(place, shift, history.ranges)
         assert history.consumed(found) == target
         others = [each for each in history.known if history.consumed(each) == target]
         assert found == max(others), "the end of a closed timeline is written as the beginning of the next one"
     else:
         with pytest.raises(Invalid):
-            shifted(place, shift, history.extents)
+            shifted(place, shift, history.ranges)
 
 
 @given(HISTORIES, st.data())
 def test_a_cursor_can_be_read_from_if_what_follows_it_is_still_there(history, data):
     place = data.draw(st.sampled_from(history.places))
     if place in history.known and history.consumed(place) >= history.expired:
-        assert readable_place("a", "0", place.offset, [history.extents]) == place
+        assert readable_place("a", "0", place.offset, [history.ranges]) == place
     else:
         with pytest.raises(UnavailableCursor):
-            readable_place("a", "0", place.offset, [history.extents])
+            readable_place("a", "0", place.offset, [history.ranges])
 
 
 @given(HISTORIES, st.integers(1, 9), st.integers(-1, 9))
@@ -125,14 +125,14 @@ def test_what_never_was_can_not_be_read_from(history, order, position):
     place = TimelinePosition(order, position)
     assume(place not in history.places)
     with pytest.raises(UnavailableCursor):
-        readable_place("a", "0", place.offset, [history.extents])
+        readable_place("a", "0", place.offset, [history.ranges])
 
 
 @given(HISTORIES)
 def test_everything_lies_between_the_begin_and_the_newest_event(history):
-    assert history.consumed(begin(history.extents)) == history.expired
-    assert history.consumed(newest(history.extents)) == len(history.events)
-    assert readable_place("a", "0", "BEGIN", [history.extents]) == begin(history.extents)
+    assert history.consumed(begin(history.ranges)) == history.expired
+    assert history.consumed(newest(history.ranges)) == len(history.events)
+    assert readable_place("a", "0", "BEGIN", [history.ranges]) == begin(history.ranges)
     at_the_end = history.timelines.newest(0, history.lengths[-1] - 1)
     assert history.consumed(at_the_end) == len(history.events)
     with suppress(IndexError):
@@ -149,11 +149,11 @@ def test_what_was_stored_since_a_time_comes_behind_its_place_and_nothing_else_th
         later = [position for position in positions if times[TimelinePosition(extent.order, position)] >= since]
         return min(later, default=extent.newest + 1)
 
-    place = place_since(history.extents, first_since)
+    place = place_since(history.ranges, first_since)
     earlier = sum(time < since for time in times.values())
     assert history.consumed(place) == max(earlier, history.expired)
-    assert readable_place("a", "0", place.offset, [history.extents]) == place
-    assert history.consumed(end(history.extents)) == len(history.events)
+    assert readable_place("a", "0", place.offset, [history.ranges]) == place
+    assert history.consumed(end(history.ranges)) == len(history.events)
 
 
 @given(HISTORIES, st.data())

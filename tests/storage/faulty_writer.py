@@ -14,7 +14,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.event_store import IdempotencyClaim
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.system.settings import FEATURES
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
@@ -42,7 +42,7 @@ class Silence:
 
 
 def _events(path: Path):
-    store = EmbeddedEventStore(path, clock=ManualClock(), signals=Silence(), offloads=StoreOffloads.all(_offload))
+    store = EmbeddedEventStore(path, clock=ManualClock(), signals=Silence(), pools=StorePools.all(_offload))
 
     def write(number: int) -> None:
         store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
@@ -51,7 +51,7 @@ def _events(path: Path):
 
 
 def _cursors(path: Path):
-    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=Silence(), offload=_offload)
+    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=Silence(), pool=_offload)
     coordinator.join("s", "stream")
 
     def write(number: int) -> None:
@@ -65,7 +65,7 @@ def _registry(path: Path):
     base = build_infrastructure(Config(data=path, database_lock_timeout_s=2), directory)
 
     def write(number: int) -> None:
-        base.bus.dispatch(SwitchFeature(feature=FEATURES[number], enabled=True), base.own_context())
+        base.bus.dispatch(SwitchFeature(feature=FEATURES[number], enabled=True), base.system_context())
 
     return write
 

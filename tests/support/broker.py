@@ -88,10 +88,10 @@ class Broker:
         self.projector = Projector()
         self.bus = self.bus_on(self.log)
         self.registry = MemoryRegistry(self.log, self.limits, direct, direct)
-        self.gate = AccessPolicy(self.registry, DEFAULT_ADMIN)
-        self.positions = CursorInitializer(
+        self.access = AccessPolicy(self.registry, DEFAULT_ADMIN)
+        self.cursor_initializer = CursorInitializer(
             self.registry,
-            self.gate,
+            self.access,
             self.bus,
             stores=self.stores,
             coordinator=self.coordinator,
@@ -99,20 +99,29 @@ class Broker:
         )
         self.timeline = TimelineAppender(self.registry, self.stores, self.signals, self.clock, wait_max_s=0)
         found_closed = self.timeline.found_closed
-        self.switcher = TimelineSwitcher(self.registry, self.bus, self.signals, self.clock, found_closed)
-        self.publisher = Publisher(self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, direct)
+        self.timeline_switcher = TimelineSwitcher(self.registry, self.bus, self.signals, self.clock, found_closed)
+        self.publisher = Publisher(
+            self.registry, self.access, self.timeline, self.clock, Random(0), self.limits, direct
+        )
         schemas = CompiledAvroSchemas(self._read, direct, self.limits.event_bytes_max)
         self.avro_publisher = AvroPublisher(
-            self.registry, self.gate, self.timeline, self.clock, Random(0), self.limits, schemas=schemas, offload=direct
+            self.registry,
+            self.access,
+            self.timeline,
+            self.clock,
+            Random(0),
+            self.limits,
+            schemas=schemas,
+            pool=direct,
         )
-        self.own_event_types = SystemEventTypes(
+        self.system_event_types = SystemEventTypes(
             [audit_log(OWNERSHIP, self.limits), *kpis(OWNERSHIP, self.limits)],
             self.registry,
             self.bus,
             lambda: rfc3339(self.clock.now_ms()),
         )
         self.own_publisher = SystemEventPublisher(self.registry, self.stores, self.clock, Random(0))
-        self.committer = Committer(self.registry, self.gate, self.coordinator)
+        self.committer = Committer(self.registry, self.access, self.coordinator)
         self._seconds = itertools.count()
         self.do(CreateStorage(storage=StorageEntry(id=DEFAULT_STORAGE, storage_type=EMBEDDED, default=True)))
 
@@ -169,7 +178,7 @@ class Broker:
         now = f"2026-11-20T10:{second // 60:02}:{second % 60:02}.000Z"
         return context(subject, command_id=str(uuid.uuid4()), recorded_at=now)
 
-    def housekeeper(self, stores: EventStores | None = None) -> BackgroundJobs:
+    def background_jobs(self, stores: EventStores | None = None) -> BackgroundJobs:
         """Whoever does the jobs; `stores` in place of the broker's own."""
         return BackgroundJobs(
             self.registry,
@@ -184,9 +193,9 @@ class Broker:
                 compaction_lag_s=COMPACTION_LAG_S,
                 every_s=RETENTION_INTERVAL_S,
             ),
-            positions=self.positions,
-            switcher=self.switcher,
-            sweeper=OrphanCleaner(self.registry, stores or self.stores, self.coordinator, self.bus),
+            cursor_initializer=self.cursor_initializer,
+            switcher=self.timeline_switcher,
+            orphan_cleaner=OrphanCleaner(self.registry, stores or self.stores, self.coordinator, self.bus),
             context=self.context,
         )
 
@@ -200,7 +209,7 @@ class Broker:
             self.log, partial(engines.reading, self.engine), partial(engines.writing, self.engine)
         )
         leadership = FileLeadership(self._directory.leadership)
-        return LogConsumers(feeds, trail, leadership, self.own_event_types, self.own_publisher, direct)
+        return LogConsumers(feeds, trail, leadership, self.system_event_types, self.own_publisher, direct)
 
     def spools(self) -> Spools:
         """Those of a process that has just started."""
@@ -210,7 +219,7 @@ class Broker:
         """What publishes from spools."""
         return KpiFeed(
             spools,
-            self.own_event_types,
+            self.system_event_types,
             self.own_publisher,
             self.clock,
             direct,

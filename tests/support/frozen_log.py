@@ -139,7 +139,7 @@ def _life_of_event_type(broker: Broker, name: str, number: int) -> None:
     broker.do(Repartition(event_type=name, partition_count=4))
     if number % 4 != 1:
         for storage in ("fast", "default"):
-            broker.switcher.switch(StartSwitch(event_type=name, storage_id=storage), broker.context())
+            broker.timeline_switcher.switch(StartSwitch(event_type=name, storage_id=storage), broker.context())
         broker.do(CleanUpTimeline(event_type=name, order=1, now_ms=LATER_MS))
     if number % 4 == 3:
         broker.do(SwitchFeature(feature="delete_event_type_with_subscriptions", enabled=True))
@@ -197,16 +197,16 @@ def _aborted_switch(broker: Broker) -> None:
 
     fast.create_topic = fail  # type: ignore[method-assign]
     with contextlib.suppress(Unavailable):
-        broker.switcher.switch(StartSwitch(event_type="size-0.created", storage_id="fast"), broker.context())
+        broker.timeline_switcher.switch(StartSwitch(event_type="size-0.created", storage_id="fast"), broker.context())
     fast.create_topic = create  # type: ignore[method-assign]
 
 
 def _housekeeping(broker: Broker) -> None:
     """Delete what is left: the topics of event types, timelines and switches that are gone."""
-    housekeeper = broker.housekeeper()
+    background_jobs = broker.background_jobs()
     for _ in range(2):
         broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-        housekeeper.tick()
+        background_jobs.tick()
 
 
 def _written(engine: Engine) -> Iterator[bytes]:

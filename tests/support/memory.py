@@ -79,10 +79,10 @@ class MemoryEventStore:
     def claimed(self, claim_id: str) -> str | None:
         return self._claims[claim_id][0] if claim_id in self._claims else None
 
-    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+    def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         return set(ids) & set(self._ids)
 
-    def forget_ids(self, before_ms: int) -> None:
+    def expire_ids(self, before_ms: int) -> None:
         self._claims = {name: claim for name, claim in self._claims.items() if claim[1] >= before_ms}
         self._ids = {name: at_ms for name, at_ms in self._ids.items() if at_ms >= before_ms}
 
@@ -125,7 +125,7 @@ class MemoryEventStore:
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:  # noqa: ARG002 - of the port
         return [bounds.newest for bounds in self.bounds(topic)]
 
-    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+    def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         later = [one.first for one in self._partition(topic, partition) if one.recorded_at_ms >= recorded_at_ms]
         return later[0] if later else self.bounds(topic)[partition].newest + 1
 
@@ -133,11 +133,11 @@ class MemoryEventStore:
         chunks = self.read(topic, partition, first, 1)
         return chunks[0].recorded_at_ms if chunks else None
 
-    def expire(self, topic: str, before_ms: int) -> int:
+    def delete_before(self, topic: str, before_ms: int) -> int:
         gone = 0
         for number in range(len(self._topics[topic])):
             oldest = self._oldest.get((topic, number), 0)
-            keep = self.first_since(topic, number, before_ms)
+            keep = self.offset_at_time(topic, number, before_ms)
             self._oldest[topic, number] = max(oldest, keep)
             gone += self._oldest[topic, number] - oldest
         return gone
@@ -196,7 +196,7 @@ class MemorySignals:
         self.watches.add(watch)
         return watch
 
-    def generation(self, key: str) -> int:
+    def version(self, key: str) -> int:
         return self._generations[key]
 
 

@@ -41,7 +41,7 @@ class Process:
             limits=broker.limits,
             default_admin=DEFAULT_ADMIN,
         )
-        self.switcher = TimelineSwitcher(self.registry, self.bus, broker.signals, broker.clock)
+        self.timeline_switcher = TimelineSwitcher(self.registry, self.bus, broker.signals, broker.clock)
         self.timeline = TimelineAppender(self.registry, self.stores, broker.signals, broker.clock, wait_max_s=0)
 
 

@@ -14,10 +14,10 @@ from rioni.http.metrics.collectors import Metrics
 def routed() -> Iterator[str]:
     """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`."""
     # No resource asks its services for anything but the settings before there is a request.
-    services = Dependencies(
+    dependencies = Dependencies(
         **dict.fromkeys(field.name for field in dataclasses.fields(Dependencies)) | {"config": Config()}
     )
-    for route in inspect.inspect_routes(create_app(services, Metrics())):
+    for route in inspect.inspect_routes(create_app(dependencies, Metrics())):
         for method in route.methods:
             if not method.internal:
                 yield f"{method.method} {route.path}"

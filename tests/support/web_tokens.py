@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rioni.domain.errors import TokensUnavailable
-from rioni.storage.tokens.http_get import Answer
+from rioni.storage.tokens.http_get import Response
 
 
 ISSUER = "https://issuer.example"
@@ -90,12 +90,12 @@ class Web:
         self.asked: list[str] = []
         self.down = False
 
-    def get(self, url: str, headers: Any) -> Answer:
+    def get(self, url: str, headers: Any) -> Response:
         self.asked.append(url)
         if self.down:
             raise TokensUnavailable("the server is down")
         if url not in self.pages:
-            return Answer(404, b"")
+            return Response(404, b"")
         page = self.pages[url]
         page = page(headers) if callable(page) else page
-        return page if isinstance(page, Answer) else Answer(200, json.dumps(page).encode())
+        return page if isinstance(page, Response) else Response(200, json.dumps(page).encode())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid
-from rioni.tools.load_client import Answer, Server
+from rioni.tools.load_client import ResponseReader, Server
 
 
 def _chunked(pieces: list[bytes]) -> bytes:
@@ -23,7 +23,7 @@ def test_an_answer_is_read_the_same_however_its_bytes_arrive(data, pieces):
     else:
         raw = b"HTTP/1.1 422 Unprocessable Entity\r\ncontent-length:%d\r\n\r\n%s" % (len(body), body)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)))) | {0, len(raw)})
-    answer, received = Answer(), []
+    answer, received = ResponseReader(), []
     for start, end in pairwise(cuts):
         assert not answer.complete
         answer.feed(raw[start:end], received.append)
@@ -33,7 +33,7 @@ def test_an_answer_is_read_the_same_however_its_bytes_arrive(data, pieces):
 
 
 def test_an_answer_without_a_length_ends_with_the_connection():
-    answer, received = Answer(), []
+    answer, received = ResponseReader(), []
     answer.feed(b"HTTP/1.1 200 OK\r\n\r\nab", received.append)
     answer.feed(b"c", received.append)
     assert not answer.complete
@@ -42,13 +42,13 @@ def test_an_answer_without_a_length_ends_with_the_connection():
 
 
 def test_an_answer_that_breaks_off_is_not_complete():
-    answer = Answer()
+    answer = ResponseReader()
     answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", lambda _: None)
     assert not answer.end()
 
 
 def test_an_answer_without_content_is_complete_at_once():
-    answer = Answer()
+    answer = ResponseReader()
     answer.feed(b"HTTP/1.1 204 No Content\r\n\r\n", lambda _: None)
     assert answer.complete
 
@@ -56,7 +56,7 @@ def test_an_answer_without_content_is_complete_at_once():
 @pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"x" * 70_000])
 def test_what_is_not_http_is_refused(raw):
     with pytest.raises(ValueError, match=r"invalid literal|endless"):
-        Answer().feed(raw, lambda _: None)
+        ResponseReader().feed(raw, lambda _: None)
 
 
 def test_a_path_in_the_base_url_comes_before_the_path_of_the_request():

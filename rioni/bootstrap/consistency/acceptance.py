@@ -61,7 +61,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
         party = (
             acceptance_identity(directory.broker) if config.clustered else cluster_identity(config, directory.broker)
         )
-        opened.enter_context(contextlib.closing(database_lease(config, party).take(config.database_lock_timeout_s)))
+        opened.enter_context(contextlib.closing(database_lease(config, party).acquire(config.database_lock_timeout_s)))
         engine = database_engine(config)
         opened.callback(engine.dispose)
         upgrade(engine)
@@ -79,7 +79,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
             expected = read_expected(connection)
         anchor = Anchor(installation_id(engine), expected.head)
         base = opened.enter_context(contextlib.closing(build_infrastructure(config, directory)))
-        base.bus.dispatch(AcceptLoss(findings=tuple(found), reason=reason), base.own_context())
+        base.bus.dispatch(AcceptLoss(findings=tuple(found), reason=reason), base.system_context())
         if config.clustered:
             sequence = check_shared(config, directory, anchor.installation, None)
             write_marks(engine, {ZOOKEEPER: ends_text([sequence])})

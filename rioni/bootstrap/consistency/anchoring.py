@@ -33,9 +33,9 @@ class StoreMarks:
         """Read the recorded marks; blocks."""
         self._base = base
         self._engine = base.log.engine
-        self._installation = base.offload(installation_id, self._engine)
-        self._written = base.offload(self._read)
-        self._attempts = LoggedJobRunner()
+        self._installation = base.database_pool(installation_id, self._engine)
+        self._written = base.database_pool(self._read)
+        self._runner = LoggedJobRunner()
         self._due_at_s = base.clock.monotonic()
         self._complete = False
         self._known = _Topics(-1, (), frozenset())
@@ -54,7 +54,7 @@ class StoreMarks:
             self.note(everything=not self._complete)
             self._complete = True
         else:
-            self._attempts.attempt("recording positions of the Kafka topics", self._note_appended)
+            self._runner.run("recording positions of the Kafka topics", self._note_appended)
 
     def note(self, *, everything: bool) -> None:
         """Anchor all stores and write the marks that have changed; failures are logged.
@@ -62,14 +62,14 @@ class StoreMarks:
         Args:
             everything: whether to write all marks, not only those that may have changed since the last call.
         """
-        self._attempts.attempt("recording positions of the Kafka topics", self._note_appended)
-        self._attempts.attempt("recording positions of the stores", partial(self._note, everything=everything))
-        self._attempts.attempt("recording the position of ZooKeeper", self._note_zookeeper)
+        self._runner.run("recording positions of the Kafka topics", self._note_appended)
+        self._runner.run("recording positions of the stores", partial(self._note, everything=everything))
+        self._runner.run("recording the position of ZooKeeper", self._note_zookeeper)
 
     def _note_zookeeper(self) -> None:
         sequence = self._base.adapters.advance(self._installation)
         if sequence is not None:
-            self._base.offload(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
+            self._base.database_pool(raise_marks, self._engine, {ZOOKEEPER: {0: sequence}}, {})
 
     def _note_appended(self) -> None:
         """Raise the marks of the Kafka topics that this process has appended to."""
@@ -82,7 +82,7 @@ class StoreMarks:
             return
         writing, self._ends = self._ends, {}
         try:
-            other = self._base.offload(raise_marks, self._engine, writing, clusters)
+            other = self._base.database_pool(raise_marks, self._engine, writing, clusters)
         except BaseException:
             self._raise(self._ends, writing)
             raise
@@ -98,10 +98,10 @@ class StoreMarks:
     def _note(self, *, everything: bool) -> None:
         base = self._base
         base.registry.refresh()
-        anchor = Anchor(self._installation, base.offload(base.log.head))
+        anchor = Anchor(self._installation, base.database_pool(base.log.head))
         topics = self._topics()
         if everything:
-            self._written = base.offload(self._read)
+            self._written = base.database_pool(self._read)
         marks: dict[str, str] = {}
 
         def note(store: object) -> None:
@@ -113,13 +113,13 @@ class StoreMarks:
 
         for storage_id in topics.embedded:
             what = f"recording positions of storage {storage_id}"
-            self._attempts.attempt(what, partial(note_storage, storage_id))
+            self._runner.run(what, partial(note_storage, storage_id))
         note(base.adapters.coordinator)
         marks = {name: value for name, value in marks.items() if not topics.lack(name)}
         changed = {name: value for name, value in marks.items() if self._written.get(name) != value}
         removed = {name for name in self._written if topics.lack(name)} if everything else set[str]()
         if changed or removed:
-            base.offload(write_marks, self._engine, changed, removed)
+            base.database_pool(write_marks, self._engine, changed, removed)
             self._written.update(changed)
             for name in removed:
                 del self._written[name]

@@ -34,14 +34,14 @@ def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
     base.registry.refresh()
     # Dead processes may have left unfinished switches, which block new ones.
     switcher = TimelineSwitcher(base.registry, base.bus, base.adapters.signals, base.clock)
-    switcher.repair(base.own_context)
+    switcher.repair(base.system_context)
     marks: dict[str, str] = {}
     for storage in compared.storages:
         if storage.findings:
             marks[cluster_mark(storage.storage_id)] = storage.cluster_id
         for timeline in storage.damaged:
             marks[accepted_mark(timeline.topic)] = ends_text(_close(base, switcher, timeline))
-    base.offload(write_marks, base.log.engine, marks)
+    base.database_pool(write_marks, base.log.engine, marks)
 
 
 def _close(base: Infrastructure, switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:
@@ -49,7 +49,9 @@ def _close(base: Infrastructure, switcher: TimelineSwitcher, timeline: Timeline)
     base.registry.refresh()
     if base.registry.timelines(timeline.event_type).active.id == timeline.id:
         name, storage_id = timeline.event_type, timeline.storage_id
-        switcher.switch(StartSwitch(event_type=name, storage_id=storage_id, replaces=timeline.id), base.own_context())
+        switcher.switch(
+            StartSwitch(event_type=name, storage_id=storage_id, replaces=timeline.id), base.system_context()
+        )
         base.registry.refresh()
         if base.registry.timelines(name).active.id == timeline.id:
             raise Conflict(f"The timeline of event type {name} can't be replaced now. Run the command again.")

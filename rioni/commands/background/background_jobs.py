@@ -13,7 +13,7 @@ from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.registry import Registry
 
 
-SWEEP_EVERY_S = 3_600.0
+CLEAN_EVERY_S = 3_600.0
 
 
 class BackgroundJobs:
@@ -26,9 +26,9 @@ class BackgroundJobs:
         clock: Clock,
         *,
         retention: Retention,
-        positions: CursorInitializer,
+        cursor_initializer: CursorInitializer,
         switcher: TimelineSwitcher,
-        sweeper: OrphanCleaner,
+        orphan_cleaner: OrphanCleaner,
         context: Callable[[], Context],
     ) -> None:
         """Keep the dependencies; `context` makes the context of a command that the broker itself issues."""
@@ -36,43 +36,43 @@ class BackgroundJobs:
         self._coordinator = coordinator
         self._clock = clock
         self._retention = retention
-        self._positions = positions
+        self._cursor_initializer = cursor_initializer
         self._switcher = switcher
-        self._sweeper = sweeper
+        self._orphan_cleaner = orphan_cleaner
         self._context = context
-        self._attempts = LoggedJobRunner()
+        self._runner = LoggedJobRunner()
         self._expire_at_s = clock.monotonic() + retention.every_s
-        self._sweep_at_s = clock.monotonic() + SWEEP_EVERY_S
+        self._clean_at_s = clock.monotonic() + CLEAN_EVERY_S
 
     def tick(self) -> None:
         """Run the jobs that are due. Blocks on the disk; a job that fails is logged and retried."""
-        attempt = self._attempts.attempt
-        attempt("ending dead sessions", self._coordinator.reap)
-        attempt("repairing switches", self._repair)
+        run = self._runner.run
+        run("ending dead sessions", self._coordinator.expire_dead_sessions)
+        run("repairing switches", self._repair)
         if self._clock.monotonic() >= self._expire_at_s:
             self._expire_at_s = self._clock.monotonic() + self._retention.every_s
-            attempt("retention", self.expire)
-            attempt("compaction", self._retention.compact)
-            attempt("forgetting ids", self._retention.forget)
-            attempt("adding partitions to subscriptions", self._positions.extend)
-            attempt("abandoning unfinished topics", self._abandon_unfinished)
-            attempt("deleting abandoned topics", self._delete_abandoned)
-        if self._clock.monotonic() >= self._sweep_at_s:
-            self._sweep_at_s = self._clock.monotonic() + SWEEP_EVERY_S
-            attempt("sweeping", self._sweep)
+            run("retention", self.expire)
+            run("compaction", self._retention.compact)
+            run("forgetting ids", self._retention.expire_ids)
+            run("adding partitions to subscriptions", self._cursor_initializer.extend)
+            run("abandoning unfinished topics", self._abandon_unfinished)
+            run("deleting abandoned topics", self._delete_abandoned)
+        if self._clock.monotonic() >= self._clean_at_s:
+            self._clean_at_s = self._clock.monotonic() + CLEAN_EVERY_S
+            run("deleting orphaned topics", self._clean)
 
     def expire(self) -> None:
         """Remove the events whose retention time is over."""
         self._retention.expire(self._context())
 
-    def _sweep(self) -> None:
-        self._sweeper.sweep(self._context())
+    def _clean(self) -> None:
+        self._orphan_cleaner.clean(self._context())
 
     def _abandon_unfinished(self) -> None:
-        self._sweeper.abandon_unfinished(self._context())
+        self._orphan_cleaner.abandon_unfinished(self._context())
 
     def _delete_abandoned(self) -> None:
-        self._sweeper.delete_abandoned(self._context())
+        self._orphan_cleaner.delete_abandoned(self._context())
 
     def _repair(self) -> None:
         self._registry.refresh()

@@ -7,7 +7,7 @@ import structlog
 from rioni.domain.errors import Unavailable
 
 
-_log = structlog.get_logger("rioni.attempts")
+_log = structlog.get_logger("rioni.background_jobs")
 
 
 class LoggedJobRunner:
@@ -16,7 +16,7 @@ class LoggedJobRunner:
     def __init__(self) -> None:
         self._failures: dict[str, str] = {}
 
-    def attempt(self, what: str, job: Callable[[], None]) -> None:
+    def run(self, what: str, job: Callable[[], None]) -> None:
         """Run a job; log its failure, once as long as the failure stays the same, and don't raise it.
 
         Unavailable is logged as one sentence, any other error with its traceback.

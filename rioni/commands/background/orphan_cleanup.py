@@ -27,7 +27,7 @@ REFUSALS_MAX = 3
 RECORDED_AT_ONCE = 20
 """How many deleted topics one transaction records; it blocks other changes of the registry."""
 
-_log = structlog.get_logger("rioni.sweeping")
+_log = structlog.get_logger("rioni.orphan_cleanup")
 
 
 class OrphanCleaner:
@@ -49,23 +49,23 @@ class OrphanCleaner:
         self._suspects: set[tuple[str, str]] = set()
         self._forgettable: set[str] = set()
 
-    def sweep(self, context: Context) -> None:
+    def clean(self, context: Context) -> None:
         """Delete what was orphaned in the previous run and still is, in all storages that can be used.
 
         Raises:
             Unavailable: names those that can't.
         """
         self._forget()
-        failures = ErrorCollector()
-        before, self._suspects = self._suspects, self._nameless(failures)
+        errors = ErrorCollector()
+        before, self._suspects = self._suspects, self._nameless(errors)
         remaining = before & self._suspects
         for storage_id in sorted({storage_id for storage_id, _ in remaining}):
             topics = frozenset(topic for each, topic in remaining if each == storage_id)
-            with failures.of(f"storage {storage_id}"):
-                forsaken = self._bus.dispatch(FindOrphanedTopics(storage_id=storage_id, topics=topics), context)
-                if deleted := [topic for topic in forsaken if self._delete_empty(storage_id, topic)]:
+            with errors.of(f"storage {storage_id}"):
+                orphaned = self._bus.dispatch(FindOrphanedTopics(storage_id=storage_id, topics=topics), context)
+                if deleted := [topic for topic in orphaned if self._delete_empty(storage_id, topic)]:
                     _log.info("topics without a timeline were deleted", storage_id=storage_id, topics=deleted)
-        failures.report()
+        errors.report()
 
     def abandon_unfinished(self, context: Context) -> None:
         """Abandon the topics that processes were creating which have died.
@@ -74,12 +74,12 @@ class OrphanCleaner:
             Unavailable: names the topics for which that is not possible now; the others are.
         """
         self._registry.refresh()
-        failures = ErrorCollector()
+        errors = ErrorCollector()
         for creation in self._registry.topic_creations():
-            with failures.of(f"topic {creation.topic}"):
+            with errors.of(f"topic {creation.topic}"):
                 if not self._bus.is_running(creation.worker, creation.topic):
                     self._bus.dispatch(AbandonTopicCreation(creation=creation, delete=False), context)
-        failures.report()
+        errors.report()
 
     def delete_abandoned(self, context: Context) -> None:
         """Delete the topics that the log says are to be deleted; failures are logged and retried in the next run.
@@ -130,15 +130,15 @@ class OrphanCleaner:
         self._forgettable = initialised - {subscription.id for subscription in self._registry.subscriptions()}
         for subscription_id in sorted(before & self._forgettable):
             if not self._coordinator.topology(subscription_id).sessions:
-                self._coordinator.forget(subscription_id)
+                self._coordinator.delete(subscription_id)
                 _log.info("cursors without a subscription were deleted", subscription_id=subscription_id)
 
-    def _nameless(self, failures: ErrorCollector) -> set[tuple[str, str]]:
+    def _nameless(self, errors: ErrorCollector) -> set[tuple[str, str]]:
         """All topics that no timeline names, each with its storage."""
         self._registry.refresh()
         there: set[tuple[str, str]] = set()
         for storage in self._registry.storages():
-            with failures.of(f"storage {storage.id}"):
+            with errors.of(f"storage {storage.id}"):
                 store = self._stores.of(storage.id)
                 if isinstance(store, TopicNames):
                     there |= {(storage.id, topic) for topic in store.topics()}

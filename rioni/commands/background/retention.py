@@ -77,29 +77,29 @@ class Retention:
                     except RioniError as ex:
                         _tell("a timeline could not be compacted", ex, event_type=event_type.name)
 
-    def forget(self) -> None:
+    def expire_ids(self) -> None:
         """Delete idempotency keys older than the deduplication window."""
         timelines = (self._registry.timelines(event_type.name) for event_type in self._registry.event_types())
         # Keys outlive the events of timelines that were cleaned up.
         for storage_id in {timeline.storage_id for each in timelines for timeline in each.timelines}:
             if self._registry.storage(storage_id) is not None:
                 try:
-                    self._stores.of(storage_id).forget_ids(self._clock.now_ms() - self._idempotency_window_ms)
+                    self._stores.of(storage_id).expire_ids(self._clock.now_ms() - self._idempotency_window_ms)
                 except RioniError as ex:
                     _tell("could not expire idempotency keys", ex, storage_id=storage_id)
 
     def _expire(self, name: str, order: int, context: Context) -> None:
         # A round may be long, and the retention time may have been raised meanwhile.
         self._registry.refresh()
-        timelines, kept_ms = self._registry.timelines(name), self._registry.event_type(name).kept_ms
+        timelines, retention_ms = self._registry.timelines(name), self._registry.event_type(name).retention_ms
         timeline = next((each for each in timelines.readable if each.order == order), None)
-        if timeline is None or kept_ms is None:
+        if timeline is None or retention_ms is None:
             return
         now_ms = self._clock.now_ms()
-        over = timelines.is_over(timeline, kept_ms, now_ms)
+        over = timelines.is_over(timeline, retention_ms, now_ms)
         try:
             store = self._stores.of(timeline.storage_id)
-            store.expire(timeline.topic, now_ms - kept_ms)
+            store.delete_before(timeline.topic, now_ms - retention_ms)
             # The switch that closed it may have taken long, so events may be younger than its start.
             over = over and all(bounds.newest < bounds.oldest for bounds in store.bounds(timeline.topic))
         except (NotFound, Unavailable):

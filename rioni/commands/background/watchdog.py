@@ -17,14 +17,14 @@ class JobWatchdog:
     def __init__(self, clock: Clock) -> None:
         """Start counting now."""
         self._clock = clock
-        self._attempts = LoggedJobRunner()
+        self._runner = LoggedJobRunner()
         self._done_at_s = clock.monotonic()
 
-    def beating(self, jobs: Callable[[], None]) -> Callable[[], None]:
+    def watched(self, jobs: Callable[[], None]) -> Callable[[], None]:
         """The same jobs, watched; a bug in one round does not prevent the next one."""
 
         def run() -> None:
-            self._attempts.attempt("jobs", jobs)
+            self._runner.run("jobs", jobs)
             self._done_at_s = self._clock.monotonic()
 
         return run

@@ -22,7 +22,7 @@ from rioni.domain.publishing.pipeline import Prepared
 from rioni.domain.publishing.rules import Publication, PublishRules
 
 
-OFFLOAD_BYTES = 16_384
+POOL_BYTES = 16_384
 """PERF: reading, checking and rendering so many bytes takes about 3 ms. Larger batches go to the thread pool."""
 JSON_BYTES_AT_ONCE = 1_000_000
 """The same limit for the output: field names may expand a few bytes to many."""
@@ -34,16 +34,16 @@ class AvroPublisher(Publisher):
     def __init__(
         self,
         registry: Registry,
-        gate: AccessPolicy,
+        access: AccessPolicy,
         timeline: TimelineAppender,
         clock: Clock,
         random: Random,
         limits: Limits,
         *,
         schemas: AvroSchemas,
-        offload: ThreadPool,
+        pool: ThreadPool,
     ) -> None:
-        super().__init__(registry, gate, timeline, clock, random, limits, offload)
+        super().__init__(registry, access, timeline, clock, random, limits, pool)
         self._schemas = schemas
 
     def publish(self, command: PublishEvents, subject: Subject) -> Published:
@@ -72,11 +72,11 @@ class AvroPublisher(Publisher):
     def _admit_avro(self, command: PublishEvents, subject: Subject) -> Sequence[Envelope]:
         """Authorise the request and read the batch: in binary publishing all of these checks come before the body."""
         self._registry.refresh()
-        self._gate.blacklist("PRODUCER", subject, (command.event_type,))
+        self._access.blacklist("PRODUCER", subject, (command.event_type,))
         rules = self._registry.publish_rules(command.event_type)
         if isinstance(command, DeleteEvents) and rules.undeletable:
             raise Invalid(rules.undeletable)
-        self._gate.event_type(subject, command.event_type, "WRITE")
+        self._access.event_type(subject, command.event_type, "WRITE")
         return self._runner(command.body)(read_publishing_batch, command.body, self._limits.batch_events_max)
 
     def _prepare_avro(
@@ -89,10 +89,10 @@ class AvroPublisher(Publisher):
     ) -> Prepared:
         schemas = self._schemas_of(self._registry.event_type(rules.name), envelopes)
         prepare = partial(prepare_avro, envelopes, schemas, rules, publication, random)
-        if len(body) <= OFFLOAD_BYTES:
+        if len(body) <= POOL_BYTES:
             with suppress(TooLarge):
                 return prepare(bytes_max=JSON_BYTES_AT_ONCE)
-        return self._offload(prepare, bytes_max=self._limits.body_bytes_max)
+        return self._pool(prepare, bytes_max=self._limits.body_bytes_max)
 
     def _prepare_avro_deletion(
         self,
@@ -105,7 +105,7 @@ class AvroPublisher(Publisher):
         return self._runner(body)(prepare_avro_deletion, envelopes, rules, publication, random)
 
     def _runner(self, body: bytes) -> ThreadPool:
-        return self._offload if len(body) > OFFLOAD_BYTES else direct
+        return self._pool if len(body) > POOL_BYTES else direct
 
     def _schemas_of(self, event_type: EventType, envelopes: Sequence[Envelope]) -> dict[str, EventSchema | str]:
         """The schemas that the events name, up to the first event whose schema does not exist."""

@@ -74,20 +74,20 @@ class Publisher:
     def __init__(
         self,
         registry: Registry,
-        gate: AccessPolicy,
+        access: AccessPolicy,
         timeline: TimelineAppender,
         clock: Clock,
         random: Random,
         limits: Limits,
-        offload: ThreadPool,
+        pool: ThreadPool,
     ) -> None:
         self._registry = registry
-        self._gate = gate
+        self._access = access
         self._timeline = timeline
         self._clock = clock
         self._random = random
         self._limits = limits
-        self._offload = offload
+        self._pool = pool
 
     def publish(self, command: PublishEvents, subject: Subject) -> Published:
         """Store all events of a batch durably, or none.
@@ -115,12 +115,12 @@ class Publisher:
     def _admit(self, command: PublishEvents, subject: Subject) -> Batch:
         """Read the batch and authorise the request, in the contract's order (reference publishing#steps)."""
         self._registry.refresh()
-        self._gate.blacklist("PRODUCER", subject, (command.event_type,))
+        self._access.blacklist("PRODUCER", subject, (command.event_type,))
         if is_large(command.body):
-            batch = self._offload(split, command.body, self._limits)
+            batch = self._pool(split, command.body, self._limits)
         else:
             batch = split(command.body, self._limits)
-        self._gate.event_type(subject, command.event_type, "WRITE")
+        self._access.event_type(subject, command.event_type, "WRITE")
         return batch
 
     def _prepare(
@@ -128,7 +128,7 @@ class Publisher:
     ) -> Prepared:
         """Prepare a batch, in the thread pool if it takes long."""
         if rules.takes_long(batch.body):
-            return self._offload(prepare, batch, rules, publication, random)
+            return self._pool(prepare, batch, rules, publication, random)
         return prepare(batch, rules, publication, random)
 
     def _publish(self, command: PublishEvents, subject: Subject, batch: B, prepare: Prepare[B]) -> Published:
@@ -158,7 +158,7 @@ class Publisher:
         if (key := command.idempotency_key) is None:
             return None
         # PERF: the digest of 50 MB takes 100 ms.
-        run = self._offload if is_large(command.body) else direct
+        run = self._pool if is_large(command.body) else direct
         kind = f"{type(command).__name__} {command.subscription_id}"
         return run(idempotency.claim, rules.scope, client=subject.name, key=key, kind=kind, body=command.body)
 
@@ -170,5 +170,5 @@ class Publisher:
             publisher=subject.name,
             span_ctx=command.span_ctx,
             subscription_id=command.subscription_id,
-            check_owner=self._gate.event_owner(subject) if owned else None,
+            check_owner=self._access.event_owner(subject) if owned else None,
         )

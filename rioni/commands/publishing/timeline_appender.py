@@ -115,7 +115,7 @@ class TimelineAppender:
 
     def _wait_and_append(self, closed: Timeline, rest: "_RemainingBatch") -> Appended:
         deadline_s = self._clock.monotonic() + self._wait_max_s
-        watch = self._signals.watch([LOG_KEY])
+        waiter = self._signals.watch([LOG_KEY])
         try:
             while True:
                 self._registry.refresh()
@@ -129,9 +129,9 @@ class TimelineAppender:
                         raise Unavailable(
                             f"Event type {closed.event_type} is currently in maintenance, please repeat request"
                         ) from ex
-                watch.wait(min(left_s, LOOK_EVERY_S))
+                waiter.wait(min(left_s, LOOK_EVERY_S))
         finally:
-            watch.close()
+            waiter.close()
 
     def _after(self, closed: Timeline) -> Timeline:
         timelines = self._registry.timelines(closed.event_type)
@@ -219,7 +219,7 @@ def _is_duplicate(claim: IdempotencyClaim, stores: Collection[EventStore]) -> bo
 def _known_ids(ids: Mapping[int, Sequence[str]] | None, stores: Collection[EventStore]) -> Collection[str]:
     """The ids of events that one of the stores has stored."""
     asked = [each for some in ids.values() for each in some] if ids and stores else []
-    return frozenset().union(*(store.known_ids(asked) for store in stores)) if asked else frozenset()
+    return frozenset().union(*(store.existing_ids(asked) for store in stores)) if asked else frozenset()
 
 
 def _pick(values: Mapping[int, Sequence[T]], kept: Mapping[int, Sequence[int]]) -> dict[int, list[T]]:

@@ -31,9 +31,9 @@ class CommitCursors:
 class Committer:
     """Checks and commits cursors; blocks on the coordinator only."""
 
-    def __init__(self, registry: Registry, gate: AccessPolicy, coordinator: Coordinator) -> None:
+    def __init__(self, registry: Registry, access: AccessPolicy, coordinator: Coordinator) -> None:
         self._registry = registry
-        self._gate = gate
+        self._access = access
         self._coordinator = coordinator
 
     def commit(self, command: CommitCursors, subject: Subject) -> Sequence[bool]:
@@ -59,8 +59,8 @@ class Committer:
         names = {partition.event_type for partition, _ in places}
         with contextlib.suppress(SubscriptionNotFound):
             names.update(self._registry.subscription(command.subscription_id).event_types)
-        self._gate.blacklist("CONSUMER", subject, names, "Application or subscription is blocked")
-        self._gate.subscription(subject, command.subscription_id)
+        self._access.blacklist("CONSUMER", subject, names, "Application or subscription is blocked")
+        self._access.subscription(subject, command.subscription_id)
         for partition, place in places:
             self._check_available(partition, place)
         _check_stream_id(command.stream_id)

@@ -24,7 +24,7 @@ class CursorResolver:
         self.partitions = offset_ranges_of(timelines, stores)
         """The offset ranges of all partitions, by number."""
 
-    def extents(self, partition: str | None) -> OffsetRanges:
+    def ranges(self, partition: str | None) -> OffsetRanges:
         """The offset ranges of a partition.
 
         Raises:
@@ -42,15 +42,15 @@ class CursorResolver:
             InvalidCursor: the offset is not valid.
         """
         number = self._number(named.partition)
-        extents = self.partitions[number]
+        ranges = self.partitions[number]
         if named.timestamp is not None:
             at_ms = parsed_ms(named.timestamp)
             assert at_ms is not None, "names are checked when they are read"
-            return position_at_time(self._timelines, self._stores, number, extents, at_ms)
+            return position_at_time(self._timelines, self._stores, number, ranges, at_ms)
         if named.is_end:
-            return end(extents)
+            return end(ranges)
         offset, partition = named.offset or "", named.partition or ""
-        return parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(extents)
+        return parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(ranges)
 
     def readable(self, named: CursorSpec) -> TimelinePosition:
         """The position that a cursor spec names, which must be readable; blocks as `place` does.
@@ -67,7 +67,7 @@ class CursorResolver:
             raise InvalidCursor(f"non existing partition {partition}")
         else:
             place = self.place(named)
-        return shifted(place, named.shift, self.extents(partition)) if named.shift else place
+        return shifted(place, named.shift, self.ranges(partition)) if named.shift else place
 
     def _number(self, partition: str | None) -> int:
         number = partition_number(partition or "", len(self.partitions))

@@ -110,19 +110,19 @@ class DeadLetterQueue:
         self._own_publisher.publish(DEAD_LETTER_QUEUE, [kept], name=letter.name, owner=_owner(event.chunk, event.start))
 
 
-class DeadLetterSink:
+class DeadLetterRedriver:
     """Lists and redrives the dead letters in the queue; blocks on event stores."""
 
     def __init__(
         self,
         registry: Registry,
-        gate: AccessPolicy,
+        access: AccessPolicy,
         bus: CommandBus,
         *,
         stores: EventStores,
         timeline: TimelineAppender,
     ) -> None:
-        self._registry, self._gate, self._bus = registry, gate, bus
+        self._registry, self._access, self._bus = registry, access, bus
         self._stores, self._timeline = stores, timeline
 
     def page(
@@ -139,8 +139,8 @@ class DeadLetterSink:
         subscription = self._administered(subscription_id, subject)
         for name in subscription.event_types:
             with contextlib.suppress(EventTypeNotFound):
-                self._gate.event_type(subject, name, "READ")
-        reader = self._gate.visibility(subject, subscription_id).reader
+                self._access.event_type(subject, name, "READ")
+        reader = self._access.visibility(subject, subscription_id).reader
         page: list[KeptDeadLetter] = []
         for kept in self._scan(subscription_id, wanted, Visibility(reader=reader)):
             page.append(kept)
@@ -182,8 +182,8 @@ class DeadLetterSink:
     def _administered(self, subscription_id: str, subject: Subject) -> Subscription:
         self._registry.refresh()
         subscription = self._registry.subscription(subscription_id)
-        self._gate.blacklist("CONSUMER", subject, subscription.event_types, "Application or subscription is blocked")
-        self._gate.administration(subject, subscription)
+        self._access.blacklist("CONSUMER", subject, subscription.event_types, "Application or subscription is blocked")
+        self._access.administration(subject, subscription)
         return subscription
 
     def _redrive(self, kept: KeptDeadLetter, *, force: bool) -> str:

@@ -40,7 +40,7 @@ class CursorInitializer:
     def __init__(
         self,
         registry: Registry,
-        gate: AccessPolicy,
+        access: AccessPolicy,
         bus: CommandBus,
         *,
         stores: EventStores,
@@ -48,7 +48,7 @@ class CursorInitializer:
         reset_timeout_s: float,
     ) -> None:
         self._registry = registry
-        self._gate = gate
+        self._access = access
         self._bus = bus
         self._stores = stores
         self._coordinator = coordinator
@@ -70,11 +70,11 @@ class CursorInitializer:
         known = self._coordinator.topology(subscription.id).partitions
         if all(key in known for key in wanted):
             return
-        extents = {name: self._extents(name) for name in subscription.event_types}
-        begins = {key: begin(extents[key.event_type][int(key.partition)]) for key in wanted}
+        ranges = {name: self._ranges(name) for name in subscription.event_types}
+        begins = {key: begin(ranges[key.event_type][int(key.partition)]) for key in wanted}
         starts = begins
         if subscription.read_from == "end":
-            lasts = {key: extents[key.event_type][int(key.partition)][-1] for key in wanted}
+            lasts = {key: ranges[key.event_type][int(key.partition)][-1] for key in wanted}
             starts = {key: TimelinePosition(last.order, last.newest) for key, last in lasts.items()}
         given = {
             EventTypePartition(each.event_type, each.partition): parse_offset(
@@ -97,14 +97,14 @@ class CursorInitializer:
         Raises:
             Unavailable: names the subscriptions where that failed; the others have the partitions.
         """
-        failures = ErrorCollector()
+        errors = ErrorCollector()
         for subscription in self._registry.subscriptions():
             concerned = event_type is None or event_type in subscription.event_types
             # A subscription or event type that is not found was deleted meanwhile.
-            with failures.of(f"subscription {subscription.id}"), contextlib.suppress(NotFound):
+            with errors.of(f"subscription {subscription.id}"), contextlib.suppress(NotFound):
                 if concerned and self._coordinator.topology(subscription.id).epoch:
                     self.initialise(subscription)
-        failures.report()
+        errors.report()
 
     def reset(self, command: ResetCursors, context: Context) -> None:
         """End all streams, then set cursors, backwards too; without cursors only initialise the subscription.
@@ -120,8 +120,8 @@ class CursorInitializer:
         self._registry.refresh()
         subscription = self._registry.subscription(command.subscription_id)
         detail = "Application or subscription is blocked"
-        self._gate.blacklist("CONSUMER", context.subject, subscription.event_types, detail)
-        self._gate.administration(context.subject, subscription)
+        self._access.blacklist("CONSUMER", context.subject, subscription.event_types, detail)
+        self._access.administration(context.subject, subscription)
         places = self._places(subscription, command.cursors)
         self.initialise(subscription)
         if not places:
@@ -134,7 +134,7 @@ class CursorInitializer:
         )
         self._bus.dispatch(record, context)
 
-    def _extents(self, name: str) -> Sequence[OffsetRanges]:
+    def _ranges(self, name: str) -> Sequence[OffsetRanges]:
         return offset_ranges_of(self._registry.timelines(name), self._stores)
 
     def _places(

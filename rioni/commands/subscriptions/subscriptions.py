@@ -85,7 +85,7 @@ class RecordDeadLettersRedriven:
     redriven: int
 
 
-def create_subscription(command: CreateSubscription, repository: UnitOfWork) -> tuple[Subscription, bool] | Outside:
+def create_subscription(command: CreateSubscription, unit_of_work: UnitOfWork) -> tuple[Subscription, bool] | Outside:
     """Create a subscription.
 
     Returns:
@@ -100,71 +100,71 @@ def create_subscription(command: CreateSubscription, repository: UnitOfWork) -> 
     spec = command.spec
     check_fields(spec)
     key = natural_key(spec.owning_application or "", spec.consumer_group or "", spec.event_types or ())
-    if (claim := repository.find("subscription-key", key)) is not None:
-        return repository.subscription(claim.subscription_id), False
-    _check_features(spec, repository)
+    if (claim := unit_of_work.find("subscription-key", key)) is not None:
+        return unit_of_work.subscription(claim.subscription_id), False
+    _check_features(spec, unit_of_work)
     names = sorted(set(spec.event_types or ()))
     # Each event type has at least one partition: don't look up thousands of them while holding the lock.
-    _check_partitions(len(names), repository)
-    timelines = _timelines_of(names, repository)
-    _check_partitions(sum(each.active.partitions for each in timelines), repository)
+    _check_partitions(len(names), unit_of_work)
+    timelines = _timelines_of(names, unit_of_work)
+    _check_partitions(sum(each.active.partitions for each in timelines), unit_of_work)
     named = _named_cursors(spec, timelines) if spec.read_from == "cursors" else []
     known = command.looked_up
     if (named or spec.filter) and (known is None or known.timelines != timelines):
-        return Outside(partial(_looked_up, command, timelines, named, repository))
+        return Outside(partial(_looked_up, command, timelines, named, unit_of_work))
     cursors = known.initial_cursors if named and known else tuple(map(_as_given, spec.initial_cursors or ()))
     subscription = new(
         spec,
-        subscription_id=repository.context.derive_id("subscription"),
-        now=repository.context.now,
+        subscription_id=unit_of_work.context.derive_id("subscription"),
+        now=unit_of_work.context.now,
         initial_cursors=cursors,
     )
-    if "validate_subscription_owning_application" in repository.settings().features:
-        check_owning_application(subscription.owning_application, repository.limits)
-    repository.record(
+    if "validate_subscription_owning_application" in unit_of_work.settings().features:
+        check_owning_application(subscription.owning_application, unit_of_work.limits)
+    unit_of_work.record(
         SubscriptionKeyClaimed(natural_key=key, subscription_id=subscription.id),
         SubscriptionCreated(id=subscription.id, subscription=subscription),
     )
     return subscription, True
 
 
-def change_subscription(command: ChangeSubscription, repository: UnitOfWork) -> Subscription | Outside:
+def change_subscription(command: ChangeSubscription, unit_of_work: UnitOfWork) -> Subscription | Outside:
     """Update a subscription; submitting its current state changes nothing.
 
     Raises:
         Invalid: an immutable field would change (reference subscriptions#change).
     """
     check_fields(command.spec)
-    current = repository.subscription(command.subscription_id)
+    current = unit_of_work.subscription(command.subscription_id)
     if command.spec.filter and not command.is_filter_checked:
-        return Outside(partial(_filter_checked, command, command.spec.filter, repository))
-    subscription = changed(current, command.spec, now=repository.context.now)
+        return Outside(partial(_filter_checked, command, command.spec.filter, unit_of_work))
+    subscription = changed(current, command.spec, now=unit_of_work.context.now)
     if subscription != current:
-        repository.record(SubscriptionChanged(id=subscription.id, subscription=subscription))
+        unit_of_work.record(SubscriptionChanged(id=subscription.id, subscription=subscription))
     return subscription
 
 
-def delete_subscription(command: DeleteSubscription, repository: UnitOfWork) -> None:
+def delete_subscription(command: DeleteSubscription, unit_of_work: UnitOfWork) -> None:
     """Delete a subscription."""
-    forget_subscription(repository.subscription(command.subscription_id), repository)
+    forget_subscription(unit_of_work.subscription(command.subscription_id), unit_of_work)
 
 
-def record_cursors_reset(command: RecordCursorsReset, repository: UnitOfWork) -> None:
+def record_cursors_reset(command: RecordCursorsReset, unit_of_work: UnitOfWork) -> None:
     """Record the new cursors."""
-    subscription = repository.subscription(command.subscription_id)
-    repository.record(CursorsReset(id=subscription.id, cursors=command.cursors, previous=command.previous))
+    subscription = unit_of_work.subscription(command.subscription_id)
+    unit_of_work.record(CursorsReset(id=subscription.id, cursors=command.cursors, previous=command.previous))
 
 
-def record_dead_letters_redriven(command: RecordDeadLettersRedriven, repository: UnitOfWork) -> None:
+def record_dead_letters_redriven(command: RecordDeadLettersRedriven, unit_of_work: UnitOfWork) -> None:
     """Record which dead letters were selected, and how many were published again."""
-    subscription = repository.subscription(command.subscription_id)
-    repository.record(
+    subscription = unit_of_work.subscription(command.subscription_id)
+    unit_of_work.record(
         DeadLettersRedriven(id=subscription.id, wanted=command.wanted, forced=command.forced, redriven=command.redriven)
     )
 
 
-def _check_features(spec: SubscriptionSpec, repository: UnitOfWork) -> None:
-    features = repository.settings().features
+def _check_features(spec: SubscriptionSpec, unit_of_work: UnitOfWork) -> None:
+    features = unit_of_work.settings().features
     if "disable_subscription_creation" in features:
         raise Unavailable("Subscription creation is temporarily unavailable")
     if "disable_db_write_operations" in features:
@@ -173,14 +173,14 @@ def _check_features(spec: SubscriptionSpec, repository: UnitOfWork) -> None:
         raise Invalid("Authorization section is mandatory")
 
 
-def _check_partitions(total: int, repository: UnitOfWork) -> None:
-    most = repository.limits.subscription_partitions_max
+def _check_partitions(total: int, unit_of_work: UnitOfWork) -> None:
+    most = unit_of_work.limits.subscription_partitions_max
     if total > most:
         raise Invalid(f"total partition count for subscription is {total}, but the maximum partition count is {most}")
 
 
-def _timelines_of(event_types: Sequence[str], repository: UnitOfWork) -> list[Timelines]:
-    found = {name: repository.find("timeline", name) for name in event_types}
+def _timelines_of(event_types: Sequence[str], unit_of_work: UnitOfWork) -> list[Timelines]:
+    found = {name: unit_of_work.find("timeline", name) for name in event_types}
     missing = ", ".join(f"'{name}'" for name, timelines in found.items() if timelines is None)
     if missing:
         raise Invalid(f"Failed to create subscription, event type(s) not found: {missing}")
@@ -209,25 +209,25 @@ def _looked_up(
     command: CreateSubscription,
     timelines: Sequence[Timelines],
     named: Sequence[tuple[tuple[str, str], CursorSpec]],
-    repository: UnitOfWork,
+    unit_of_work: UnitOfWork,
 ) -> CreateSubscription:
     """Resolve the initial cursors: offsets are kept as given, other specs resolved by querying stores.
 
     Source: reference subscriptions#creation-checks.
     """
-    places = {each.event_type: CursorResolver(each, repository.stores) for each in timelines} if named else {}
+    places = {each.event_type: CursorResolver(each, unit_of_work.stores) for each in timelines} if named else {}
     found = [(name, places[event_type].readable(name)) for (event_type, _), name in named]
     cursors = tuple(
         _as_given(name if name.is_offset else msgspec.structs.replace(name, offset=place.offset))
         for name, place in found
     )
     if command.spec.filter:
-        repository.compute(event_filter, command.spec.filter)
+        unit_of_work.compute(event_filter, command.spec.filter)
     return replace(command, looked_up=LookedUp(timelines, cursors))
 
 
-def _filter_checked(command: ChangeSubscription, expression: str, repository: UnitOfWork) -> ChangeSubscription:
-    repository.compute(event_filter, expression)  # compiled once: the transaction finds it
+def _filter_checked(command: ChangeSubscription, expression: str, unit_of_work: UnitOfWork) -> ChangeSubscription:
+    unit_of_work.compute(event_filter, expression)  # compiled once: the transaction finds it
     return replace(command, is_filter_checked=True)
 
 

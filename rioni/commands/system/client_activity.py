@@ -16,38 +16,38 @@ FORGET_EVERY_S = 3_600.0
 PENDING_MAX = 10_000
 """Maximum number of distinct records that wait to be written; further ones are dropped."""
 
-_log = structlog.get_logger("rioni.attendance")
+_log = structlog.get_logger("rioni.client_activity")
 
 
 class ActivityTracker:
     """Activity of the clients of this process, and, about a second late, of all others."""
 
-    def __init__(self, activity: Activity, clock: Clock, offload: ThreadPool) -> None:
+    def __init__(self, activity: Activity, clock: Clock, pool: ThreadPool) -> None:
         """Start with nothing pending.
 
         Args:
             activity: the persistent store.
             clock: for timestamps and intervals.
-            offload: runs what blocks on the disk.
+            pool: runs what blocks on the disk.
         """
-        self._activity, self._clock, self._offload = activity, clock, offload
+        self._activity, self._clock, self._pool = activity, clock, pool
         self._lock = threading.Lock()
         self._pending: dict[Sighting, LastActivity] = {}
         self._write_at_s = self._forget_at_s = clock.monotonic()
 
-    def notice(self, deed: str, resource: str, client: str, amount: int = 0) -> None:
+    def record(self, action: str, resource: str, client: str, amount: int = 0) -> None:
         """Record an action of a client. Never blocks. PERF: 2 µs."""
-        now_ms, sighting = self._clock.now_ms(), Sighting(deed, resource, client)
+        now_ms, sighting = self._clock.now_ms(), Sighting(action, resource, client)
         self._add(sighting, LastActivity(now_ms, now_ms, amount))
 
-    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
+    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Activity on a resource, by client name. Blocks on the disk.
 
         Raises:
             Unavailable: it can't be read, or pending records can't be written.
         """
         self.write()
-        return self._offload(self._activity.of, deed, resource)
+        return self._pool(self._activity.of, action, resource)
 
     def write(self) -> None:
         """Write pending records. Blocks on the disk.
@@ -60,7 +60,7 @@ class ActivityTracker:
         if not pending:
             return
         try:
-            self._offload(self._activity.add, pending)
+            self._pool(self._activity.add, pending)
         except BaseException:
             for sighting, seen in pending.items():
                 self._add(sighting, seen)
@@ -75,7 +75,7 @@ class ActivityTracker:
                 self.write()
             if now_s >= self._forget_at_s:
                 self._forget_at_s = now_s + FORGET_EVERY_S
-                self._offload(self._activity.forget, self._clock.now_ms() - RETENTION_MS)
+                self._pool(self._activity.delete_before, self._clock.now_ms() - RETENTION_MS)
         except RioniError:
             _log.exception("could not persist client activity")
 

@@ -30,7 +30,7 @@ class KpiFeed:
         own_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
         clock: Clock,
-        offload: ThreadPool,
+        pool: ThreadPool,
         *,
         salt: str,
         streams_every_s: float,
@@ -43,16 +43,16 @@ class KpiFeed:
             own_event_types: creates the event types.
             publisher: publishes to them.
             clock: for intervals.
-            offload: runs file reads.
+            pool: runs file reads.
             salt: for the hashes of names.
             streams_every_s: interval at which streams are reported, one event for each stream and event type.
             dropped: called with the number of unreadable lines.
         """
-        self._own_event_types, self._publisher, self._clock, self._offload = (
+        self._own_event_types, self._publisher, self._clock, self._pool = (
             own_event_types,
             publisher,
             clock,
-            offload,
+            pool,
         )
         self._salt, self._dropped = salt, dropped
         now_s = clock.monotonic()
@@ -60,7 +60,7 @@ class KpiFeed:
             "requests": _Round(spools.requests, REQUESTS_EVERY_S, now_s),
             "streams": _Round(spools.streams, streams_every_s, now_s),
         }
-        self._attempts = LoggedJobRunner()
+        self._runner = LoggedJobRunner()
 
     def tick(self) -> None:
         """Publish the spools that are due. Failures are logged and retried."""
@@ -68,14 +68,14 @@ class KpiFeed:
         for name, one in self._rounds.items():
             if now_s >= one.due_s:
                 one.due_s = now_s + one.every_s
-                self._attempts.attempt(f"KPIs of {name}", partial(self._publish, one.spool))
+                self._runner.run(f"KPIs of {name}", partial(self._publish, one.spool))
 
     def _publish(self, spool: Spool) -> None:
         for file in spool.finished(current=True):
             self._publish_file(file)
 
     def _publish_file(self, file: SpoolFile) -> None:
-        reports = self._offload(_reports_of, file, self._salt)
+        reports = self._pool(_reports_of, file, self._salt)
         for event_type, events in reports.events.items():
             self._own_event_types.ensure_one(event_type)
             for begin in range(0, len(events), EVENTS_PER_BATCH):

@@ -45,29 +45,29 @@ class LogConsumers:
 
     def __init__(
         self,
-        feeds: Sequence[LogConsumer],
-        trail: CheckpointedLogReader,
+        consumers: Sequence[LogConsumer],
+        reader: CheckpointedLogReader,
         leadership: Leadership,
         own_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
-        offload: ThreadPool,
+        pool: ThreadPool,
     ) -> None:
         self._leadership, self._own_event_types = leadership, own_event_types
         self._followers = {
-            feed.event_type: _Follower(feed, trail, own_event_types, publisher, offload) for feed in feeds
+            feed.event_type: _Follower(feed, reader, own_event_types, publisher, pool) for feed in consumers
         }
-        self._attempts = LoggedJobRunner()
+        self._runner = LoggedJobRunner()
 
     def tick(self) -> None:
         """Process new entries. A consumer that fails is logged, and resumes at its checkpoint."""
-        self._attempts.attempt("feeds", self._go_on)
+        self._runner.run("feeds", self._go_on)
 
     def _go_on(self) -> None:
         if not self._leadership.held():
             return
-        self._attempts.attempt("event types", self._own_event_types.ensure)
+        self._runner.run("event types", self._own_event_types.ensure)
         for name, follower in self._followers.items():
-            self._attempts.attempt(name, follower.go_on)
+            self._runner.run(name, follower.go_on)
 
     def close(self) -> None:
         """Let another process run them."""
@@ -84,13 +84,13 @@ class _Follower:
     def __init__(
         self,
         feed: LogConsumer,
-        trail: CheckpointedLogReader,
+        reader: CheckpointedLogReader,
         own_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
-        offload: ThreadPool,
+        pool: ThreadPool,
     ) -> None:
         self._feed = feed
-        self._trail, self._own_event_types, self._publisher, self._offload = trail, own_event_types, publisher, offload
+        self._reader, self._own_event_types, self._publisher, self._pool = reader, own_event_types, publisher, pool
         self._position: int | None = None
         """Position of the last processed entry; None until the checkpoint has been read."""
         self._head = self._remembered = 0
@@ -104,20 +104,20 @@ class _Follower:
         """Process all entries up to the head of the log."""
         if self._position is None:
             self._begin()
-        self._head = self._trail.head()
+        self._head = self._reader.head()
         while self._head != self._position:
             self._step()
-            self._head = self._trail.head()
+            self._head = self._reader.head()
 
     def _begin(self) -> None:
-        self._remembered = position = self._offload(self._trail.reached, self._feed.follower)
-        settings = self._offload(self._trail.state, "settings", SETTINGS, position)
+        self._remembered = position = self._pool(self._reader.checkpoint, self._feed.follower)
+        settings = self._pool(self._reader.state, "settings", SETTINGS, position)
         self._on = settings is not None and self._feed.feature in msgspec.json.decode(settings, type=Settings).features
         self._position = position
 
     def _step(self) -> None:
         assert self._position is not None
-        changes = self._offload(self._trail.changes, self._position, ENTRIES_PER_STEP)
+        changes = self._pool(self._reader.changes, self._position, ENTRIES_PER_STEP)
         published, on = False, self._on
         for _, command in groupby(changes, key=lambda change: change.entry.origin.command_id):
             wanted = []
@@ -132,7 +132,7 @@ class _Follower:
                 published = True
         position = changes[-1].entry.position
         if published or position - self._remembered >= REMEMBER_EVERY_ENTRIES:
-            self._offload(self._trail.reach, self._feed.follower, position)
+            self._pool(self._reader.save_checkpoint, self._feed.follower, position)
             self._remembered = position
         self._position, self._on = position, on
 

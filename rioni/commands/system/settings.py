@@ -56,12 +56,12 @@ class AcceptLoss:
     reason: str
 
 
-def accept_loss(command: AcceptLoss, repository: UnitOfWork) -> None:
+def accept_loss(command: AcceptLoss, unit_of_work: UnitOfWork) -> None:
     """Record an operator's decision."""
-    repository.record(LossAccepted(findings=command.findings, reason=command.reason))
+    unit_of_work.record(LossAccepted(findings=command.findings, reason=command.reason))
 
 
-def set_admins(command: SetAdmins, repository: UnitOfWork) -> Admins:
+def set_admins(command: SetAdmins, unit_of_work: UnitOfWork) -> Admins:
     """Replace the administrators; the configured default administrator stays one, and is never stored.
 
     Raises:
@@ -75,40 +75,40 @@ def set_admins(command: SetAdmins, repository: UnitOfWork) -> Admins:
             violations.append((name, "must contain at least one attribute"))
     if violations:
         raise InvalidFields(violations)
-    default = repository.admins("ADMIN")[-1]
+    default = unit_of_work.admins("ADMIN")[-1]
     lists = {
         name: tuple(attribute for attribute in getattr(command.admins, name) if attribute != default)
         for name in ("admins", "readers", "writers")
     }
     admins = Admins(**lists)
-    if admins != repository.settings().admins:
-        repository.record(AdminsChanged(admins=admins))
+    if admins != unit_of_work.settings().admins:
+        unit_of_work.record(AdminsChanged(admins=admins))
     return admins
 
 
-def add_blacklist_entry(command: AddBlacklistEntry, repository: UnitOfWork) -> None:
+def add_blacklist_entry(command: AddBlacklistEntry, unit_of_work: UnitOfWork) -> None:
     """Block an application or an event type; blocking it again changes nothing."""
     _check_type(command.type)
-    if (command.type, command.name) not in repository.settings().blacklist:
-        repository.record(BlacklistEntryAdded(type=command.type, name=command.name))
+    if (command.type, command.name) not in unit_of_work.settings().blacklist:
+        unit_of_work.record(BlacklistEntryAdded(type=command.type, name=command.name))
 
 
-def remove_blacklist_entry(command: RemoveBlacklistEntry, repository: UnitOfWork) -> None:
+def remove_blacklist_entry(command: RemoveBlacklistEntry, unit_of_work: UnitOfWork) -> None:
     """Unblock an application or an event type; repeating it changes nothing."""
     _check_type(command.type)
-    if (command.type, command.name) in repository.settings().blacklist:
-        repository.record(BlacklistEntryRemoved(type=command.type, name=command.name))
+    if (command.type, command.name) in unit_of_work.settings().blacklist:
+        unit_of_work.record(BlacklistEntryRemoved(type=command.type, name=command.name))
 
 
-def switch_feature(command: SwitchFeature, repository: UnitOfWork) -> None:
+def switch_feature(command: SwitchFeature, unit_of_work: UnitOfWork) -> None:
     """Switch a feature; switching it to its current state changes nothing.
 
     Raises:
         Malformed: there is no such feature.
     """
     feature = feature_named(command.feature)
-    if (feature in repository.settings().features) != command.enabled:
-        repository.record(FeatureSwitched(feature=feature, enabled=command.enabled))
+    if (feature in unit_of_work.settings().features) != command.enabled:
+        unit_of_work.record(FeatureSwitched(feature=feature, enabled=command.enabled))
 
 
 def _check_type(blacklist_type: str) -> None:

@@ -73,7 +73,7 @@ class TimelineSwitcher:
         Raises:
             Unavailable: names the event types for which that failed; the others are done.
         """
-        failures = ErrorCollector()
+        errors = ErrorCollector()
         every = [self._registry.timelines(event_type.name) for event_type in self._registry.event_types()]
         unfinished = {each.switch.timeline.id: (each.switch, each.active.storage_id) for each in every if each.switch}
         self._retry_at_s = {key: at_s for key, at_s in self._retry_at_s.items() if key in unfinished}
@@ -81,7 +81,7 @@ class TimelineSwitcher:
         for key, (switch, storage_id) in unfinished.items():
             if storage_id in silent or self._clock.monotonic() < self._retry_at_s.get(key, 0.0):
                 continue
-            with failures.of(f"event type {switch.timeline.event_type}"):
+            with errors.of(f"event type {switch.timeline.event_type}"):
                 if not self._bus.is_running(switch.worker, switch.timeline.topic):
                     self._retry_at_s[key] = self._clock.monotonic() + RETRY_S
                     silent.add(storage_id)  # a failure may be slow; its others come in the next rounds
@@ -89,14 +89,14 @@ class TimelineSwitcher:
                     silent.discard(storage_id)
         for name in list(self._found_closed):
             closed = self._found_closed.pop(name)
-            with failures.of(f"event type {name}"), contextlib.suppress(EventTypeNotFound):
+            with errors.of(f"event type {name}"), contextlib.suppress(EventTypeNotFound):
                 timelines = self._registry.timelines(name)
                 # The publisher may have been rejected because of a switch that its registry did not show yet.
                 if timelines.switch is None and timelines.active.id == closed.id:
                     _log.warning("the active timeline is closed; replacing it", event_type=name, topic=closed.topic)
                     replace = StartSwitch(event_type=name, storage_id=closed.storage_id, replaces=closed.id)
                     self.switch(replace, context())
-        failures.report()
+        errors.report()
 
     def _repair(self, switch: Switch, context: Context) -> None:
         name, following = switch.timeline.event_type, switch.timeline

@@ -117,7 +117,7 @@ class FindOrphanedTopics:
     """Existing topics, none of them named by a switch in progress: a switch is recorded before its topic is created."""
 
 
-def start_switch(command: StartSwitch, repository: UnitOfWork) -> Outside | None:
+def start_switch(command: StartSwitch, unit_of_work: UnitOfWork) -> Outside | None:
     """Record the start of a switch, after aborting or completing one whose process died.
 
     Raises:
@@ -127,23 +127,23 @@ def start_switch(command: StartSwitch, repository: UnitOfWork) -> Outside | None
         Conflict: another switch is in progress.
         Unavailable: a storage can't be used.
     """
-    event_type, context = repository.event_type(command.event_type), repository.context
+    event_type, context = unit_of_work.event_type(command.event_type), unit_of_work.context
     if command.storage_id is None:
         raise InvalidFields([("storage_id", "must not be null")])
-    if repository.find("storage", command.storage_id) is None:
+    if unit_of_work.find("storage", command.storage_id) is None:
         raise Invalid(f"No storage with id: {command.storage_id}")
     if event_type.cleanup_policy != "delete" and command.replaces is None:
         raise Invalid(
             f"It is not possible to create a timeline for event type with '{event_type.cleanup_policy}' cleanup_policy"
         )
-    timelines = repository.timelines(event_type.name)
+    timelines = unit_of_work.timelines(event_type.name)
     if command.replaces is not None and (timelines.switch is not None or timelines.active.id != command.replaces):
         return None  # what was to be replaced is no longer active, or will not be
     busy = Conflict(f"Timeline is already being created for: {event_type.name}")
-    if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
+    if (unfinished := _unfinished(command, timelines, unit_of_work, busy)) is not None:
         return unfinished
     if not command.can_be_used:
-        return Outside(partial(_opened, command, repository))
+        return Outside(partial(_opened, command, unit_of_work))
     active = timelines.active
     timeline = Timeline(
         id=context.derive_id("timeline"),
@@ -155,18 +155,18 @@ def start_switch(command: StartSwitch, repository: UnitOfWork) -> Outside | None
         created_at=context.now,
         switched_at=context.now,
     )
-    repository.record(
-        TimelineSwitchStarted(event_type=event_type.name, timeline=timeline, worker=repository.coordinator.worker)
+    unit_of_work.record(
+        TimelineSwitchStarted(event_type=event_type.name, timeline=timeline, worker=unit_of_work.coordinator.worker)
     )
 
     def create() -> CloseTimeline:
-        repository.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
         return CloseTimeline(event_type=timeline.event_type, timeline=timeline)
 
     return Outside(create, partial(_aborted, timeline))
 
 
-def close_timeline(command: CloseTimeline, repository: UnitOfWork) -> Outside | None:
+def close_timeline(command: CloseTimeline, unit_of_work: UnitOfWork) -> Outside | None:
     """Record that the old topic is about to be closed, and close it outside of the transaction.
 
     Raises:
@@ -174,21 +174,21 @@ def close_timeline(command: CloseTimeline, repository: UnitOfWork) -> Outside | 
         Conflict: the switch was aborted, or the storage deleted meanwhile.
         Unavailable: the old topic can't be closed now; the switch is completed as soon as it can.
     """
-    timelines, following = repository.timelines(command.event_type), command.timeline
+    timelines, following = unit_of_work.timelines(command.event_type), command.timeline
     switch, active = timelines.switch, timelines.active
     if _is_recorded(following, timelines):
         return _go_on(command.then)  # another process has completed it
     if switch is None or switch.timeline != following:
         raise Conflict(f"The switch of {command.event_type} was aborted. Try again.")
     if not switch.closing:
-        if repository.find("storage", following.storage_id) is None:
+        if unit_of_work.find("storage", following.storage_id) is None:
             raise Conflict(f"The storage {following.storage_id} was deleted meanwhile.")
-        repository.record(TimelineCloseStarted(event_type=command.event_type, timeline_id=following.id))
+        unit_of_work.record(TimelineCloseStarted(event_type=command.event_type, timeline_id=following.id))
 
     def close() -> CompleteSwitch:
         complete = partial(CompleteSwitch, event_type=command.event_type, timeline=following, then=command.then)
         try:
-            held = repository.stores.of(active.storage_id).close_topic(active.topic)
+            held = unit_of_work.stores.of(active.storage_id).close_topic(active.topic)
         except NotFound:
             return complete(latest_position=None)  # the event type was deleted a moment ago
         return complete(latest_position=tuple(bounds.newest for bounds in held[: active.partitions]))
@@ -196,7 +196,7 @@ def close_timeline(command: CloseTimeline, repository: UnitOfWork) -> Outside | 
     return Outside(close)
 
 
-def complete_switch(command: CompleteSwitch, repository: UnitOfWork) -> Outside | None:
+def complete_switch(command: CompleteSwitch, unit_of_work: UnitOfWork) -> Outside | None:
     """Record where the old topic ends, and that events are stored in the new one.
 
     Raises:
@@ -204,32 +204,32 @@ def complete_switch(command: CompleteSwitch, repository: UnitOfWork) -> Outside 
         Conflict: it was recreated meanwhile.
         Unavailable: the old topic is lost.
     """
-    timelines = repository.timelines(command.event_type)
+    timelines = unit_of_work.timelines(command.event_type)
     if not _is_recorded(command.timeline, timelines):
         if timelines.switch is None or timelines.switch.timeline != command.timeline:
             raise Conflict(f"The event type {command.event_type} was deleted and recreated concurrently. Try again.")
         if command.latest_position is None:
             raise Unavailable(f"Topic {timelines.active.topic} of event type {command.event_type} is missing.")
         # Not when the switch began: the old topic may have been written to until now, and is kept for as long from now.
-        timeline = msgspec.structs.replace(command.timeline, switched_at=repository.context.now)
-        repository.record(
+        timeline = msgspec.structs.replace(command.timeline, switched_at=unit_of_work.context.now)
+        unit_of_work.record(
             TimelineSwitched(event_type=command.event_type, timeline=timeline, latest_position=command.latest_position)
         )
     return _go_on(command.then)
 
 
-def abort_switch(command: AbortSwitch, repository: UnitOfWork) -> None:
+def abort_switch(command: AbortSwitch, unit_of_work: UnitOfWork) -> None:
     """Record that a switch has failed; nothing happens if it is over, or can only be completed."""
-    timelines: Timelines | None = repository.find("timeline", command.event_type)
+    timelines: Timelines | None = unit_of_work.find("timeline", command.event_type)
     if timelines and timelines.switch and timelines.switch.timeline == command.timeline:
         if not timelines.switch.closing:
-            _abort(timelines, command.reason, repository, delete=command.delete)
+            _abort(timelines, command.reason, unit_of_work, delete=command.delete)
     elif timelines is None or not _is_recorded(command.timeline, timelines):
         # The process that switched may have created it after others had deleted it.
-        abandon(command.timeline, repository, delete=command.delete)
+        abandon(command.timeline, unit_of_work, delete=command.delete)
 
 
-def clean_up_timeline(command: CleanUpTimeline, repository: UnitOfWork) -> None:
+def clean_up_timeline(command: CleanUpTimeline, unit_of_work: UnitOfWork) -> None:
     """Record that the events of a closed timeline are removed, and remove them; no-op if they are already.
 
     Also a no-op if the retention time was raised meanwhile.
@@ -237,16 +237,16 @@ def clean_up_timeline(command: CleanUpTimeline, repository: UnitOfWork) -> None:
     Raises:
         EventTypeNotFound: it was deleted meanwhile.
     """
-    timelines = repository.timelines(command.event_type)
-    retention_ms = repository.event_type(command.event_type).kept_ms
+    timelines = unit_of_work.timelines(command.event_type)
+    retention_ms = unit_of_work.event_type(command.event_type).retention_ms
     for timeline in timelines.readable[:-1]:
         if timeline.order == command.order and timelines.is_over(timeline, retention_ms, command.now_ms):
-            at = repository.context.now
-            repository.record(TimelineCleanedUp(event_type=command.event_type, order=command.order, cleaned_up_at=at))
-            abandon(timeline, repository)
+            at = unit_of_work.context.now
+            unit_of_work.record(TimelineCleanedUp(event_type=command.event_type, order=command.order, cleaned_up_at=at))
+            abandon(timeline, unit_of_work)
 
 
-def repartition(command: Repartition, repository: UnitOfWork) -> Outside | None:
+def repartition(command: Repartition, unit_of_work: UnitOfWork) -> Outside | None:
     """Add partitions to all timelines; subscriptions get them by `CursorInitializer.extend`.
 
     Raises:
@@ -255,53 +255,53 @@ def repartition(command: Repartition, repository: UnitOfWork) -> Outside | None:
         Invalid: the number is below the present one, or above the limit; or it is the dead letter queue.
         Unavailable: timelines are being switched, or a store can't write.
     """
-    if "repartitioning" not in repository.settings().features:
+    if "repartitioning" not in unit_of_work.settings().features:
         raise FeatureDisabled("Repartitioning is disabled. Switch on the feature repartitioning.")
-    event_type, count = repository.event_type(command.event_type), command.partition_count
+    event_type, count = unit_of_work.event_type(command.event_type), command.partition_count
     if event_type.name == DEAD_LETTER_QUEUE:
         raise Invalid(f"Repartitioning {DEAD_LETTER_QUEUE} event type is not supported")
     if count is None:
         raise InvalidFields([("partition_count", "must not be null")])
-    timelines, most = repository.timelines(event_type.name), repository.limits.partitions_max
+    timelines, most = unit_of_work.timelines(event_type.name), unit_of_work.limits.partitions_max
     if count < timelines.active.partitions:
         raise Invalid("Number of partitions can not decrease")
     if count > max(most, timelines.active.partitions):
         raise Invalid(f"Number of partitions should not be more than {most}")
     busy = Unavailable(f"Event type {event_type.name} is currently in maintenance, please repeat request")
-    if (unfinished := _unfinished(command, timelines, repository, busy)) is not None:
+    if (unfinished := _unfinished(command, timelines, unit_of_work, busy)) is not None:
         return unfinished
     if count > timelines.active.partitions:
         # The partitions are created first: empty ones that the log does not know are harmless, and need no record.
         if left := [each for each in timelines.readable if each.topic not in command.extended]:
-            return Outside(partial(_extended, command, left, count, repository))
-        repository.record(TimelinesRepartitioned(event_type=event_type.name, partitions=count))
+            return Outside(partial(_extended, command, left, count, unit_of_work))
+        unit_of_work.record(TimelinesRepartitioned(event_type=event_type.name, partitions=count))
     wanted = _with_parallelism(event_type, count)
     if wanted != event_type:
-        changed = msgspec.structs.replace(wanted, updated_at=repository.context.now)
-        repository.record(EventTypeChanged(name=event_type.name, event_type=changed))
+        changed = msgspec.structs.replace(wanted, updated_at=unit_of_work.context.now)
+        unit_of_work.record(EventTypeChanged(name=event_type.name, event_type=changed))
     return None
 
 
-def find_forsaken_topics(command: FindOrphanedTopics, repository: UnitOfWork) -> list[str]:
+def find_orphaned_topics(command: FindOrphanedTopics, unit_of_work: UnitOfWork) -> list[str]:
     """The topics that may be deleted if they are empty.
 
     The creation of a topic is recorded before. So an existing topic that the log does not name never will be named.
     """
-    unknown = set(command.topics) - repository.topics_in(command.storage_id)
-    return sorted(topic for topic in unknown if repository.find("topic-creation", topic) is None)
+    unknown = set(command.topics) - unit_of_work.topics_in(command.storage_id)
+    return sorted(topic for topic in unknown if unit_of_work.find("topic-creation", topic) is None)
 
 
-def _opened(command: StartSwitch, repository: UnitOfWork) -> StartSwitch:
+def _opened(command: StartSwitch, unit_of_work: UnitOfWork) -> StartSwitch:
     assert command.storage_id is not None
-    repository.stores.of(command.storage_id)
+    unit_of_work.stores.of(command.storage_id)
     return replace(command, can_be_used=True)
 
 
-def _extended(command: Repartition, timelines: Sequence[Timeline], count: int, repository: UnitOfWork) -> Repartition:
+def _extended(command: Repartition, timelines: Sequence[Timeline], count: int, unit_of_work: UnitOfWork) -> Repartition:
     extended = list(command.extended)
     for timeline in timelines:
         with contextlib.suppress(NotFound):  # it was cleaned up a moment ago
-            repository.stores.of(timeline.storage_id).extend_topic(timeline.topic, count)
+            unit_of_work.stores.of(timeline.storage_id).extend_topic(timeline.topic, count)
             extended.append(timeline.topic)
     return replace(command, extended=extended)
 
@@ -318,14 +318,14 @@ def _with_parallelism(event_type: EventType, count: int) -> EventType:
 
 
 def _unfinished(
-    command: StartSwitch | Repartition, timelines: Timelines, repository: UnitOfWork, busy: RioniError
+    command: StartSwitch | Repartition, timelines: Timelines, unit_of_work: UnitOfWork, busy: RioniError
 ) -> Outside | None:
     """Handle a switch in progress: return the work to do first; None if there is none, or it has been aborted here.
 
     Args:
         command: the command that it blocks.
         timelines: of the event type.
-        repository: of the command.
+        unit_of_work: of the command.
         busy: raised outside of the transaction if the process that switches is alive.
     """
     switch = timelines.switch
@@ -334,27 +334,27 @@ def _unfinished(
     if switch.worker != command.dead_worker:
 
         def look() -> StartSwitch | Repartition:
-            if repository.coordinator.lives(switch.worker):
+            if unit_of_work.coordinator.is_alive(switch.worker):
                 raise busy
             return replace(command, dead_worker=switch.worker)
 
         return Outside(look)
     if switch.closing:
         following = CloseTimeline(event_type=timelines.event_type, timeline=switch.timeline, then=command)
-        return close_timeline(following, repository)
-    _abort(timelines, INITIATOR_DIED, repository)
+        return close_timeline(following, unit_of_work)
+    _abort(timelines, INITIATOR_DIED, unit_of_work)
     return None
 
 
-def _abort(timelines: Timelines, reason: str, repository: UnitOfWork, *, delete: bool = True) -> None:
+def _abort(timelines: Timelines, reason: str, unit_of_work: UnitOfWork, *, delete: bool = True) -> None:
     switch = timelines.switch
     assert switch is not None
     assert not switch.closing, "events may be refused already, and only the next timeline takes them"
-    repository.record(
+    unit_of_work.record(
         TimelineSwitchAborted(event_type=timelines.event_type, timeline_id=switch.timeline.id, reason=reason)
     )
     # Not now: an unreachable storage must not prevent publishing to the present timeline.
-    abandon(switch.timeline, repository, delete=delete)
+    abandon(switch.timeline, unit_of_work, delete=delete)
 
 
 def _aborted(timeline: Timeline, ex: BaseException) -> AbortSwitch:

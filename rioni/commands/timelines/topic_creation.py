@@ -26,21 +26,21 @@ class AbandonTopicCreation:
     """Whether to delete the topic at once; if not, a background job does."""
 
 
-def start_topic_creation(timeline: Timeline, repository: UnitOfWork, then: Callable[[], Any]) -> Outside:
+def start_topic_creation(timeline: Timeline, unit_of_work: UnitOfWork, then: Callable[[], Any]) -> Outside:
     """Record that the topic of a timeline is about to be created, and create it outside of the transaction.
 
     Args:
         timeline: the first one of an event type that does not exist yet.
-        repository: of the command.
+        unit_of_work: of the command.
         then: returns the next command, run when the topic exists.
     """
     creation = TopicCreation(
         topic=timeline.topic,
         storage_id=timeline.storage_id,
         event_type=timeline.event_type,
-        worker=repository.coordinator.worker,
+        worker=unit_of_work.coordinator.worker,
     )
-    repository.record(
+    unit_of_work.record(
         TopicCreationStarted(
             topic=creation.topic,
             storage_id=creation.storage_id,
@@ -50,42 +50,42 @@ def start_topic_creation(timeline: Timeline, repository: UnitOfWork, then: Calla
     )
 
     def create() -> Any:
-        repository.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
+        unit_of_work.stores.of(timeline.storage_id).create_topic(timeline.topic, timeline.partitions)
         return then()
 
     return Outside(create, partial(_taken_back, creation))
 
 
-def end_topic_creation(timeline: Timeline, repository: UnitOfWork) -> None:
+def end_topic_creation(timeline: Timeline, unit_of_work: UnitOfWork) -> None:
     """Record that the topic exists; the command records in the same transaction that it belongs to the timeline.
 
     Raises:
         Unavailable: the creation took so long that another process has abandoned it.
         Conflict: the storage was deleted meanwhile.
     """
-    if repository.find("topic-creation", timeline.topic) is None:
+    if unit_of_work.find("topic-creation", timeline.topic) is None:
         raise Unavailable(
             f"The creation of event type {timeline.event_type} was aborted, because its process was considered dead. "
             "Try again."
         )
-    if repository.find("storage", timeline.storage_id) is None:
+    if unit_of_work.find("storage", timeline.storage_id) is None:
         raise Conflict(f"The storage {timeline.storage_id} was deleted meanwhile.")
-    repository.record(TopicCreationEnded(topic=timeline.topic))
+    unit_of_work.record(TopicCreationEnded(topic=timeline.topic))
 
 
-def abandon_topic_creation(command: AbandonTopicCreation, repository: UnitOfWork) -> None:
+def abandon_topic_creation(command: AbandonTopicCreation, unit_of_work: UnitOfWork) -> None:
     """Record that a topic is to be deleted, unless it belongs to a timeline by now."""
     creation = command.creation
-    if repository.find("topic-creation", creation.topic) is not None:
-        repository.record(TopicCreationEnded(topic=creation.topic))
-    elif _belongs_to_timeline(creation, repository):
+    if unit_of_work.find("topic-creation", creation.topic) is not None:
+        unit_of_work.record(TopicCreationEnded(topic=creation.topic))
+    elif _belongs_to_timeline(creation, unit_of_work):
         return
     # Even if another process has abandoned it already: it may have been created after that one deleted it.
-    abandon(creation, repository, delete=command.delete)
+    abandon(creation, unit_of_work, delete=command.delete)
 
 
-def _belongs_to_timeline(creation: TopicCreation, repository: UnitOfWork) -> bool:
-    timelines: Timelines | None = repository.find("timeline", creation.event_type)
+def _belongs_to_timeline(creation: TopicCreation, unit_of_work: UnitOfWork) -> bool:
+    timelines: Timelines | None = unit_of_work.find("timeline", creation.event_type)
     return timelines is not None and any(each.topic == creation.topic for each in timelines.timelines)
 
 

@@ -27,28 +27,28 @@ class RecordTopicsDeleted:
     topics: Collection[str]
 
 
-def abandon(owner: Timeline | TopicCreation, repository: UnitOfWork, *, delete: bool = True) -> None:
+def abandon(owner: Timeline | TopicCreation, unit_of_work: UnitOfWork, *, delete: bool = True) -> None:
     """Record that the topic of a timeline, existing or never recorded, is to be deleted.
 
     Args:
         owner: the timeline or topic creation.
-        repository: of the command.
+        unit_of_work: of the command.
         delete: whether to try it right after the commit.
     """
-    repository.record(TopicAbandoned(topic=owner.topic, storage_id=owner.storage_id, event_type=owner.event_type))
+    unit_of_work.record(TopicAbandoned(topic=owner.topic, storage_id=owner.storage_id, event_type=owner.event_type))
     if delete:
-        repository.after_commit.append(partial(_delete, owner, repository))
+        unit_of_work.after_commit.append(partial(_delete, owner, unit_of_work))
 
 
-def record_topics_deleted(command: RecordTopicsDeleted, repository: UnitOfWork) -> None:
+def record_topics_deleted(command: RecordTopicsDeleted, unit_of_work: UnitOfWork) -> None:
     """Record which topics were deleted, except those already recorded."""
     for topic in sorted(command.topics):
-        if repository.find("topic", topic) is not None:
-            repository.record(TopicDeleted(topic=topic))
+        if unit_of_work.find("topic", topic) is not None:
+            unit_of_work.record(TopicDeleted(topic=topic))
 
 
-def _delete(owner: Timeline | TopicCreation, repository: UnitOfWork) -> None:
+def _delete(owner: Timeline | TopicCreation, unit_of_work: UnitOfWork) -> None:
     try:
-        repository.stores.of(owner.storage_id).delete_topic(owner.topic)
+        unit_of_work.stores.of(owner.storage_id).delete_topic(owner.topic)
     except RioniError as ex:
         _log.warning("could not delete a topic; the background job will retry", topic=owner.topic, reason=str(ex))

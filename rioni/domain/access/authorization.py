@@ -98,11 +98,11 @@ def check_duplicates(lists: Iterable[tuple[str, Sequence[Attribute]]]) -> None:
     Raises:
         Invalid: names every list with its duplicates.
     """
-    complaints = []
+    problems = []
     for name, attributes in lists:
         twice = sorted(attribute for attribute, count in Counter(attributes).items() if count > 1)
         if twice:
             named = ", ".join(map(str, twice))
-            complaints.append(f"authorization property '{name}' contains duplicated attribute(s): {named}")
-    if complaints:
-        raise Invalid("; ".join(complaints))
+            problems.append(f"authorization property '{name}' contains duplicated attribute(s): {named}")
+    if problems:
+        raise Invalid("; ".join(problems))

@@ -120,7 +120,7 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
         return self.json_schema if isinstance(self.json_schema, Schema) else None
 
     @property
-    def kept_ms(self) -> int | None:
+    def retention_ms(self) -> int | None:
         """Retention time in milliseconds; None for unlimited."""
         return None if self.cleanup_policy == "compact" else self.options.retention_time
 

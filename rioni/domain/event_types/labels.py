@@ -22,7 +22,7 @@ def annotation_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str,
     yield from size_violations("annotations", annotations, LABELS_MAX)
     for key, value in islice(annotations.items(), LABELS_MAX):
         path = f"annotations[{key}]"
-        yield from ((path, message) for message in _key_complaints(key))
+        yield from ((path, message) for message in _key_problems(key))
         if len(value.encode()) > ANNOTATION_BYTES_MAX:
             yield path, f"size must be between 0 and {ANNOTATION_BYTES_MAX}"
 
@@ -32,14 +32,14 @@ def label_violations(labels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield from size_violations("labels", labels, LABELS_MAX)
     for key, value in islice(labels.items(), LABELS_MAX):
         path = f"labels[{key}]"
-        yield from ((path, message) for message in _key_complaints(key))
+        yield from ((path, message) for message in _key_problems(key))
         if len(value) > LABEL_CHARACTERS_MAX:
             yield path, f"size must be between 0 and {LABEL_CHARACTERS_MAX}"
         elif not _LABEL_VALUE.fullmatch(value):
             yield path, "Should contain only allowed symbols"
 
 
-def _key_complaints(key: str) -> Iterator[str]:
+def _key_problems(key: str) -> Iterator[str]:
     if not key:
         yield "Key cannot be empty"
     prefix, slash, name = key.rpartition("/")

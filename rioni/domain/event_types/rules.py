@@ -309,9 +309,9 @@ def _check_evolution(current: EventType, wanted: EventType, *, by_admin: bool, m
         raise Invalid("event audience must not be set back to null")
     if not by_admin:
         _check_owner_selector(current, wanted)
-    complaints = list(_evolution_complaints(current, wanted, by_admin=by_admin, may_relax=may_relax))
-    if complaints:
-        raise Invalid("; ".join(complaints))
+    problems = list(_evolution_problems(current, wanted, by_admin=by_admin, may_relax=may_relax))
+    if problems:
+        raise Invalid("; ".join(problems))
     before, after = current.default_statistic, wanted.default_statistic
     if before is not None and after is not None:
         if (before.read_parallelism, before.write_parallelism) != (after.read_parallelism, after.write_parallelism):
@@ -335,7 +335,7 @@ def _check_owner_selector(current: EventType, wanted: EventType) -> None:
     raise Invalid(f"event_owner_selector must not be changed, original: {original}, updated: {updated}")
 
 
-def _evolution_complaints(current: EventType, wanted: EventType, *, by_admin: bool, may_relax: bool) -> Iterator[str]:
+def _evolution_problems(current: EventType, wanted: EventType, *, by_admin: bool, may_relax: bool) -> Iterator[str]:
     """Yield an error for each forbidden change; a change from `undefined` to `business` is allowed.
 
     Source: reference event-types#update-checks.

@@ -31,8 +31,8 @@ class CheckpointedLogReader(Protocol):
     def state(self, kind: str, key: str, position: int) -> str | None:
         """The JSON of an aggregate after the entries up to a position; None if it did not exist then."""
 
-    def reached(self, follower: str) -> int:
+    def checkpoint(self, follower: str) -> int:
         """The checkpoint of a follower: the last position it has processed; 0 at first."""
 
-    def reach(self, follower: str, position: int) -> None:
+    def save_checkpoint(self, follower: str, position: int) -> None:
         """Save a follower's checkpoint durably; it never moves backwards."""

@@ -13,6 +13,10 @@ class EventTypePartition(NamedTuple):
     partition: str
 
 
+CommittedOffsets = Mapping[EventTypePartition, str]
+"""Committed offsets by partition, in canonical text."""
+
+
 class Assignment(NamedTuple):
     """Assignment of a partition of a subscription to sessions; the empty string means none."""
 
@@ -77,13 +81,13 @@ class Coordinator(Protocol):
     or read.
     """
 
-    def initialise(self, subscription_id: str, cursors: Mapping[EventTypePartition, str]) -> None:
+    def initialise(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Store the partitions and their initial cursors, once.
 
         Source: reference subscriptions#initialisation.
         """
 
-    def extend(self, subscription_id: str, cursors: Mapping[EventTypePartition, str]) -> None:
+    def extend(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Append partitions to an initialised subscription, and rebalance.
 
         Partitions that it has already are unchanged. Streams that do not know the new ones are expected to end.
@@ -114,14 +118,14 @@ class Coordinator(Protocol):
     def topology(self, subscription_id: str) -> Topology:
         """The current assignment. Cheap: the identical object while nothing has changed."""
 
-    def cursors(self, subscription_id: str) -> Mapping[EventTypePartition, str]:
+    def cursors(self, subscription_id: str) -> CommittedOffsets:
         """The committed offsets, in topology order; empty if the subscription was never initialised.
 
         Read after `topology` they include all commits of previous owners. Cheap, as `topology`: the identical object
         unless something was committed, or committed again.
         """
 
-    def committed(self, subscription_id: str) -> Mapping[EventTypePartition, str]:
+    def committed(self, subscription_id: str) -> CommittedOffsets:
         """The committed offsets, read consistently over all processes; may block for one or two session timeouts.
 
         `cursors` may be stale while other processes can't be reached, as the streams of this process must not wait.
@@ -142,7 +146,7 @@ class Coordinator(Protocol):
             Invalid: the session has ended, or does not own a partition; nothing was written.
         """
 
-    def attempt(
+    def record_delivery_attempt(
         self,
         subscription_id: str,
         stream_id: str,
@@ -165,15 +169,13 @@ class Coordinator(Protocol):
             search_until: reset the failures, and store this offset; None to leave both unchanged.
         """
 
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
+    def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """The failures of partitions since they last advanced, and the searched partitions.
 
         Read after `topology` it includes the failures of all previous owners.
         """
 
-    def reset(
-        self, subscription_id: str, cursors: Mapping[EventTypePartition, str], timeout_s: float
-    ) -> Mapping[EventTypePartition, str]:
+    def reset(self, subscription_id: str, cursors: CommittedOffsets, timeout_s: float) -> CommittedOffsets:
         """End all streams, then set offsets, backwards too; no-op without cursors.
 
         Source: reference subscriptions#reset.
@@ -191,20 +193,20 @@ class Coordinator(Protocol):
     def initialised(self) -> Collection[str]:
         """The ids of all initialised subscriptions."""
 
-    def forget(self, subscription_id: str) -> None:
+    def delete(self, subscription_id: str) -> None:
         """Remove sessions, assignments and cursors of a deleted subscription."""
 
-    def holds(self, stream_id: str) -> bool:
+    def owns(self, stream_id: str) -> bool:
         """Whether a stream that joined here certainly still owns its partitions. Cheap, never blocks."""
 
     @property
     def worker(self) -> str:
         """The name of this process, never reused."""
 
-    def lives(self, worker: str) -> bool:
+    def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; once dead it stays dead."""
 
-    def reap(self) -> None:
+    def expire_dead_sessions(self) -> None:
         """Remove the sessions of dead processes and rebalance. Cheap; call it periodically."""
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class EventLog(Protocol):
         detected, those of the last seconds.
         """
 
-    def heard(self) -> int:
+    def last_notified_position(self) -> int:
         """The last position of which this process was notified: like `position`, but never waits for the server."""
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
@@ -91,11 +91,11 @@ class EventLog(Protocol):
 
         Raises:
             TransactionConflict: it conflicted with another one.
-            CommitOutcomeUnknown: it may or may not have been committed; see `recorded`.
+            CommitOutcomeUnknown: it may or may not have been committed; see `was_committed`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline.
         """
 
-    def recorded(self, command_id: str, after: int) -> bool:
+    def was_committed(self, command_id: str, after: int) -> bool:
         """Whether a command with unknown commit outcome has been recorded behind a position; the answer is final.
 
         Raises:

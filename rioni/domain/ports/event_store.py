@@ -118,7 +118,7 @@ class EventStore(Protocol):
                 `batches`.
             claim: idempotency key and digest of the batch.
 
-        Ids and claims hold within the window that `forget_ids` leaves: atomically with the events, for all processes,
+        Ids and claims hold within the window that `expire_ids` leaves: atomically with the events, for all processes,
         and across restarts.
 
         Returns:
@@ -135,19 +135,19 @@ class EventStore(Protocol):
     def claimed(self, claim_id: str) -> str | None:
         """The digest of the batch that was stored under a key, None if there is none. Cheap."""
 
-    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+    def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """The given ids under which an event was stored."""
 
-    def forget_ids(self, before_ms: int) -> None:
+    def expire_ids(self, before_ms: int) -> None:
         """Delete ids and idempotency keys stored before this time, or raise Unavailable."""
 
     def read(
-        self, topic: str, partition: int, first: int, bytes_max: int, beside: Callable[[], Mapping[int, int]] = dict
+        self, topic: str, partition: int, first: int, bytes_max: int, prefetch: Callable[[], Mapping[int, int]] = dict
     ) -> Sequence[Chunk]:
         """Read chunks from position `first` on, which is in the first of them; empty at the end.
 
-        A store that has to load them may prefetch the positions in `beside`: by partition, those that the caller reads
-        next.
+        A store that has to load them may also load the positions in `prefetch`: by partition, those that the caller
+        reads next.
 
         If retention has removed `first`, reading resumes at the oldest event: compare `chunks[0].first`.
         Returns at least one chunk if there is one, further ones while they fit into `bytes_max`. Recent appends of
@@ -170,7 +170,7 @@ class EventStore(Protocol):
             NotFound: topic unknown.
         """
 
-    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+    def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """The position of the first chunk stored at this time or later; behind the newest if there is none."""
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
@@ -179,7 +179,7 @@ class EventStore(Protocol):
         Reads no events: cheaper than `read`.
         """
 
-    def expire(self, topic: str, before_ms: int) -> int:
+    def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete the chunks stored before this time; return the number of events. Positions are never reused."""
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:

@@ -27,5 +27,5 @@ class Notifier(Protocol):
     def watch(self, keys: Iterable[str]) -> Waiter:
         """Begin to watch; notifications from now on are not missed."""
 
-    def generation(self, key: str) -> int:
+    def version(self, key: str) -> int:
         """A number, 0 at least, that changes with each notification of a watched key, before waiters are woken."""

@@ -10,7 +10,7 @@ class ConnectionQuota(Protocol):
     Calls block on the disk, but never other greenlets; all raise Unavailable if nothing can be stored.
     """
 
-    def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
+    def acquire(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
         """Acquire one slot of each kind for a holder, all or none.
 
         Args:
@@ -21,7 +21,7 @@ class ConnectionQuota(Protocol):
             The kinds whose limit is reached; empty if all slots were acquired.
         """
 
-    def give_back(self, holder: str) -> None:
+    def release(self, holder: str) -> None:
         """Release the slots of a holder; no-op if it has none."""
 
     def close(self) -> None:

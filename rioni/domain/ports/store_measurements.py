@@ -19,7 +19,7 @@ class StoreMeasurements(NamedTuple):
     """Bytes read from the store that were no longer in memory."""
     events_behind: Callable[[float], None] = _ignored
     """Lag: number of written events that this process has not read yet."""
-    begun_anew: Callable[[float], None] = _ignored
+    topic_resyncs: Callable[[float], None] = _ignored
     """Number of topics followed anew from their ends, because they had changed unexpectedly."""
-    settled_batches: Callable[[float], None] = _ignored
+    recovered_batches: Callable[[float], None] = _ignored
     """Number of interrupted batches whose outcome was recovered."""

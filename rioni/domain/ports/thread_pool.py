@@ -22,17 +22,17 @@ def direct(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return function(*args, **kwargs)
 
 
-def without_deadline(offload: ThreadPool) -> ThreadPool:
+def without_deadline(pool: ThreadPool) -> ThreadPool:
     """The same pool without a deadline: waits for as long as the function takes.
 
     For calls that must not be abandoned, since the next one must not begin before they end. Callers that wait for their
     results must have deadlines of their own.
     """
-    patient: ThreadPool = getattr(offload, "without_deadline", offload)
+    patient: ThreadPool = getattr(pool, "without_deadline", pool)
     return patient
 
 
-class StoreOffloads(NamedTuple):
+class StorePools(NamedTuple):
     """Thread pools of an event store: one for each kind of work, so that none starves another."""
 
     append: ThreadPool = direct
@@ -45,11 +45,11 @@ class StoreOffloads(NamedTuple):
     """Loops that poll as long as the process lives."""
 
     @classmethod
-    def all(cls, offload: ThreadPool) -> "StoreOffloads":
+    def all(cls, pool: ThreadPool) -> "StorePools":
         """One pool for everything."""
-        return cls(offload, offload, offload, offload, offload)
+        return cls(pool, pool, pool, pool, pool)
 
 
-def in_place(_storage_id: str) -> StoreOffloads:
+def in_place(_storage_id: str) -> StorePools:
     """Direct calls for every storage, for processes without greenlets."""
-    return StoreOffloads()
+    return StorePools()

@@ -22,7 +22,7 @@ class Headers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 NO_HEADERS = Headers()
 
-REMOVED = Headers(key="")
+COMPACTED = Headers(key="")
 """Marks the position of an event that compaction has removed; no event has an empty key."""
 
 HEADERS_BYTES = 150

@@ -157,8 +157,8 @@ def _check_compiles(schema: Schema, draft: Validator, patterns: int) -> None:
         EffectiveSchema(neutral(schema), draft, patterns=patterns).compile()
     except jsonschema_rs.ValidationError as ex:
         if _is_about_a_pattern(ex):
-            complaint = "malformed, unsupported or too large"
-            raise Invalid(f'invalid regex pattern in the schema: {complaint} "{ex.instance}"') from ex
+            problem = "malformed, unsupported or too large"
+            raise Invalid(f'invalid regex pattern in the schema: {problem} "{ex.instance}"') from ex
         where = "".join(f"/{segment}" for segment in ex.instance_path)
         raise Invalid(f"schema must be a valid json-schema: #{where}: {ex.message}") from ex
     except ValueError as ex:

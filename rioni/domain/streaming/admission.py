@@ -31,7 +31,7 @@ class StreamSlots:
         self._requested = {partition for session in sessions for partition in session.requested}
         self._automatic = sum(not session.requested for session in sessions)
 
-    def take(self, session: Session) -> None:
+    def assign(self, session: Session) -> None:
         """Assign a slot to a session.
 
         Raises:
@@ -57,20 +57,20 @@ class StreamSlots:
 
 
 def check_commit(
-    stream_id: str, cursors: Cursors, *, lives: bool, owner: Callable[[EventTypePartition], str | None]
+    stream_id: str, cursors: Cursors, *, is_alive: bool, owner: Callable[[EventTypePartition], str | None]
 ) -> None:
     """Check that a session lives and owns what it wants to commit (reference subscriptions#commit-checks).
 
     Args:
         stream_id: the session.
         cursors: what it wants to commit.
-        lives: whether it is one of the subscription's.
+        is_alive: whether it is one of the subscription's.
         owner: of a partition: empty or None if there is no owner, or no such partition.
 
     Raises:
         Invalid: it has ended, or does not own a partition.
     """
-    if not lives:
+    if not is_alive:
         raise session_not_found(stream_id)
     for key, offset in cursors:
         if not (found := owner(key)):

@@ -44,7 +44,7 @@ class Buffer:
 
     def add(self, order: int, chunks: Iterable[Chunk], first: int, visibility: Visibility) -> list[tuple[int, int]]:
         """Append the visible events of chunks from position `first` on; return the ranges of the others."""
-        hidden: list[tuple[int, int]] = []
+        filtered: list[tuple[int, int]] = []
         for chunk in chunks:
             start, stop = max(first, chunk.first), chunk.next
             if start >= stop:
@@ -55,8 +55,8 @@ class Buffer:
                 self.count += stop - start
                 self.bytes += len(chunk.data) if chunk.headers is None else _size(chunk)
             else:
-                hidden += self._add_some(order, chunk, start, visible)
-        return hidden
+                filtered += self._add_some(order, chunk, start, visible)
+        return filtered
 
     def _add_some(
         self, order: int, chunk: Chunk, start: int, visible: Iterable[tuple[int, int]]

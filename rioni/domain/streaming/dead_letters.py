@@ -46,7 +46,7 @@ class PoisonSearch:
         """The suspect: an event that is a dead letter if it is the next one."""
         self.restarts = False
         """Whether the next attempt begins the search, and resets all failures."""
-        self._noted: TimelinePosition | None = None
+        self._recorded: TimelinePosition | None = None
         if self.until is not None and committed >= self.until:
             self.until = None
         if failures.times >= policy.send_count:
@@ -56,18 +56,18 @@ class PoisonSearch:
             else:
                 self.suspect = failures.failed
 
-    def acquit(self) -> None:
+    def clear(self) -> None:
         """Clear the suspect, which does not exist any more: the event in its place has not failed yet."""
         self.suspect = None
         self.restarts = True
 
-    def notes(self, committed: TimelinePosition) -> bool:
+    def must_record(self, committed: TimelinePosition) -> bool:
         """Whether the sending of events still has to be recorded."""
-        return self.restarts or self._noted is None or self._noted <= committed
+        return self.restarts or self._recorded is None or self._recorded <= committed
 
-    def noted(self, place: TimelinePosition) -> TimelinePosition | None:
+    def record(self, place: TimelinePosition) -> TimelinePosition | None:
         """Record that events up to a position are being sent; return how far to search, None for no change."""
-        self._noted = place
+        self._recorded = place
         restarts, self.restarts = self.restarts, False
         return self.until if restarts else None
 

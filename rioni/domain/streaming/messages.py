@@ -74,7 +74,7 @@ class Run(NamedTuple):
     """Of the timeline that the chunks are from."""
     chunks: Sequence[Chunk]
     """Empty where nothing follows."""
-    lost: int = 0
+    expired_unread: int = 0
     """How many events of earlier timelines lay between that are gone."""
 
 
@@ -88,7 +88,7 @@ class PartitionOwnership(NamedTuple):
     """A partition that the stream owns, as the coordinator sees it."""
 
     committed: TimelinePosition
-    wanted: bool
+    requested_by_other: bool
     """Whether another stream waits for it."""
     failures: Failures = NONE
     """Failures at the time when the stream gets the partition; ignored later."""
@@ -99,7 +99,7 @@ class PartitionOwnership(NamedTuple):
 class Coordinated(NamedTuple):
     """All partitions that the stream owns now."""
 
-    holdings: Mapping[EventTypePartition, PartitionOwnership]
+    ownership: Mapping[EventTypePartition, PartitionOwnership]
 
 
 class End(NamedTuple):
@@ -147,7 +147,7 @@ class Commit(NamedTuple):
     cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]
 
 
-class Attempt(NamedTuple):
+class RecordDeliveryAttempt(NamedTuple):
     """Note, before they are sent, that events up to a place are to be committed now (8.11)."""
 
     partition: EventTypePartition
@@ -176,4 +176,4 @@ class Close(NamedTuple):
     reason: Reason
 
 
-Output = Fetch | Send | Commit | Attempt | SendToDeadLetterQueue | Release | Close
+Output = Fetch | Send | Commit | RecordDeliveryAttempt | SendToDeadLetterQueue | Release | Close

@@ -18,13 +18,13 @@ class StreamPartition:
 
     __slots__ = (
         "buffer",
-        "burial",
-        "bury_at_s",
         "committed",
         "committed_at_s",
+        "dead_letter",
+        "dead_letter_at_s",
         "fetched",
+        "filtered",
         "heartbeats",
-        "hidden",
         "keep_alives",
         "key",
         "newest",
@@ -45,7 +45,7 @@ class StreamPartition:
         self.buffer = Buffer()
         self.outstanding = Ranges()
         """Sent and not committed."""
-        self.hidden = Ranges()
+        self.filtered = Ranges()
         """Hidden events: fetched, never sent, and not committed; only of a stream that commits."""
         self.sent_at_s = now_s
         self.committed_at_s = now_s
@@ -59,9 +59,9 @@ class StreamPartition:
         self.span_start_ms: int | None = None
         self.search: PoisonSearch | None = None
         """The poison event search, if the subscription has a dead letter policy."""
-        self.burial: Slice | None = None
+        self.dead_letter: Slice | None = None
         """A dead letter that is not committed yet."""
-        self.bury_at_s = now_s
+        self.dead_letter_at_s = now_s
         """When dead-lettering is tried next."""
 
     @property
@@ -72,7 +72,7 @@ class StreamPartition:
     @property
     def blocked(self) -> bool:
         """Whether this partition waits for a commit before anything can be sent."""
-        return self.burial is not None or (self.searching and self.outstanding.count > 0)
+        return self.dead_letter is not None or (self.searching and self.outstanding.count > 0)
 
     def stop(self, release_at_s: float) -> None:
         """Stop fetching and drop unsent events."""
@@ -83,7 +83,7 @@ class StreamPartition:
         """Drop unsent events, as if they had not been fetched."""
         if first := self.buffer.first:
             self.buffer.clear()
-            self.hidden.cut(first)
+            self.filtered.cut(first)
             self.fetched = TimelinePosition(first.order, first.position - 1)
 
     def receive(self, run: Run, visibility: Visibility, *, commits: bool) -> int:
@@ -99,16 +99,16 @@ class StreamPartition:
             return 0
         expected = self.fetched.position + 1 if run.order == self.fetched.order else 0
         first = run.chunks[0].first
-        if skipped := run.lost + max(0, first - expected):
+        if skipped := run.expired_unread + max(0, first - expected):
             self.skipped += skipped
             if not self.buffer.count:
                 self.sent = TimelinePosition(run.order, first - 1)
-        hidden = self.buffer.add(run.order, run.chunks, expected, visibility)
+        filtered = self.buffer.add(run.order, run.chunks, expected, visibility)
         if commits:
-            for start, stop in hidden:
-                self.hidden.add(run.order, start, stop)
+            for start, stop in filtered:
+                self.filtered.add(run.order, start, stop)
         self.fetched = TimelinePosition(run.order, run.chunks[-1].next - 1)
-        return sum(stop - start for start, stop in hidden)
+        return sum(stop - start for start, stop in filtered)
 
     def commit(self, place: TimelinePosition, now_s: float) -> int:
         """Take note of a committed place, which may be ahead of what was sent; return the number of events."""
@@ -119,9 +119,9 @@ class StreamPartition:
         self.committed = place
         if self.search is not None:
             self.search.commit(place)
-            if self.burial is not None and place >= self.burial.last:
-                self.burial = None
-        self.hidden.commit(place)
+            if self.dead_letter is not None and place >= self.dead_letter.last:
+                self.dead_letter = None
+        self.filtered.commit(place)
         count = self.outstanding.commit(place)
         if count:
             # Not where only hidden events were committed: that says nothing about the client.
@@ -131,8 +131,8 @@ class StreamPartition:
     @property
     def can_autocommit(self) -> bool:
         """Whether hidden events come before everything that is still to be sent or committed by the client."""
-        first = self.hidden.first if self.hidden.count else None
-        if first is None or self.burial:
+        first = self.filtered.first if self.filtered.count else None
+        if first is None or self.dead_letter:
             # With a dead letter everything before it is committed.
             return False
         awaited = self.outstanding.first or self.buffer.first
@@ -140,7 +140,7 @@ class StreamPartition:
 
     def autocommit(self) -> TimelinePosition:
         """The last of the hidden events that come before everything that is still awaited; call it if there are."""
-        place = self.hidden.take_before(self.outstanding.first or self.buffer.first)
+        place = self.filtered.take_before(self.outstanding.first or self.buffer.first)
         assert place is not None
         return place
 

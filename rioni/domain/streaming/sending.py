@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import PoisonSearch
-from rioni.domain.streaming.messages import Attempt, Output, Send, SendToDeadLetterQueue
+from rioni.domain.streaming.messages import Output, RecordDeliveryAttempt, Send, SendToDeadLetterQueue
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
 from rioni.domain.subscriptions.cursor import TimelinePosition
@@ -17,21 +17,31 @@ from rioni.domain.subscriptions.cursor import TimelinePosition
 
 OVERFLOW = "Stream parameters are causing overflow"
 
-BURY_AGAIN_S = 5.0
+DEAD_LETTER_RETRY_S = 5.0
 """Interval at which dead-lettering of an event is retried until it is committed."""
 
 
 class Sender:
     """Sends batches round-robin over partitions, within the window of the stream."""
 
-    __slots__ = ("_commits", "_parameters", "_started", "now_s", "outputs", "sent", "tracking", "turns", "uncommitted")
+    __slots__ = (
+        "_commits",
+        "_parameters",
+        "_started",
+        "now_s",
+        "outputs",
+        "round_robin",
+        "sent",
+        "tracking",
+        "uncommitted",
+    )
 
     def __init__(self, parameters: StreamParameters) -> None:
         """Begin without partitions."""
         self._parameters = parameters
         self._commits = parameters.max_uncommitted_events > 0
         self._started = not self._commits
-        self.turns: list[StreamPartition] = []
+        self.round_robin: list[StreamPartition] = []
         """The partitions that are read, the longest waiting first."""
         self.sent = self.uncommitted = 0
         """How many events."""
@@ -55,35 +65,37 @@ class Sender:
     def send_in_turn(self, *, everything: bool) -> None:
         """Send a batch from each partition in turn, until none has one to send."""
         idle = 0
-        while idle < len(self.turns):
-            partition = self.turns.pop(0)
-            self.turns.append(partition)
+        while idle < len(self.round_robin):
+            partition = self.round_robin.pop(0)
+            self.round_robin.append(partition)
             idle = 0 if self._send_batch(partition, everything=everything) else idle + 1
 
     def buffered_bytes(self) -> int:
         """Bytes of buffered events."""
-        return sum([partition.buffer.bytes for partition in self.turns])
+        return sum([partition.buffer.bytes for partition in self.round_robin])
 
     def guard_memory(self, bytes_max: int) -> None:
         """Send early if buffered events exceed the memory limit."""
         while self.buffered_bytes() > bytes_max and self.allowed > 0:
-            heaviest = max(self.turns, key=lambda partition: partition.buffer.bytes)
+            heaviest = max(self.round_robin, key=lambda partition: partition.buffer.bytes)
             self._send(heaviest, min(heaviest.buffer.count, self._parameters.batch_limit, self.allowed), OVERFLOW)
 
-    def say(self, text: str, aside: tuple[EventTypePartition, TimelinePosition] | None) -> None:
+    def say(self, text: str, fallback_partition: tuple[EventTypePartition, TimelinePosition] | None) -> None:
         """Say something on any of the partitions; on another one, and at a place, if there is none of them."""
-        if self.turns:
-            partition = self.turns[0]
+        if self.round_robin:
+            partition = self.round_robin[0]
             if not self._started:
                 self._send(partition, 0)
             self.outputs.append(Send(partition.key, partition.sent, (), text))
-        elif aside:
-            self.outputs.append(Send(*aside, (), text))
+        elif fallback_partition:
+            self.outputs.append(Send(*fallback_partition, (), text))
 
-    def note_attempt(self, partition: StreamPartition) -> None:
+    def record_attempt(self, partition: StreamPartition) -> None:
         """Output an attempt record before sending, if required and not recorded yet."""
-        if partition.search is not None and partition.search.notes(partition.committed):
-            self.outputs.append(Attempt(partition.key, partition.sent, partition.search.noted(partition.sent)))
+        if partition.search is not None and partition.search.must_record(partition.committed):
+            self.outputs.append(
+                RecordDeliveryAttempt(partition.key, partition.sent, partition.search.record(partition.sent))
+            )
 
     def _send_batch(self, partition: StreamPartition, *, everything: bool) -> bool:
         """Send a batch if one is due; say whether events were sent."""
@@ -111,13 +123,13 @@ class Sender:
         first = partition.buffer.first
         if first and search.suspect and not partition.blocked:
             if first == search.suspect:
-                partition.burial = partition.buffer.take(1)[0]
-                partition.bury_at_s = self.now_s
+                partition.dead_letter = partition.buffer.take(1)[0]
+                partition.dead_letter_at_s = self.now_s
             else:
-                search.acquit()
-        if partition.burial and self.now_s >= partition.bury_at_s:
-            partition.bury_at_s = self.now_s + BURY_AGAIN_S
-            self.outputs.append(SendToDeadLetterQueue(partition.key, partition.burial))
+                search.clear()
+        if partition.dead_letter and self.now_s >= partition.dead_letter_at_s:
+            partition.dead_letter_at_s = self.now_s + DEAD_LETTER_RETRY_S
+            self.outputs.append(SendToDeadLetterQueue(partition.key, partition.dead_letter))
         sends = bool(first) and not partition.blocked and self.allowed > 0
         if sends or self.now_s >= partition.sent_at_s + self._parameters.batch_flush_timeout_s:
             self._send(partition, int(sends))
@@ -145,7 +157,7 @@ class Sender:
                 for order, _, start, stop in slices:
                     partition.outstanding.add(order, start, stop)
             partition.sent = slices[-1].last
-            self.note_attempt(partition)
+            self.record_attempt(partition)
             partition.span_start_ms = None
             partition.keep_alives = 0
             self.sent += count

@@ -72,11 +72,11 @@ class StreamMachine:
         self._commits = parameters.max_uncommitted_events > 0
         self.memory_bytes_max = parameters.memory_bytes_max
         """How much may be buffered; can change at any time."""
-        self.aside: tuple[EventTypePartition, TimelinePosition] | None = None
+        self.fallback_partition: tuple[EventTypePartition, TimelinePosition] | None = None
         """On which partition, and at which place, to say why the stream ends when it owns none; can change too."""
-        self.hidden = 0
+        self.filtered = 0
         """Number of skipped events."""
-        self.lost = 0
+        self.expired_unread = 0
         """How many events were gone before they could be read."""
         self._visibility = visibility or Visibility()
         self._policy = policy
@@ -85,14 +85,14 @@ class StreamMachine:
         self._timeout_at_s = now_s + parameters.stream_timeout_s
         self._partitions: dict[EventTypePartition, StreamPartition] = {}
         self._sender = Sender(parameters)
-        self._turns = self._sender.turns
+        self._round_robin = self._sender.round_robin
         self._idle_since_s = now_s
         self._committed = 0
         self._outputs: list[Output] = []
         self._closing: Reason | None = None
         self._closed = False
         for key, place in (partitions or {}).items():
-            self._own(key, PartitionOwnership(place, wanted=False))
+            self._own(key, PartitionOwnership(place, requested_by_other=False))
 
     def step(self, message: Input, now_s: float) -> list[Output]:
         """Process one input at a point in time.
@@ -124,11 +124,11 @@ class StreamMachine:
                 for key, place in newest.items():
                     if partition := self._partitions.get(key):
                         partition.newest = place
-            case Coordinated(holdings):
-                self._coordinate(holdings)
+            case Coordinated(ownership):
+                self._coordinate(ownership)
             case VisibilityChanged(visibility):
                 self._visibility = visibility
-                for partition in self._turns:
+                for partition in self._round_robin:
                     partition.drop_unsent()
             case End(reason, detail):
                 self._end(reason, detail)
@@ -141,54 +141,54 @@ class StreamMachine:
 
     # --- ownership and commits ---
 
-    def _coordinate(self, holdings: Mapping[EventTypePartition, PartitionOwnership]) -> None:
+    def _coordinate(self, ownership: Mapping[EventTypePartition, PartitionOwnership]) -> None:
         before = set(self._partitions)
-        for key in self._partitions.keys() - holdings.keys():
+        for key in self._partitions.keys() - ownership.keys():
             self._disown(key)
-        for key, holding in holdings.items():
+        for key, owned in ownership.items():
             partition = self._partitions.get(key)
-            if partition and holding.committed < partition.committed:
+            if partition and owned.committed < partition.committed:
                 # The cursor was reset: restart the partition.
                 self._disown(key)
                 partition = None
             if partition is not None:
-                self._go_on(partition, holding)
-            elif holding.wanted:
+                self._go_on(partition, owned)
+            elif owned.requested_by_other:
                 self._outputs.append(Release(key))
             elif not self._closing:
-                self._own(key, holding)
+                self._own(key, owned)
         if self._policy and before != self._partitions.keys():
-            self._sender.tracking = tracking({key: holdings[key].failures for key in self._partitions})
+            self._sender.tracking = tracking({key: ownership[key].failures for key in self._partitions})
 
-    def _go_on(self, partition: StreamPartition, holding: PartitionOwnership) -> None:
-        if holding.heartbeats != partition.heartbeats:
-            partition.heartbeats = holding.heartbeats
+    def _go_on(self, partition: StreamPartition, owned: PartitionOwnership) -> None:
+        if owned.heartbeats != partition.heartbeats:
+            partition.heartbeats = owned.heartbeats
             # Those who wait for this stream to end must not wait for a commit any more.
             if not self._closing:
                 partition.committed_at_s = self._now_s
-        if holding.committed > partition.committed:
-            count = partition.commit(holding.committed, self._now_s)
+        if owned.committed > partition.committed:
+            count = partition.commit(owned.committed, self._now_s)
             self._committed += count
             self._sender.uncommitted -= count
             if partition.outstanding.count:
-                self._sender.note_attempt(partition)
-        if not holding.wanted:
+                self._sender.record_attempt(partition)
+        if not owned.requested_by_other:
             partition.release_at_s = None
         elif partition.release_at_s is None:
             partition.stop(self._now_s + self._parameters.commit_timeout_s)
 
-    def _own(self, key: EventTypePartition, holding: PartitionOwnership) -> None:
-        place = holding.committed
-        partition = self._partitions[key] = StreamPartition(key, place, self._now_s, holding.heartbeats)
+    def _own(self, key: EventTypePartition, owned: PartitionOwnership) -> None:
+        place = owned.committed
+        partition = self._partitions[key] = StreamPartition(key, place, self._now_s, owned.heartbeats)
         if self._policy:
-            partition.search = PoisonSearch(holding.failures, place, self._policy, self._parameters.batch_limit)
-        self._turns.append(partition)
+            partition.search = PoisonSearch(owned.failures, place, self._policy, self._parameters.batch_limit)
+        self._round_robin.append(partition)
 
     def _autocommit(self) -> None:
-        if self._now_s >= self._autocommit_at_s and self._commit_hidden(self._turns):
+        if self._now_s >= self._autocommit_at_s and self._commit_filtered(self._round_robin):
             self._autocommit_at_s = self._now_s + AUTOCOMMIT_EVERY_S
 
-    def _commit_hidden(self, partitions: Iterable[StreamPartition]) -> bool:
+    def _commit_filtered(self, partitions: Iterable[StreamPartition]) -> bool:
         """Commit hidden events that precede all events still to be sent or committed; return whether there are any."""
         cursors = [(partition.key, partition.autocommit()) for partition in partitions if partition.can_autocommit]
         if cursors:
@@ -197,7 +197,7 @@ class StreamMachine:
 
     def _disown(self, key: EventTypePartition) -> None:
         partition = self._partitions.pop(key)
-        self._turns.remove(partition)
+        self._round_robin.remove(partition)
         self._sender.uncommitted -= partition.outstanding.count
         if not self._partitions:
             self._idle_since_s = self._now_s
@@ -207,7 +207,7 @@ class StreamMachine:
             if partition.release_at_s is not None and (
                 not partition.outstanding.count or self._now_s >= partition.release_at_s
             ):
-                self._commit_hidden([partition])
+                self._commit_filtered([partition])
                 self._disown(partition.key)
                 self._outputs.append(Release(partition.key))
 
@@ -233,7 +233,7 @@ class StreamMachine:
 
     def _kept_alive_enough(self) -> bool:
         limit = self._parameters.stream_keep_alive_limit
-        return limit > 0 and bool(self._turns) and all(each.keep_alives >= limit for each in self._turns)
+        return limit > 0 and bool(self._round_robin) and all(each.keep_alives >= limit for each in self._round_robin)
 
     # --- fetching ---
 
@@ -248,18 +248,20 @@ class StreamMachine:
                 and partition.fetched == run.fetch.after
             ):
                 known = partition.skipped
-                self.hidden += partition.receive(run, self._visibility, commits=self._commits)
-                self.lost += partition.skipped - known
+                self.filtered += partition.receive(run, self._visibility, commits=self._commits)
+                self.expired_unread += partition.skipped - known
 
     def _fetch(self) -> None:
         wished = min(self._parameters.batch_limit, self._sender.allowed)
         memory = self.memory_bytes_max
-        if wished <= 0 or not self._turns or self._sender.buffered_bytes() >= memory:
+        if wished <= 0 or not self._round_robin or self._sender.buffered_bytes() >= memory:
             return
-        bytes_max = max(1, min(FETCH_BYTES_MAX, memory // len(self._turns), self._sender.allowed * EVENT_BYTES_GUESS))
+        bytes_max = max(
+            1, min(FETCH_BYTES_MAX, memory // len(self._round_robin), self._sender.allowed * EVENT_BYTES_GUESS)
+        )
         wanting = [
             partition
-            for partition in self._turns
+            for partition in self._round_robin
             if partition.buffer.count < wished
             and partition.release_at_s is None
             and not partition.blocked
@@ -268,8 +270,8 @@ class StreamMachine:
         if wanting and self._visibility.wanted:
             # PERF: a filter looks at every event, which takes milliseconds for a chunk: one at a time, in turn.
             wanting, bytes_max = wanting[:1], 1
-            self._turns.remove(wanting[0])
-            self._turns.append(wanting[0])
+            self._round_robin.remove(wanting[0])
+            self._round_robin.append(wanting[0])
         self._outputs += [Fetch(partition.key, partition.fetched, bytes_max) for partition in wanting]
 
     # --- ending ---
@@ -279,7 +281,7 @@ class StreamMachine:
             return
         text = detail or reason.value.format(count=self._committed)
         if not self._closing and text and (self._commits or not reason.silent_at_low_level):
-            self._sender.say(text, self.aside)
+            self._sender.say(text, self.fallback_partition)
         self._closing = reason
         for partition in self._partitions.values():
             partition.drop_unsent()
@@ -288,7 +290,7 @@ class StreamMachine:
 
     def _close(self, reason: Reason) -> None:
         if reason.orderly:
-            self._commit_hidden(self._turns)
+            self._commit_filtered(self._round_robin)
         self._closed = True
         self._outputs.append(Close(reason))
 
@@ -303,24 +305,24 @@ class StreamMachine:
     def _deadlines(self) -> Iterator[float]:
         if self._closed:
             return
-        for partition in self._turns:
+        for partition in self._round_robin:
             if partition.release_at_s is not None:
                 yield partition.release_at_s
             elif not self._closing:
                 yield partition.sent_at_s + self._parameters.batch_flush_timeout_s
-                if partition.burial:
-                    yield partition.bury_at_s
+                if partition.dead_letter:
+                    yield partition.dead_letter_at_s
         if self._commits:
             yield from self._commit_deadlines(releasing=bool(self._closing))
         if not self._closing:
             yield self._timeout_at_s
-            if any(partition.can_autocommit for partition in self._turns):
+            if any(partition.can_autocommit for partition in self._round_robin):
                 yield self._autocommit_at_s
             if self._commits and not self._partitions:
                 yield self._idle_until_s()
 
     def _commit_deadlines(self, *, releasing: bool = False) -> Iterator[float]:
-        for partition in self._turns:
+        for partition in self._round_robin:
             if partition.outstanding.count and (releasing or partition.release_at_s is None):
                 yield partition.committed_at_s + self._parameters.commit_timeout_s
 

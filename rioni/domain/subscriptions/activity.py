@@ -18,7 +18,7 @@ RETENTION_MS = 90 * 24 * 3_600_000
 class Sighting(NamedTuple):
     """Key of an activity record: action, resource and client."""
 
-    deed: str
+    action: str
     """One of those above."""
     resource: str
     """The event type or subscription."""
@@ -45,10 +45,10 @@ class Activity(Protocol):
     def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
         """Merge records: amounts are added, time spans are widened."""
 
-    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
+    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Activity on a resource, by client name, in order."""
 
-    def forget(self, before_ms: int) -> None:
+    def delete_before(self, before_ms: int) -> None:
         """Delete records without activity since this time."""
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ OffsetRanges = Sequence[OffsetRange]
 def offset_ranges_of(
     timelines: Sequence[Timeline], bounds: Callable[[Timeline], Sequence[Bounds]]
 ) -> list[OffsetRanges]:
-    """The extents of every partition, by number.
+    """The offset ranges of every partition, by number.
 
     Args:
         timelines: by order, the last one is active; of those that have been cleaned up nothing can be read.
@@ -56,53 +56,56 @@ def offset_ranges_of(
     found: list[list[OffsetRange]] = [[] for _ in range(timelines[-1].partitions)]
     for timeline in timelines:
         held = () if timeline.cleaned_up_at else bounds(timeline)
-        for number, extents in enumerate(found):
+        for number, ranges in enumerate(found):
             closed_at = timeline.latest_position[number] if timeline.latest_position else BEFORE_FIRST
             # Without bounds, all events were deleted, or a server does not know the partition yet.
             oldest, newest = held[number] if number < len(held) else (closed_at + 1, closed_at)
-            extents.append(OffsetRange(timeline.order, oldest, closed_at if timeline.latest_position else newest))
+            ranges.append(OffsetRange(timeline.order, oldest, closed_at if timeline.latest_position else newest))
     return list(found)
 
 
-def begin(extents: OffsetRanges) -> TimelinePosition:
+def begin(ranges: OffsetRanges) -> TimelinePosition:
     """The place before the first event that can be read, or will be; in the first timeline if none ever had events."""
-    was_used = any(extent.newest > BEFORE_FIRST for extent in extents)
-    empty = extents[-1] if was_used else extents[0]
-    return next((extent for extent in extents if extent.oldest <= extent.newest), empty).before
+    was_used = any(offset_range.newest > BEFORE_FIRST for offset_range in ranges)
+    empty = ranges[-1] if was_used else ranges[0]
+    return next((offset_range for offset_range in ranges if offset_range.oldest <= offset_range.newest), empty).before
 
 
-def newest(extents: OffsetRanges) -> TimelinePosition:
+def newest(ranges: OffsetRanges) -> TimelinePosition:
     """The place of the last event that was written; before the first one where there never was any."""
-    last = next((extent for extent in reversed(extents) if extent.newest > BEFORE_FIRST), extents[0])
+    last = next((offset_range for offset_range in reversed(ranges) if offset_range.newest > BEFORE_FIRST), ranges[0])
     return TimelinePosition(last.order, last.newest)
 
 
-def end(extents: OffsetRanges) -> TimelinePosition:
+def end(ranges: OffsetRanges) -> TimelinePosition:
     """The position behind which no event is written yet."""
-    return TimelinePosition(extents[-1].order, extents[-1].newest)
+    return TimelinePosition(ranges[-1].order, ranges[-1].newest)
 
 
-def available(extents: OffsetRanges) -> dict[str, str]:
+def available(ranges: OffsetRanges) -> dict[str, str]:
     """The members of an answer that say what can be read (reference cursors#partition-list)."""
-    oldest = begin(extents)
+    oldest = begin(ranges)
     return {
         "oldest_available_offset": format_offset(oldest.order, oldest.position + 1),
-        "newest_available_offset": newest(extents).offset,
+        "newest_available_offset": newest(ranges).offset,
     }
 
 
-def place_since(extents: OffsetRanges, first_since: Callable[[OffsetRange], int]) -> TimelinePosition:
+def place_since(ranges: OffsetRanges, offset_at_time: Callable[[OffsetRange], int]) -> TimelinePosition:
     """The place before the first event that was stored at some time or later; the end where there is none.
 
     Args:
-        extents: of the timelines that can be read.
-        first_since: the first such position in a timeline; behind its newest where there is none.
+        ranges: of the timelines that can be read.
+        offset_at_time: the first such position in a timeline; behind its newest where there is none.
     """
-    for extent in extents[:-1]:
-        if extent.oldest <= extent.newest and (first := first_since(extent)) <= extent.newest:
-            return TimelinePosition(extent.order, max(first, extent.oldest) - 1)
-    active = extents[-1]
-    return TimelinePosition(active.order, max(first_since(active), active.oldest) - 1)
+    for offset_range in ranges[:-1]:
+        if (
+            offset_range.oldest <= offset_range.newest
+            and (first := offset_at_time(offset_range)) <= offset_range.newest
+        ):
+            return TimelinePosition(offset_range.order, max(first, offset_range.oldest) - 1)
+    active = ranges[-1]
+    return TimelinePosition(active.order, max(offset_at_time(active), active.oldest) - 1)
 
 
 def readable_place(
@@ -114,7 +117,7 @@ def readable_place(
         event_type: named in the error.
         partition: as the client names it.
         offset: in any accepted form.
-        partitions: the extents of the timelines that are not cleaned up, of all partitions by number.
+        partitions: the offset ranges of the timelines that are not cleaned up, of all partitions by number.
 
     Raises:
         InvalidCursor: partition or offset can't be read.
@@ -123,21 +126,21 @@ def readable_place(
     number = partition_number(partition, len(partitions))
     if number is None:
         raise InvalidCursor(f"non existing partition {partition}")
-    extents = partitions[number]
+    ranges = partitions[number]
     place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER)
     if place is None:
-        return begin(extents)
+        return begin(ranges)
     order, position = place.order, place.position
-    for extent in extents:
-        if extent.order != order:
+    for offset_range in ranges:
+        if offset_range.order != order:
             continue
-        if position == extent.newest and extent is not extents[-1]:
+        if position == offset_range.newest and offset_range is not ranges[-1]:
             # The end of a closed timeline: reading goes on at the beginning of the next one.
             order, position = order + 1, BEFORE_FIRST
-        elif extent.oldest + BEFORE_FIRST <= position <= extent.newest:
+        elif offset_range.oldest + BEFORE_FIRST <= position <= offset_range.newest:
             return place
     named = {"event_type": event_type, "partition": partition}
-    raise UnavailableCursor(event_type, partition, str(place.position), named | available(extents))
+    raise UnavailableCursor(event_type, partition, str(place.position), named | available(ranges))
 
 
 def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition) -> str:
@@ -154,49 +157,49 @@ def beyond_end(key: EventTypePartition, committed: str, newest: TimelinePosition
     )
 
 
-def distance(initial: TimelinePosition, final: TimelinePosition, extents: OffsetRanges) -> int:
+def distance(initial: TimelinePosition, final: TimelinePosition, ranges: OffsetRanges) -> int:
     """How many positions lie behind `initial` up to and including `final`; negative if `final` comes first.
 
     Args:
         initial: exclusive.
         final: inclusive.
-        extents: of all timelines that the places may be in.
+        ranges: of all timelines that the places may be in.
 
     Raises:
         Invalid: a position is in none of them.
     """
-    return _count(final, extents) - _count(initial, extents)
+    return _count(final, ranges) - _count(initial, ranges)
 
 
-def shifted(place: TimelinePosition, shift: int, extents: OffsetRanges) -> TimelinePosition:
+def shifted(place: TimelinePosition, shift: int, ranges: OffsetRanges) -> TimelinePosition:
     """The place that lies `shift` positions further, or back if it is negative.
 
     Args:
         place: the last position read.
         shift: how far.
-        extents: of all timelines of the partition.
+        ranges: of all timelines of the partition.
 
     Raises:
         Invalid: there is no such place: not written yet, expired, or before everything.
     """
-    count = _count(place, extents) + shift
-    for extent in extents:
-        length = extent.newest + 1
+    count = _count(place, ranges) + shift
+    for offset_range in ranges:
+        length = offset_range.newest + 1
         # The end of a closed timeline is written as the beginning of the next one.
-        if count < length or extent is extents[-1]:
+        if count < length or offset_range is ranges[-1]:
             position = count + BEFORE_FIRST
-            if extent.oldest + BEFORE_FIRST <= position <= extent.newest:
-                return TimelinePosition(extent.order, position)
+            if offset_range.oldest + BEFORE_FIRST <= position <= offset_range.newest:
+                return TimelinePosition(offset_range.order, position)
             break
         count -= length
     raise Invalid(TIMELINE_NOT_FOUND if count < 0 else "The shifted cursor refers to a position that does not exist.")
 
 
-def _count(place: TimelinePosition, extents: OffsetRanges) -> int:
+def _count(place: TimelinePosition, ranges: OffsetRanges) -> int:
     """How many positions there ever were up to and including a place."""
     before = 0
-    for extent in extents:
-        if extent.order == place.order:
+    for offset_range in ranges:
+        if offset_range.order == place.order:
             return before + place.position + 1
-        before += extent.newest + 1
+        before += offset_range.newest + 1
     raise Invalid(TIMELINE_NOT_FOUND)

@@ -61,10 +61,10 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """When a timeline was closed: when the next one was switched to; None for the active one."""
         return next((each.switched_at for each in self.timelines if each.order > timeline.order), None)
 
-    def is_over(self, timeline: Timeline, kept_ms: int | None, now_ms: int) -> bool:
+    def is_over(self, timeline: Timeline, retention_ms: int | None, now_ms: int) -> bool:
         """Whether a timeline was closed so long ago that all its events are too old; None: they never are."""
         closed_at = self.closed_at(timeline)
-        return closed_at is not None and kept_ms is not None and milliseconds(closed_at) + kept_ms < now_ms
+        return closed_at is not None and retention_ms is not None and milliseconds(closed_at) + retention_ms < now_ms
 
     def following(self, number: int, after: TimelinePosition) -> Iterator[tuple[Timeline, int]]:
         """Where to look for what follows a place in a partition: timelines by order, each with its first position."""

@@ -198,8 +198,8 @@ class Metrics:
             failed_batches=self.store_failed_batches.inc,
             loaded_bytes=self.store_loaded_bytes.inc,
             events_behind=self.store_events_behind.set,
-            begun_anew=self.store_begun_anew.inc,
-            settled_batches=self.store_settled_batches.inc,
+            topic_resyncs=self.store_begun_anew.inc,
+            recovered_batches=self.store_settled_batches.inc,
         )
 
     def registry(self) -> CollectorRegistry:

@@ -28,14 +28,14 @@ _log = structlog.get_logger("rioni.access")
 
 
 def measure_publishing(
-    req: falcon.Request, services: Dependencies, event_type: str, published: Published, body_bytes: int
+    req: falcon.Request, dependencies: Dependencies, event_type: str, published: Published, body_bytes: int
 ) -> None:
     """Report a batch that was stored as a whole, or tombstones."""
-    if published.rejected or published.partly or not services.meters.on:
+    if published.rejected or published.partly or not dependencies.usage.on:
         return
     subject = subject_of(req)
     measurement = BatchPublished(
-        at_ms=services.clock.now_ms(),
+        at_ms=dependencies.clock.now_ms(),
         event_type=event_type,
         app=subject.name,
         token_realm=subject.realm,
@@ -43,7 +43,7 @@ def measure_publishing(
         ms_spent=_ms_spent(req),
         batch_size=body_bytes,
     )
-    services.meters.published(measurement)
+    dependencies.usage.published(measurement)
 
 
 def slo_bucket(body_bytes: int) -> str:
@@ -59,8 +59,8 @@ class AccessMiddleware:
     Requests of authenticated callers become KPI events.
     """
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def process_response(
         self,
@@ -70,7 +70,7 @@ class AccessMiddleware:
         _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
     ) -> None:
         """Report the request after all other middleware."""
-        if not self._services.meters.access_on:
+        if not self._dependencies.usage.access_on:
             return
         if resp.stream is None:
             self._report(req, resp.status_code, len(resp.data or resp.text or ""))
@@ -79,14 +79,14 @@ class AccessMiddleware:
             resp.stream = _Counted(resp.stream, lambda size: self._report(req, resp.status_code, size))
 
     def _report(self, req: falcon.Request, status: int, response_bytes: int) -> None:
-        measurement, meters = self._accessed(req, status, response_bytes), self._services.meters
+        measurement, meters = self._accessed(req, status, response_bytes), self._dependencies.usage
         self._write(measurement)
         if meters.on and subject_of(req) is not NOBODY:
             meters.accessed(measurement)
 
     def _accessed(self, req: falcon.Request, status: int, response_bytes: int) -> RequestServed:
         return RequestServed(
-            at_ms=self._services.clock.now_ms(),
+            at_ms=self._dependencies.clock.now_ms(),
             flow_id=req.context.flow_id,
             method=req.method,
             path=req.path,

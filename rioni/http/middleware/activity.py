@@ -9,16 +9,16 @@ from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
 
 
-def notice_publishing(req: falcon.Request, services: Dependencies, event_type: str, published: Published) -> None:
+def notice_publishing(req: falcon.Request, dependencies: Dependencies, event_type: str, published: Published) -> None:
     """Record that events, or tombstones, were stored."""
     if published.events:
         try:
-            resource = resource_of(services.registry.event_type(event_type))
+            resource = resource_of(dependencies.registry.event_type(event_type))
         except EventTypeNotFound:
             return  # It was deleted meanwhile.
-        services.attendance.notice(PUBLISH, resource, subject_of(req).name, published.events)
+        dependencies.activity.record(PUBLISH, resource, subject_of(req).name, published.events)
 
 
-def notice_commit(req: falcon.Request, services: Dependencies, subscription_id: str, cursors: int) -> None:
+def notice_commit(req: falcon.Request, dependencies: Dependencies, subscription_id: str, cursors: int) -> None:
     """Record the number of advanced cursors."""
-    services.attendance.notice(COMMIT, subscription_id, subject_of(req).name, cursors)
+    dependencies.activity.record(COMMIT, subscription_id, subject_of(req).name, cursors)

@@ -63,7 +63,7 @@ class Caller:
             InsufficientToken: it lacks the scope, or comes from the wrong realm.
         """
 
-    def lapsed(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether the token has expired or was revoked. Cheap, except for a periodic query of its source.
 
         An unavailable source changes nothing for a token with a known expiry.
@@ -88,7 +88,7 @@ class _TokenCaller(Caller):
         self._scope = scope
         self._authentication.demands.check(self._info, scope)
 
-    def lapsed(self) -> bool:
+    def is_expired(self) -> bool:
         clock, end_ms = self._authentication.clock, self._info.expires_at_ms
         if end_ms is not None and clock.now_ms() >= end_ms:
             return True

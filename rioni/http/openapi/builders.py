@@ -174,8 +174,8 @@ def array(items: Json, **keywords: Any) -> Json:
 
 def structure(properties: Json, *, optional: Iterable[str] = (), **keywords: Any) -> Json:
     """The schema of an object that the broker writes: its members are there unless they are named as optional."""
-    left_out = set(optional)
-    required = [name for name in properties if name not in left_out]
+    excluded = set(optional)
+    required = [name for name in properties if name not in excluded]
     return {"type": "object", "properties": properties, "required": required, **keywords}
 
 

@@ -19,13 +19,13 @@ from rioni.projections.queries.timeline_reader import newest_consistent
 class ProducersResource:
     """The publishers of an event type."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List clients by name."""
-        self._services.registry.refresh()
-        seen = self._services.attendance.of(PUBLISH, resource_of(self._services.registry.event_type(name)))
+        self._dependencies.registry.refresh()
+        seen = self._dependencies.activity.of(PUBLISH, resource_of(self._dependencies.registry.event_type(name)))
         items = [
             {"client": client, "last_published_at": rfc3339(each.last_ms), **_count(each)}
             for client, each in seen.items()
@@ -36,17 +36,17 @@ class ProducersResource:
 class ConsumersResource:
     """The consumers of an event type."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List the subscriptions, with their lag and their clients, and the clients of the low-level API."""
-        services = self._services
-        services.registry.refresh()
-        event_type = services.registry.event_type(name)
-        subscribed = [each for each in services.registry.subscriptions() if name in each.event_types]
+        dependencies = self._dependencies
+        dependencies.registry.refresh()
+        event_type = dependencies.registry.event_type(name)
+        subscribed = [each for each in dependencies.registry.subscriptions() if name in each.event_types]
         subscribed.sort(key=lambda each: (each.owning_application, each.consumer_group, each.id))
-        readers = services.attendance.of(READ, resource_of(event_type))
+        readers = dependencies.activity.of(READ, resource_of(event_type))
         answer = {
             "subscriptions": self._subscriptions(name, subscribed),
             "low_level": [
@@ -57,12 +57,12 @@ class ConsumersResource:
         resp.data = orjson.dumps(answer)
 
     def _subscriptions(self, name: str, subscribed: list[Subscription]) -> list[dict[str, Any]]:
-        services = self._services
-        timelines = services.registry.timelines(name)
-        newest = newest_consistent(timelines, services.stores)
+        dependencies = self._dependencies
+        timelines = dependencies.registry.timelines(name)
+        newest = newest_consistent(timelines, dependencies.stores)
         items = []
         for subscription in subscribed:
-            unconsumed = unconsumed_of(timelines, newest, services.coordinator.cursors(subscription.id))
+            unconsumed = unconsumed_of(timelines, newest, dependencies.coordinator.cursors(subscription.id))
             keys = partitions_of(timelines)
             # Unknown as long as the subscription was never streamed.
             lags = [{"unconsumed_events": unconsumed[key]} if key in unconsumed else {} for key in keys]
@@ -70,7 +70,7 @@ class ConsumersResource:
                 "id": subscription.id,
                 "owning_application": subscription.owning_application,
                 "consumer_group": subscription.consumer_group,
-                "streams": len(services.coordinator.topology(subscription.id).sessions),
+                "streams": len(dependencies.coordinator.topology(subscription.id).sessions),
                 "partitions": [{"partition": key.partition, **lag} for key, lag in zip(keys, lags, strict=True)],
                 "clients": self._clients(subscription.id),
             }
@@ -82,8 +82,8 @@ class ConsumersResource:
     def _clients(self, subscription_id: str) -> list[dict[str, str]]:
         """When each client last streamed and committed, if it did."""
         clients: dict[str, dict[str, str]] = {}
-        for deed, member in ((STREAM, "last_streamed_at"), (COMMIT, "last_committed_at")):
-            for client, seen in self._services.attendance.of(deed, subscription_id).items():
+        for action, member in ((STREAM, "last_streamed_at"), (COMMIT, "last_committed_at")):
+            for client, seen in self._dependencies.activity.of(action, subscription_id).items():
                 clients.setdefault(client, {"client": client})[member] = rfc3339(seen.last_ms)
         return [clients[client] for client in sorted(clients)]
 

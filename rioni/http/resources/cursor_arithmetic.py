@@ -22,16 +22,16 @@ from rioni.http.request_parsing import subject_of
 class _CursorsResource(ABC):
     """Reads the cursors of a request; the subject must be able to read the event type."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Answer an item for each item of the request, in its order."""
-        services = self._services
-        services.registry.refresh()
-        services.gate.event_type(subject_of(req), name, "READ")
+        dependencies = self._dependencies
+        dependencies.registry.refresh()
+        dependencies.access.event_type(subject_of(req), name, "READ")
         items = self._read(read_json(req))
-        places = CursorResolver(services.registry.timelines(name), services.stores)
+        places = CursorResolver(dependencies.registry.timelines(name), dependencies.stores)
         resp.data = orjson.dumps([self._answer(item, places) for item in items])
 
     @abstractmethod
@@ -54,7 +54,7 @@ class CursorDistancesResource(_CursorsResource):
         if initial["partition"] != final["partition"]:
             raise Invalid("Cursors with different partition. Pairs of cursors should have matching partitions.")
         begin, end = (places.place(parsing.named_place(cursor)) for cursor in (initial, final))
-        return {**item, "distance": distance(begin, end, places.extents(initial["partition"]))}
+        return {**item, "distance": distance(begin, end, places.ranges(initial["partition"]))}
 
 
 class ShiftedCursorsResource(_CursorsResource):
@@ -65,7 +65,7 @@ class ShiftedCursorsResource(_CursorsResource):
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         named = parsing.named_place(item)
-        place = shifted(places.place(named), named.shift, places.extents(named.partition))
+        place = shifted(places.place(named), named.shift, places.ranges(named.partition))
         return {"partition": named.partition, "offset": place.offset}
 
 
@@ -77,7 +77,7 @@ class CursorsLagResource(_CursorsResource):
 
     def _answer(self, item: Mapping[str, Any], places: CursorResolver) -> dict[str, Any]:
         named = parsing.named_place(item)
-        place, known = places.place(named), places.extents(named.partition)
+        place, known = places.place(named), places.ranges(named.partition)
         return {
             "partition": named.partition,
             **available(known),

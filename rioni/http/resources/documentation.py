@@ -24,19 +24,19 @@ def _description() -> bytes:
 class OpenApiResource:
     """`/openapi.json`."""
 
-    def __init__(self, offload: ThreadPool) -> None:
-        self._offload = offload
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Show the description."""
-        resp.data = self._offload(_description)
+        resp.data = self._pool(_description)
 
 
 class DocsResource:
     """`/docs`."""
 
-    def __init__(self, offload: ThreadPool) -> None:
-        self._offload = offload
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Show the description as a page that runs nothing and loads nothing."""
@@ -44,4 +44,4 @@ class DocsResource:
         resp.set_header("Content-Security-Policy", POLICY)
         resp.set_header("X-Content-Type-Options", "nosniff")
         resp.set_header("Referrer-Policy", "no-referrer")
-        resp.data = self._offload(_page)
+        resp.data = self._pool(_page)

@@ -29,13 +29,13 @@ COMPACTION_WARNING = "Compaction warning"
 class EventTypesResource:
     """The collection."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List event types by name; a page of them if there is a limit or an offset."""
         wanted, page = _filter(req), _page(req)
-        found = self._services.query(event_types.listed, wanted)
+        found = self._dependencies.query(event_types.listed, wanted)
         if page is not None:
             offset, limit = page
             _link(req, resp, offset, limit, len(found))
@@ -44,8 +44,8 @@ class EventTypesResource:
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create an event type."""
-        spec = _spec(req, self._services)
-        event_type = dispatch(CreateEventType(spec=spec), req, self._services)
+        spec = _spec(req, self._dependencies)
+        event_type = dispatch(CreateEventType(spec=spec), req, self._dependencies)
         resp.status = HTTPStatus.CREATED.value
         resp.data = msgspec.json.encode(event_type)
         resp.etag = event_type.entity_tag
@@ -55,27 +55,27 @@ class EventTypesResource:
 class EventTypeResource:
     """One event type."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Show an event type, unless the client has it already."""
-        _answer(req, resp, self._services.query(event_types.body_of, name).encode())
+        _answer(req, resp, self._dependencies.query(event_types.body_of, name).encode())
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Change an event type; with If-Match only if its ETag still matches."""
-        spec = _spec(req, self._services)
+        spec = _spec(req, self._dependencies)
         expected = None if req.if_match is None or "*" in req.if_match else list(map(str, req.if_match))
-        self._services.registry.refresh()
-        event_type = dispatch(ChangeEventType(name=name, spec=spec, expected_tags=expected), req, self._services)
-        if "return_body_on_create_update_event_type" in self._services.registry.settings.features:
+        self._dependencies.registry.refresh()
+        event_type = dispatch(ChangeEventType(name=name, spec=spec, expected_tags=expected), req, self._dependencies)
+        if "return_body_on_create_update_event_type" in self._dependencies.registry.settings.features:
             resp.data = msgspec.json.encode(event_type)
         resp.etag = event_type.entity_tag
         resp.set_header("Warning", _warning(event_type))
 
     def on_delete(self, req: falcon.Request, _resp: falcon.Response, name: str) -> None:
         """Delete an event type."""
-        dispatch(DeleteEventType(name=name), req, self._services)
+        dispatch(DeleteEventType(name=name), req, self._dependencies)
 
 
 class RegistryResource:
@@ -152,11 +152,11 @@ def _answer(req: falcon.Request, resp: falcon.Response, body: bytes) -> None:
     resp.data = body
 
 
-def _spec(req: falcon.Request, services: Dependencies) -> EventTypeSpec:
+def _spec(req: falcon.Request, dependencies: Dependencies) -> EventTypeSpec:
     body = read_json(req, DEFINITION_BYTES_MAX)
     # PERF: 100 kB of labels take 5 ms.
     if len(body) > JSON_BYTES_MAX:
-        return services.compute(parsing.event_type_spec, body)
+        return dependencies.compute_pool(parsing.event_type_spec, body)
     return parsing.event_type_spec(body)
 
 

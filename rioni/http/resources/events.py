@@ -30,8 +30,8 @@ READ_FIRST_BYTES_MAX = 65_536
 class EventsResource:
     """The events of one event type."""
 
-    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
+        self._dependencies = dependencies
         self._metrics = metrics
         self._counters = stream_counters(metrics, "low-level")
 
@@ -41,10 +41,10 @@ class EventsResource:
         That comes with 422 if nothing was stored because an event was refused, and with 207 if not all of them could be
         stored.
         """
-        command = PublishEvents(**_request(req, name, self._services))
-        published = _publisher(req, self._services).publish(command, subject_of(req))
+        command = PublishEvents(**_request(req, name, self._dependencies))
+        published = _publisher(req, self._dependencies).publish(command, subject_of(req))
         _answer(resp, name, published, self._metrics)
-        _report(req, self._services, command, published)
+        _report(req, self._dependencies, command, published)
         seconds = time.monotonic() - req.context.started_at
         self._metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
         if published.events:
@@ -52,32 +52,32 @@ class EventsResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Stream events of some or all partitions."""
-        open_low_level_stream(req, resp, name, self._services, self._counters)
+        open_low_level_stream(req, resp, name, self._dependencies, self._counters)
 
 
 class DeletedEventsResource:
     """Deletions from one compacted event type."""
 
-    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
+        self._dependencies = dependencies
         self._metrics = metrics
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete the events that have the keys of a batch; answers as publishing does."""
-        command = DeleteEvents(**_request(req, name, self._services))
-        deleted = _publisher(req, self._services).delete(command, subject_of(req))
+        command = DeleteEvents(**_request(req, name, self._dependencies))
+        deleted = _publisher(req, self._dependencies).delete(command, subject_of(req))
         _answer(resp, name, deleted, self._metrics)
-        _report(req, self._services, command, deleted)
+        _report(req, self._dependencies, command, deleted)
         if deleted.events:
             self._metrics.event_types.add(name, deleted=deleted.events)
 
 
-def _publisher(req: falcon.Request, services: Dependencies) -> Publisher:
+def _publisher(req: falcon.Request, dependencies: Dependencies) -> Publisher:
     """The publisher for the body's media type."""
-    return services.avro_publisher if media_type(req.content_type) == MEDIA_TYPE else services.publisher
+    return dependencies.avro_publisher if media_type(req.content_type) == MEDIA_TYPE else dependencies.publisher
 
 
-def _request(req: falcon.Request, name: str, services: Dependencies) -> dict[str, Any]:
+def _request(req: falcon.Request, name: str, dependencies: Dependencies) -> dict[str, Any]:
     """Arguments of both commands; headers are validated before the body is read."""
     tag = req.get_header(consumer_tag.HEADER)
     key = req.get_header(idempotency.HEADER)
@@ -87,11 +87,11 @@ def _request(req: falcon.Request, name: str, services: Dependencies) -> dict[str
         "span_ctx": req.context.span_ctx,
         "subscription_id": None if tag is None else consumer_tag.tagged_subscription(tag),
         "idempotency_key": None if key is None else idempotency.check_key(key),
-        "body": _body(req, name, services),
+        "body": _body(req, name, dependencies),
     }
 
 
-def _body(req: falcon.Request, name: str, services: Dependencies) -> bytes:
+def _body(req: falcon.Request, name: str, dependencies: Dependencies) -> bytes:
     """The body; a large one is read only if the subject may write to the event type.
 
     The contract knows that a body can't be read before it knows the event type, so short ones are read first.
@@ -99,10 +99,10 @@ def _body(req: falcon.Request, name: str, services: Dependencies) -> bytes:
     length = req.content_length
     if length is None or length > READ_FIRST_BYTES_MAX or req.get_header("Content-Encoding"):
         subject = subject_of(req)
-        services.registry.refresh()
-        services.gate.blacklist("PRODUCER", subject, (name,))
-        services.gate.event_type(subject, name, "WRITE")
-    return read_body(req, services.config.body_bytes_max)
+        dependencies.registry.refresh()
+        dependencies.access.blacklist("PRODUCER", subject, (name,))
+        dependencies.access.event_type(subject, name, "WRITE")
+    return read_body(req, dependencies.config.body_bytes_max)
 
 
 def _answer(resp: falcon.Response, name: str, published: Published, metrics: Metrics) -> None:
@@ -118,8 +118,8 @@ def _answer(resp: falcon.Response, name: str, published: Published, metrics: Met
 
 
 def _report(
-    req: falcon.Request, services: Dependencies, command: PublishEvents | DeleteEvents, published: Published
+    req: falcon.Request, dependencies: Dependencies, command: PublishEvents | DeleteEvents, published: Published
 ) -> None:
     """Record the outcome for KPI events, and the client's activity."""
-    measure_publishing(req, services, command.event_type, published, len(command.body))
-    notice_publishing(req, services, command.event_type, published)
+    measure_publishing(req, dependencies, command.event_type, published, len(command.body))
+    notice_publishing(req, dependencies, command.event_type, published)

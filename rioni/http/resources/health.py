@@ -26,33 +26,35 @@ class HealthResource:
 class LiveResource:
     """`/livez`: whether the process works; if not, a restart may help."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Show the internal health checks, with 503 if one has failed."""
-        _show(resp, self._services, self._services.live.results(), stopping=False)
+        _show(resp, self._dependencies, self._dependencies.live.results(), stopping=False)
 
 
 class ReadyResource:
     """`/readyz`: whether the process can serve requests."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Show the health checks of dependencies, with 503 if one has failed, or the process is shutting down."""
-        _show(resp, self._services, self._services.ready.results(), stopping=self._services.stopping.is_set())
+        _show(
+            resp, self._dependencies, self._dependencies.ready.results(), stopping=self._dependencies.stopping.is_set()
+        )
 
 
-def _show(resp: falcon.Response, services: Dependencies, results: Mapping[str, Health], *, stopping: bool) -> None:
+def _show(resp: falcon.Response, dependencies: Dependencies, results: Mapping[str, Health], *, stopping: bool) -> None:
     failed = any(health.reason for health in results.values())
     if stopping or failed:
         resp.status = HTTPStatus.SERVICE_UNAVAILABLE.value
     status = "stopping" if stopping else "failed" if failed else "ok"
     checks = {name: _shown(health) for name, health in results.items()}
     resp.set_header("Cache-Control", "no-store")
-    resp.data = orjson.dumps({"status": status, "worker": services.coordinator.worker, "checks": checks})
+    resp.data = orjson.dumps({"status": status, "worker": dependencies.coordinator.worker, "checks": checks})
 
 
 def _shown(health: Health) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from rioni.projections.queries.timeline_reader import offset_ranges_of
 class PartitionsResource:
     """All partitions."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List partitions; those named by `cursors` come last and tell how many events are unconsumed."""
-        partitions = _partitions(self._services, req, name)
+        partitions = _partitions(self._dependencies, req, name)
         cursors = _cursors(req.get_param("cursors"))
         asked = [partition for partition, _ in cursors]
         items = [_partition(number, each) for number, each in enumerate(partitions) if str(number) not in asked]
@@ -39,12 +39,12 @@ class PartitionsResource:
 class PartitionResource:
     """One partition."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str, partition: str) -> None:
         """Show a partition; with `consumed_offset` also how many events are unconsumed."""
-        partitions = _partitions(self._services, req, name)
+        partitions = _partitions(self._dependencies, req, name)
         number, consumed = partition_number(partition, len(partitions)), req.get_param("consumed_offset")
         if number is None and consumed is not None:
             raise Invalid("invalid consumed_offset or partition")
@@ -56,27 +56,27 @@ class PartitionResource:
         resp.data = orjson.dumps(item)
 
 
-def _unconsumed(extents: OffsetRanges, partition: str, offset: str) -> int:
+def _unconsumed(ranges: OffsetRanges, partition: str, offset: str) -> int:
     """How many events follow an offset.
 
     Raises:
         InvalidCursor: the offset can't be read.
         Invalid: it names a timeline that does not exist.
     """
-    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(extents)
-    if all(extent.order != place.order for extent in extents):
+    place = parse_offset(offset, partition=partition, oldest_order=FIRST_ORDER) or begin(ranges)
+    if all(offset_range.order != place.order for offset_range in ranges):
         raise Invalid("invalid consumed_offset or partition")
-    return distance(place, newest(extents), extents)
+    return distance(place, newest(ranges), ranges)
 
 
-def _partitions(services: Dependencies, req: falcon.Request, name: str) -> Sequence[OffsetRanges]:
-    services.registry.refresh()
-    services.gate.event_type(subject_of(req), name, "READ")
-    return offset_ranges_of(services.registry.timelines(name), services.stores)
+def _partitions(dependencies: Dependencies, req: falcon.Request, name: str) -> Sequence[OffsetRanges]:
+    dependencies.registry.refresh()
+    dependencies.access.event_type(subject_of(req), name, "READ")
+    return offset_ranges_of(dependencies.registry.timelines(name), dependencies.stores)
 
 
-def _partition(number: int, extents: OffsetRanges) -> dict[str, Any]:
-    return {"partition": str(number), **available(extents)}
+def _partition(number: int, ranges: OffsetRanges) -> dict[str, Any]:
+    return {"partition": str(number), **available(ranges)}
 
 
 def _cursors(text: str | None) -> list[tuple[str, str]]:

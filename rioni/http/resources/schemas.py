@@ -25,8 +25,8 @@ PAGE_DEFAULT = 20
 class SchemasResource:
     """The collection."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List versions, newest first."""
@@ -35,7 +35,7 @@ class SchemasResource:
             raise Malformed(f"'limit' parameter sholud have value between 1 and {PAGE_MAX}")
         if offset < 0:
             raise Malformed("'offset' parameter can't be lower than 0")
-        items, more = self._services.query(schemas.page, name, offset, limit)
+        items, more = self._dependencies.query(schemas.page, name, offset, limit)
         links = _links(f"/event-types/{name}/schemas", offset, limit, empty=not items, more=more)
         resp.data = b'{"items":[%b],"_links":%b}' % (",".join(items).encode(), orjson.dumps(links))
 
@@ -43,9 +43,9 @@ class SchemasResource:
         """Add a version; with `fetch` only find the one that is the same."""
         submitted = parsing.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
         if req.get_param_as_bool("fetch"):
-            resp.data = self._services.query(schemas.body_like, name, submitted).encode()
+            resp.data = self._dependencies.query(schemas.body_like, name, submitted).encode()
             return
-        schema, added = dispatch(AddSchema(name=name, schema=submitted), req, self._services)
+        schema, added = dispatch(AddSchema(name=name, schema=submitted), req, self._dependencies)
         resp.status = (HTTPStatus.CREATED if added else HTTPStatus.OK).value
         resp.data = msgspec.json.encode(schema)
 
@@ -53,31 +53,31 @@ class SchemasResource:
 class SchemaResource:
     """One version."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Show a version; `latest` is the current one."""
-        resp.data = self._services.query(schemas.body_of, name, version).encode()
+        resp.data = self._dependencies.query(schemas.body_of, name, version).encode()
 
 
 class CompatibilityCheckResource:
     """Whether a schema could follow a version."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Say whether the event type's mode lets a schema follow a version, and if not why."""
         submitted = parsing.submitted_schema(read_json(req, DEFINITION_BYTES_MAX))
         if submitted.schema is None:
             raise InvalidFields([("schema", "must not be null")])
-        self._services.registry.refresh()
-        event_type = self._services.registry.event_type(name)
-        body = self._services.query(schemas.body_of, name, version)
+        self._dependencies.registry.refresh()
+        event_type = self._dependencies.registry.event_type(name)
+        body = self._dependencies.query(schemas.body_of, name, version)
         known = msgspec.json.decode(body, type=Schema)
         wanted = SubmittedSchema(type=submitted.type or known.type, schema=submitted.schema)
-        error = self._services.compute(why_incompatible, event_type, known, wanted)
+        error = self._dependencies.compute_pool(why_incompatible, event_type, known, wanted)
         answer = {
             "compatible": error is None,
             "compatibility_mode": event_type.compatibility_mode,

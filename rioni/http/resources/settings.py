@@ -20,30 +20,30 @@ from rioni.http.request_parsing import dispatch, subject_of
 class AdminsResource:
     """`/settings/admins`."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the administrators, the configured default administrator included."""
-        admins = settings_for(req, self._services).admins
-        resp.data = _admins_body(admins, self._services)
+        admins = settings_for(req, self._dependencies).admins
+        resp.data = _admins_body(admins, self._dependencies)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Replace the list of administrators."""
         submitted = parsing.admins(read_json(req))
-        admins = dispatch(SetAdmins(admins=submitted), req, self._services)
-        resp.data = _admins_body(admins, self._services)
+        admins = dispatch(SetAdmins(admins=submitted), req, self._dependencies)
+        resp.data = _admins_body(admins, self._dependencies)
 
 
 class BlacklistResource:
     """`/settings/blacklist`."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List what is blocked."""
-        blacklist = settings_for(req, self._services).blacklist
+        blacklist = settings_for(req, self._dependencies).blacklist
         body = {
             f"{side.lower()}s": {
                 "event_types": [name for kind, name in blacklist if kind == f"{side}_ET"],
@@ -57,44 +57,44 @@ class BlacklistResource:
 class BlacklistEntryResource:
     """`/settings/blacklist/{type}/{name}`."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
         """Block an application or an event type."""
-        dispatch(AddBlacklistEntry(type=blacklist_type, name=name), req, self._services)
+        dispatch(AddBlacklistEntry(type=blacklist_type, name=name), req, self._dependencies)
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
         """Unblock an application or an event type."""
-        dispatch(RemoveBlacklistEntry(type=blacklist_type, name=name), req, self._services)
+        dispatch(RemoveBlacklistEntry(type=blacklist_type, name=name), req, self._dependencies)
         resp.status = HTTPStatus.NO_CONTENT.value
 
 
 class FeaturesResource:
     """`/settings/features`."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List all features."""
-        on = settings_for(req, self._services).features
+        on = settings_for(req, self._dependencies).features
         resp.data = orjson.dumps({"items": [{"feature": name, "enabled": name in on} for name in FEATURES]})
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Switch a feature."""
         feature, enabled = parsing.feature(read_json(req))
-        dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._services)
+        dispatch(SwitchFeature(feature=feature, enabled=enabled), req, self._dependencies)
         # At once, so that clients can subscribe; if that fails, a background job retries.
         with contextlib.suppress(ReadOnly):
-            self._services.own_event_types.ensure()
+            self._dependencies.system_event_types.ensure()
         resp.status = HTTPStatus.NO_CONTENT.value
 
 
 def settings_for(
     req: falcon.Request,
-    services: Dependencies,
+    dependencies: Dependencies,
     refusal: str = "Admin privileges are required to perform this operation",
 ) -> Settings:
     """The settings, up to date, for the broker's administrators only.
@@ -102,13 +102,13 @@ def settings_for(
     Raises:
         AdminOnly: the subject is not an administrator; `refusal` is the error's detail.
     """
-    services.registry.refresh()
-    settings = services.registry.settings
-    if not permits((*settings.admins.readers, services.default_admin), subject_of(req)):
+    dependencies.registry.refresh()
+    settings = dependencies.registry.settings
+    if not permits((*settings.admins.readers, dependencies.default_admin), subject_of(req)):
         raise AdminOnly(refusal)
     return settings
 
 
-def _admins_body(admins: Admins, services: Dependencies) -> bytes:
-    shown = {name: (*getattr(admins, name), services.default_admin) for name in ("admins", "readers", "writers")}
+def _admins_body(admins: Admins, dependencies: Dependencies) -> bytes:
+    shown = {name: (*getattr(admins, name), dependencies.default_admin) for name in ("admins", "readers", "writers")}
     return msgspec.json.encode(Admins(**shown))

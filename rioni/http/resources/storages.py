@@ -25,55 +25,57 @@ REFUSAL = "Admin privileges required to perform this operation"
 class StoragesResource:
     """All storages."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the storages by id."""
-        settings_for(req, self._services, REFUSAL)
+        settings_for(req, self._dependencies, REFUSAL)
         resp.data = orjson.dumps(
-            [_item(each, self._services.config) for each in self._services.query(storages.all_storages)]
+            [_item(each, self._dependencies.config) for each in self._dependencies.query(storages.all_storages)]
         )
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Add a storage."""
         submitted = parsing.storage(read_json(req))
-        if submitted.storage_type == EMBEDDED and self._services.config.clustered:
+        if submitted.storage_type == EMBEDDED and self._dependencies.config.clustered:
             raise Invalid(
                 "This broker has several nodes, and a storage of type embedded is in the data directory of one node. "
                 "Let it be of type kafka."
             )
-        resp.data = _body(dispatch(CreateStorage(storage=submitted), req, self._services), self._services.config)
+        resp.data = _body(
+            dispatch(CreateStorage(storage=submitted), req, self._dependencies), self._dependencies.config
+        )
         resp.status = HTTPStatus.CREATED.value
 
 
 class StorageResource:
     """One storage."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Show a storage."""
-        settings_for(req, self._services, REFUSAL)
-        resp.data = _body(self._services.query(storages.get, storage_id), self._services.config)
+        settings_for(req, self._dependencies, REFUSAL)
+        resp.data = _body(self._dependencies.query(storages.get, storage_id), self._dependencies.config)
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Delete an unused storage."""
-        dispatch(DeleteStorage(storage_id=storage_id), req, self._services)
+        dispatch(DeleteStorage(storage_id=storage_id), req, self._dependencies)
         resp.status = HTTPStatus.NO_CONTENT.value
 
 
 class DefaultStorageResource:
     """The storage in which new event types begin."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Make a storage the default for new event types."""
         resp.data = _body(
-            dispatch(SetDefaultStorage(storage_id=storage_id), req, self._services), self._services.config
+            dispatch(SetDefaultStorage(storage_id=storage_id), req, self._dependencies), self._dependencies.config
         )
 
 

@@ -25,40 +25,42 @@ from rioni.http.resources.settings import settings_for
 class TimelinesResource:
     """The timelines of one event type."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List all timelines by order, those whose events are gone included."""
-        settings_for(req, self._services)
-        registry = self._services.registry
+        settings_for(req, self._dependencies)
+        registry = self._dependencies.registry
         with _detail_without_full_stop():
             timelines, retention_ms = registry.timelines(name), registry.event_type(name).options.retention_time
         resp.data = orjson.dumps([_item(each, timelines, retention_ms) for each in timelines.timelines])
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Switch to a new timeline; publishers wait meanwhile."""
-        services = self._services
+        dependencies = self._dependencies
         storage_id = parsing.timeline_request(read_json(req))
         with _detail_without_full_stop():
-            services.switcher.switch(StartSwitch(event_type=name, storage_id=storage_id), context_of(req, services))
+            dependencies.timeline_switcher.switch(
+                StartSwitch(event_type=name, storage_id=storage_id), context_of(req, dependencies)
+            )
         resp.status = HTTPStatus.CREATED.value
 
 
 class PartitionCountResource:
     """The number of partitions of one event type."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add partitions; streams of subscriptions end, so that their clients come back for them."""
-        services = self._services
+        dependencies = self._dependencies
         count = parsing.partition_count(read_json(req))
-        dispatch(Repartition(event_type=name, partition_count=count), req, services)
-        services.registry.refresh()
+        dispatch(Repartition(event_type=name, partition_count=count), req, dependencies)
+        dependencies.registry.refresh()
         # Even if nothing was added: the process that added them may have died before this.
-        services.positions.extend(name)
+        dependencies.cursor_initializer.extend(name)
         resp.status = HTTPStatus.NO_CONTENT.value
 
     on_post = on_put

@@ -40,8 +40,8 @@ class StreamCounters(NamedTuple):
 
     streams: "Gauge"
     events: "Counter"
-    hidden: "Counter"
-    lost: "Counter"
+    filtered: "Counter"
+    expired_unread: "Counter"
 
 
 def stream_counters(metrics: Metrics, api: str) -> StreamCounters:
@@ -66,30 +66,30 @@ class HttpClient(StreamClient, ABC):
         "_counters",
         "_flow_id",
         "_frames",
-        "_give_back",
         "_measured",
         "_parameters",
         "_partitions",
         "_path",
+        "_release_slot",
         "_resource",
-        "services",
+        "dependencies",
         "source",
         "stream_id",
         "subject",
     )
     API: ClassVar[str]
     """Name of the API in KPI events."""
-    DEED: ClassVar[str]
+    ACTION: ClassVar[str]
     """The action that is recorded as client activity."""
     keys = (LOG_KEY, STOPPING_KEY)
 
     def __init__(
         self,
         req: falcon.Request,
-        services: Dependencies,
+        dependencies: Dependencies,
         counters: StreamCounters,
         parameters: StreamParameters,
-        give_back: Callable[[], None],
+        release_slot: Callable[[], None],
         *,
         source: str,
         stream_id: str = "",
@@ -99,30 +99,35 @@ class HttpClient(StreamClient, ABC):
 
         Args:
             req: carries the client's socket and token.
-            services: of this process.
+            dependencies: of this process.
             counters: of the API.
             parameters: of the stream; who commits, and reads nothing for the commit timeout, is cut off, and holds its
                 partitions no longer.
-            give_back: releases the client's slots.
+            release_slot: releases the client's slots.
             source: the name of the event type, or the id of the subscription.
             stream_id: of a subscription's stream.
             places: where a low-level stream begins.
         """
-        self.services, self._counters, self._parameters, self._give_back = services, counters, parameters, give_back
+        self.dependencies, self._counters, self._parameters, self._release_slot = (
+            dependencies,
+            counters,
+            parameters,
+            release_slot,
+        )
         self.source, self.stream_id = source, stream_id
-        self._resource = source if stream_id else resource_of(services.registry.event_type(source))
+        self._resource = source if stream_id else resource_of(dependencies.registry.event_type(source))
         self._caller = caller_of(req)
         self.subject = self._caller.subject
         self._connection: socket.socket = req.env["gunicorn.socket"]
         if parameters.max_uncommitted_events:
-            self._connection.settimeout(min(services.config.body_timeout_s, parameters.commit_timeout_s))
+            self._connection.settimeout(min(dependencies.config.body_timeout_s, parameters.commit_timeout_s))
         self._path, self._flow_id = req.path, req.context.flow_id
         self._partitions = parameters.partitions if places is None else places.keys()
         self._frames = wanted_frames(req, places=places, stream_id=stream_id)
         self._measured = ""
         """What the stream is called in KPI events, once there is one."""
         counters.streams.inc()
-        self._attend(0)
+        self._record_activity(0)
 
     @abstractmethod
     def check(self) -> None:
@@ -139,22 +144,22 @@ class HttpClient(StreamClient, ABC):
 
     def visibility(self) -> Visibility:
         """The events visible to the caller, through its subscription if there is one."""
-        return self.services.gate.visibility(self.subject, self.subscription_id)
+        return self.dependencies.access.visibility(self.subject, self.subscription_id)
 
-    def gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the connection has ended."""
         return is_disconnected(self._connection)
 
     def ended(self) -> End | None:
         """The reason to end: shutdown, an invalid token, or a failed recheck of access; None to continue."""
-        if self.services.stopping.is_set():
+        if self.dependencies.stopping.is_set():
             return End(Reason.SHUTDOWN)
-        if self._caller.lapsed():
+        if self._caller.is_expired():
             return End(Reason.TOKEN_EXPIRED)
-        self._attend(0)
+        self._record_activity(0)
         # While changes can't be read, the previous decision stays valid.
         with contextlib.suppress(Unavailable):
-            self.services.refresh_streams()
+            self.dependencies.refresh_streams()
         return self._why_refused()
 
     def on_begin(self) -> None:
@@ -167,15 +172,15 @@ class HttpClient(StreamClient, ABC):
         """Count a batch, and record the client's activity."""
         self._counters.events.inc(events)
         self._measure(event_type, events, size)
-        self._attend(events)
+        self._record_activity(events)
 
-    def on_hidden(self, count: int) -> None:
+    def on_filtered(self, count: int) -> None:
         """Count skipped events."""
-        self._counters.hidden.inc(count)
+        self._counters.filtered.inc(count)
 
-    def on_lost(self, count: int) -> None:
+    def on_expired_unread(self, count: int) -> None:
         """Count events that expired unread."""
-        self._counters.lost.inc(count)
+        self._counters.expired_unread.inc(count)
 
     def on_end(self, reason: Reason) -> None:
         """Log why it ends."""
@@ -184,7 +189,7 @@ class HttpClient(StreamClient, ABC):
     def on_close(self) -> None:
         """Stop counting the stream, and release the client's slots; may block on the disk."""
         self._counters.streams.dec()
-        self._give_back()
+        self._release_slot()
 
     def _why_refused(self) -> End | None:
         try:
@@ -199,16 +204,16 @@ class HttpClient(StreamClient, ABC):
             return End(Reason.BLOCKED)
         return None
 
-    def _attend(self, events: int) -> None:
-        self.services.attendance.notice(self.DEED, self._resource, self.subject.name, events)
+    def _record_activity(self, events: int) -> None:
+        self.dependencies.activity.record(self.ACTION, self._resource, self.subject.name, events)
 
     def _measure(self, event_type: str, events: int, size: int) -> None:
-        meters = self.services.meters
+        meters = self.dependencies.usage
         if not meters.on:
             return
         self._measured = self._measured or str(uuid4())
         measurement = BatchStreamed(
-            at_ms=self.services.clock.now_ms(),
+            at_ms=self.dependencies.clock.now_ms(),
             stream=self._measured,
             api=self.API,
             subscription=self.subscription_id,

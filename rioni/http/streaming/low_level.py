@@ -40,7 +40,7 @@ DEPRECATION = (
 
 
 def open_low_level_stream(
-    req: falcon.Request, resp: falcon.Response, name: str, services: Dependencies, counters: StreamCounters
+    req: falcon.Request, resp: falcon.Response, name: str, dependencies: Dependencies, counters: StreamCounters
 ) -> None:
     """Check a request in the contract's order, and begin to stream.
 
@@ -54,26 +54,26 @@ def open_low_level_stream(
         TooManyStreams: the client has too many streams.
     """
     subject, refused = subject_of(req), None
-    services.registry.refresh()
+    dependencies.registry.refresh()
     try:
-        parameters: StreamParameters | None = low_level_parameters(req.params, stream_limits(services))
+        parameters: StreamParameters | None = low_level_parameters(req.params, stream_limits(dependencies))
     except Invalid as ex:
         parameters, refused = None, ex
 
     try:
-        _check(services, subject, name)
+        _check(dependencies, subject, name)
     except EventTypeNotFound as ex:
         raise NotFound("topic not found") from ex
-    extents = offset_ranges_of(services.registry.timelines(name), services.stores)
-    start = _start(_cursors_text(req), name, extents)
+    ranges = offset_ranges_of(dependencies.registry.timelines(name), dependencies.stores)
+    start = _start(_cursors_text(req), name, ranges)
     if parameters is None:
         assert refused is not None
         raise refused
-    give_back = services.stream_slots.take(subject.name, start.keys())
+    release_slot = dependencies.stream_quota.acquire(subject.name, start.keys())
     with contextlib.ExitStack() as undo:
-        undo.callback(give_back)
-        client = _Reader(req, services, counters, parameters, give_back, source=name, places=start)
-        stream = LowLevelStream(parameters, start, services.streams, client)
+        undo.callback(release_slot)
+        client = _Reader(req, dependencies, counters, parameters, release_slot, source=name, places=start)
+        stream = LowLevelStream(parameters, start, dependencies.streams, client)
         undo.pop_all()
     resp.set_header("Warning", DEPRECATION)
     respond(req, resp, stream)
@@ -84,15 +84,15 @@ class _Reader(HttpClient):
 
     __slots__ = ()
     API = "lola"
-    DEED = READ
+    ACTION = READ
 
     def check(self) -> None:
-        _check(self.services, self.subject, self.source)
+        _check(self.dependencies, self.subject, self.source)
 
 
-def _check(services: Dependencies, subject: Subject, name: str) -> None:
-    services.gate.blacklist("CONSUMER", subject, (name,))
-    services.gate.event_type(subject, name, "READ")
+def _check(dependencies: Dependencies, subject: Subject, name: str) -> None:
+    dependencies.access.blacklist("CONSUMER", subject, (name,))
+    dependencies.access.event_type(subject, name, "READ")
 
 
 def _cursors_text(req: falcon.Request) -> str | None:
@@ -107,7 +107,7 @@ def _start(
 ) -> dict[EventTypePartition, TimelinePosition]:
     """The partitions to read, and the last place read in each: without cursors all of them, from the end."""
     if header is None:
-        return {EventTypePartition(name, str(number)): newest(extents) for number, extents in enumerate(partitions)}
+        return {EventTypePartition(name, str(number)): newest(ranges) for number, ranges in enumerate(partitions)}
     try:
         return {
             EventTypePartition(name, partition): readable_place(name, partition, offset, partitions)

@@ -30,8 +30,8 @@ class LowLevelStream(StreamRunner):
         super().__init__(parameters, start, client.frames(None), start.keys(), ports, client, ())
         self._start = start
 
-    def _look(self) -> None:
-        self._step(self._arrived(self._start))
+    def _check_events(self) -> None:
+        self._step(self._new_events(self._start))
 
     def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         raise AssertionError(f"{cursors} can't be committed")
@@ -39,7 +39,7 @@ class LowLevelStream(StreamRunner):
     def _release(self, partitions: Collection[EventTypePartition]) -> None:
         raise AssertionError(f"{partitions} are not owned")
 
-    def _holds(self) -> bool:
+    def _owns_partitions(self) -> bool:
         return True  # any number of streams may read a partition
 
     def _leave(self) -> None:

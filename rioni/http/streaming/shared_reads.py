@@ -31,29 +31,29 @@ SHARED_BYTES_MAX = 65_536
 class CachedUntilNotified(Generic[T]):
     """Caches a result until the next notification of a key, and for a second at most."""
 
-    __slots__ = ("_answer", "_ask", "_clock", "_generation", "_key", "_signals", "_until_s")
+    __slots__ = ("_answer", "_clock", "_compute", "_key", "_signals", "_until_s", "_version")
 
-    def __init__(self, ask: Callable[[], T], key: str, signals: Notifier, clock: Clock) -> None:
+    def __init__(self, compute: Callable[[], T], key: str, signals: Notifier, clock: Clock) -> None:
         """Start with an empty cache.
 
         Args:
-            ask: computes the result.
+            compute: computes the result.
             key: invalidates it; callers must watch it.
             signals: of this process.
             clock: for the lifetime.
         """
-        self._ask, self._key, self._signals, self._clock = ask, key, signals, clock
-        self._generation, self._until_s = -1, 0.0
+        self._compute, self._key, self._signals, self._clock = compute, key, signals, clock
+        self._version, self._until_s = -1, 0.0
         self._answer: T
 
     def __call__(self) -> T:
         """The result as of the last notification, or later; the identical object while it is cached."""
-        generation, now_s = self._signals.generation(self._key), self._clock.monotonic()
-        if generation == self._generation and now_s < self._until_s:
+        version, now_s = self._signals.version(self._key), self._clock.monotonic()
+        if version == self._version and now_s < self._until_s:
             return self._answer
         # Stored only when computed, so that no caller uses the old result with the new generation.
-        answer = self._ask()
-        self._answer, self._generation, self._until_s = answer, generation, now_s + HOLDS_S
+        answer = self._compute()
+        self._answer, self._version, self._until_s = answer, version, now_s + HOLDS_S
         return answer
 
 
@@ -80,7 +80,7 @@ class PartitionTail:
         number: int,
         after: TimelinePosition,
         bytes_max: int,
-        beside: Callable[[], Mapping[int, TimelinePosition]] = dict,
+        prefetch: Callable[[], Mapping[int, TimelinePosition]] = dict,
     ) -> tuple[int, Sequence[Chunk]]:
         """The next chunks of a partition; see `read_after`. Concurrent calls for the same position wait for the first.
 
@@ -100,7 +100,7 @@ class PartitionTail:
                 continue
             self._loading[number, after] = loaded = threading.Event()
             try:
-                found = read_after(self.timelines, self._stores, number, after, bytes_max, beside)
+                found = read_after(self.timelines, self._stores, number, after, bytes_max, prefetch)
             finally:
                 del self._loading[number, after]
                 loaded.set()

@@ -12,14 +12,14 @@ from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.quota import ConnectionQuota
 
 
-class StreamSlots:
+class StreamQuota:
     """Enforces the limits on open streams of clients, over all worker processes."""
 
     def __init__(self, slots: ConnectionQuota, *, per_client_max: int, per_partition_max: int) -> None:
         self._slots = slots
         self._per_client_max, self._per_partition_max = per_client_max, per_partition_max
 
-    def take(self, client: str, partitions: Collection[EventTypePartition] = ()) -> Callable[[], None]:
+    def acquire(self, client: str, partitions: Collection[EventTypePartition] = ()) -> Callable[[], None]:
         """Acquire a slot of the client, and one of each partition of a low-level stream; all or none.
 
         Returns:
@@ -31,7 +31,9 @@ class StreamSlots:
         mine = f"client\n{client}"
         by_slot = {f"partition\n{client}\n{key.event_type}\n{key.partition}": key for key in partitions}
         holder = str(uuid4())
-        full = self._slots.take(holder, {mine: self._per_client_max, **dict.fromkeys(by_slot, self._per_partition_max)})
+        full = self._slots.acquire(
+            holder, {mine: self._per_client_max, **dict.fromkeys(by_slot, self._per_partition_max)}
+        )
         if mine in full:
             raise TooManyStreams(
                 f"You exceeded the maximum number of simultaneous streams; max limit is {self._per_client_max} per "
@@ -44,4 +46,4 @@ class StreamSlots:
                 f"{keys[0].event_type}, partition(s): {','.join(key.partition for key in keys)}; "
                 f"max limit is {self._per_partition_max} connections per client"
             )
-        return partial(self._slots.give_back, holder)
+        return partial(self._slots.release, holder)

@@ -58,7 +58,7 @@ class StreamClient:
     keys: Collection[str] = ()
     """Keys to watch besides events and assignments, so that `ended` and `visibility` are called at once."""
 
-    def gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the client has disconnected."""
         return False
 
@@ -84,10 +84,10 @@ class StreamClient:
     def on_batch(self, event_type: str, events: int, size: int) -> None:
         """Called for every batch with events: event type, number of events, bytes."""
 
-    def on_hidden(self, count: int) -> None:
+    def on_filtered(self, count: int) -> None:
         """Called with the number of skipped events."""
 
-    def on_lost(self, count: int) -> None:
+    def on_expired_unread(self, count: int) -> None:
         """Called with the number of events that expired unread."""
 
     def on_end(self, reason: Reason) -> None:

@@ -21,9 +21,9 @@ from rioni.http.streaming.stream_runner import StreamRunner
 _random = SystemRandom()
 
 
-def stream_limits(services: Dependencies) -> StreamLimits:
+def stream_limits(dependencies: Dependencies) -> StreamLimits:
     """Limits and defaults of streams from the settings, with a random stream timeout."""
-    config = services.config
+    config = dependencies.config
     spread_s = _random.uniform(-config.stream_timeout_jitter_s, config.stream_timeout_jitter_s)
     return StreamLimits(
         stream_timeout_default_s=config.stream_timeout_default_s + spread_s,

@@ -47,13 +47,13 @@ from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 WRITE_BYTES = 262_144
 """Batches that are ready at the same time are written together, up to about this length."""
 
-ATTEND_EVERY_S = 1.0
+CHECK_CLIENT_EVERY_S = 1.0
 """Interval at which an idle stream checks its client's connection and permissions."""
 
-ATTEND_BUSY_EVERY_S = 0.05
+CHECK_CLIENT_BUSY_EVERY_S = 0.05
 """The same for a stream that never waits."""
 
-LOOK_EVERY_S = 5.0
+CHECK_EVENTS_EVERY_S = 5.0
 """How often a stream looks for new events and assignments without having been woken: notifications may be lost."""
 
 _log = logging.getLogger(__name__)
@@ -78,11 +78,11 @@ class StreamRunner(ABC):
         self._frames, self._ports, self._client = frames, ports, client
         self._outputs: list[Output] = []
         self._fetches: dict[EventTypePartition, Fetch] = {}
-        self._begun = self._done = self._left = False
+        self._started = self._done = self._closed = False
         self._tails = self._current_tails({key.event_type for key in partitions})
         self._keys = (*keys, *client.keys)
-        self._watch = self._new_watch()
-        self._attend_at_s = self._look_at_s = ports.clock.monotonic()
+        self._waiter = self._new_waiter()
+        self._check_client_at_s = self._check_events_at_s = ports.clock.monotonic()
         self._memory_bytes_max = parameters.memory_bytes_max
         ports.memory.open()
 
@@ -96,8 +96,8 @@ class StreamRunner(ABC):
 
     def __next__(self) -> bytes:
         """Wait for the next batches; the first item is empty."""
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             self._client.on_begin()
             return b""
         # A stream that always has something to send must let other greenlets run.
@@ -109,19 +109,19 @@ class StreamRunner(ABC):
 
     def close(self) -> None:
         """End the stream; the session of a client that has gone stays as long as it may still commit."""
-        if self._left:
+        if self._closed:
             return
-        self._left = True
-        self._attend_at_s = self._ports.clock.monotonic()
+        self._closed = True
+        self._check_client_at_s = self._ports.clock.monotonic()
         with contextlib.ExitStack() as leaving:
             # In reverse order: a client that sees the partitions free must also get a slot.
-            for leave in (self._leave, self._client.on_close, self._watch.close, self._ports.memory.close):
+            for leave in (self._leave, self._client.on_close, self._waiter.close, self._ports.memory.close):
                 leaving.callback(leave)
             while self._advance():
                 pass
 
     @abstractmethod
-    def _look(self) -> None:
+    def _check_events(self) -> None:
         """Read changes of assignment and commits."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class StreamRunner(ABC):
         """Hand partitions over."""
 
     @abstractmethod
-    def _holds(self) -> bool:
+    def _owns_partitions(self) -> bool:
         """Whether this stream certainly still owns the partitions."""
 
     @abstractmethod
@@ -146,7 +146,7 @@ class StreamRunner(ABC):
         """Advance until there is something to write; empty at the end."""
         try:
             while not self._done:
-                if data := self._perform():
+                if data := self._execute():
                     return data
                 if not self._done:
                     self._wait()
@@ -165,20 +165,20 @@ class StreamRunner(ABC):
         self._fetches.clear()
         try:
             self._step(End(reason, detail))
-            return self._perform()
+            return self._execute()
         finally:
             self._done = True
 
     def _step(self, message: Input) -> None:
-        hidden, lost = self._machine.hidden, self._machine.lost
+        filtered, expired_unread = self._machine.filtered, self._machine.expired_unread
         self._machine.memory_bytes_max = min(self._memory_bytes_max, self._ports.memory.share())
         self._outputs += self._machine.step(message, self._ports.clock.monotonic())
-        if count := self._machine.hidden - hidden:
-            self._client.on_hidden(count)
-        if count := self._machine.lost - lost:
-            self._client.on_lost(count)
+        if count := self._machine.filtered - filtered:
+            self._client.on_filtered(count)
+        if count := self._machine.expired_unread - expired_unread:
+            self._client.on_expired_unread(count)
 
-    def _perform(self) -> bytes:
+    def _execute(self) -> bytes:
         """Execute the decisions until there is something to write, or none is left."""
         lines: list[bytes] = []
         size = 0
@@ -189,9 +189,9 @@ class StreamRunner(ABC):
                 self._fetch()
                 continue
             match self._outputs.pop(0):
-                case Send(slices=slices) if slices and not self._holds():
+                case Send(slices=slices) if slices and not self._owns_partitions():
                     # The end may have been decided already: what is said of it, and the end itself, stay.
-                    self._outputs = [each for each in self._outputs if _tells_the_end(each)]
+                    self._outputs = [each for each in self._outputs if _announces_end(each)]
                     self._fetches.clear()
                     self._step(End(Reason.SESSION_ENDED))
                 case Send() as send:
@@ -230,42 +230,42 @@ class StreamRunner(ABC):
         runs = []
         for fetch in fetches.values():
             tail, number = self._tails[fetch.partition.event_type], int(fetch.partition.partition)
-            beside = partial(_places_in, fetch.partition.event_type, fetches)
-            order, chunks = tail.read(number, fetch.after, fetch.bytes_max, beside)
+            prefetch = partial(_places_in, fetch.partition.event_type, fetches)
+            order, chunks = tail.read(number, fetch.after, fetch.bytes_max, prefetch)
             begun = TimelinePosition(order, BEFORE_FIRST)
-            lost = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
-            runs.append(Run(fetch, order, chunks, lost))
+            expired_unread = tail.timelines.distance(number, fetch.after, begun) if order > fetch.after.order else 0
+            runs.append(Run(fetch, order, chunks, expired_unread))
         self._step(Fetched(runs))
         if self._outputs and isinstance(self._outputs[0], Fetch):
             # All events were hidden: a stream that skips many of them must let other greenlets run.
             time.sleep(0)
-        if self._ports.clock.monotonic() >= self._attend_at_s - ATTEND_EVERY_S + ATTEND_BUSY_EVERY_S:
-            self._attend(woken=self._watch.wait(0))
+        if self._ports.clock.monotonic() >= self._check_client_at_s - CHECK_CLIENT_EVERY_S + CHECK_CLIENT_BUSY_EVERY_S:
+            self._check_client(woken=self._waiter.wait(0))
 
     def _wait(self) -> None:
-        until_s = min(self._machine.deadline_s(), self._attend_at_s)
-        self._attend(woken=self._watch.wait(max(0.0, until_s - self._ports.clock.monotonic())))
+        until_s = min(self._machine.deadline_s(), self._check_client_at_s)
+        self._check_client(woken=self._waiter.wait(max(0.0, until_s - self._ports.clock.monotonic())))
 
-    def _attend(self, *, woken: bool) -> None:
+    def _check_client(self, *, woken: bool) -> None:
         now_s = self._ports.clock.monotonic()
-        self._attend_at_s = now_s + ATTEND_EVERY_S
+        self._check_client_at_s = now_s + CHECK_CLIENT_EVERY_S
         end = self._client.ended()
         switched = end is None and self._follow_timelines()
         if end is None and (visibility := self._client.visibility()) != self._visibility:
             self._visibility = visibility
             self._step(VisibilityChanged(visibility))
         # First of all, so that there is a partition to say on why the stream ends.
-        if woken or switched or now_s >= self._look_at_s:
-            self._look_at_s = now_s + LOOK_EVERY_S
-            self._look()
+        if woken or switched or now_s >= self._check_events_at_s:
+            self._check_events_at_s = now_s + CHECK_EVENTS_EVERY_S
+            self._check_events()
         else:
             self._step(Tick())
         if end:
             self._step(end)
-        if self._left or self._client.gone():
+        if self._closed or self._client.is_disconnected():
             self._step(End(Reason.CLIENT_GONE))
 
-    def _new_watch(self) -> Waiter:
+    def _new_waiter(self) -> Waiter:
         return self._ports.signals.watch({*self._keys, *(topic_key(tail.timelines) for tail in self._tails.values())})
 
     def _current_tails(self, event_types: Iterable[str]) -> dict[str, PartitionTail]:
@@ -276,11 +276,11 @@ class StreamRunner(ABC):
         if all(self._ports.timelines(name) is tail.timelines for name, tail in self._tails.items()):
             return False
         self._tails = self._current_tails(self._tails)
-        watch, self._watch = self._watch, self._new_watch()
-        watch.close()
+        waiter, self._waiter = self._waiter, self._new_waiter()
+        waiter.close()
         return True
 
-    def _arrived(self, partitions: Collection[EventTypePartition]) -> NewEvents:
+    def _new_events(self, partitions: Collection[EventTypePartition]) -> NewEvents:
         newest = {name: self._tails[name].newest() for name in {partition.event_type for partition in partitions}}
         return NewEvents({key: newest[key.event_type][int(key.partition)] for key in partitions})
 
@@ -290,5 +290,5 @@ def _places_in(event_type: str, fetches: Mapping[EventTypePartition, Fetch]) -> 
     return {int(key.partition): fetch.after for key, fetch in fetches.items() if key.event_type == event_type}
 
 
-def _tells_the_end(output: Output) -> bool:
+def _announces_end(output: Output) -> bool:
     return isinstance(output, Close) or (isinstance(output, Send) and bool(output.info) and not output.slices)

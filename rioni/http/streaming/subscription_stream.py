@@ -10,13 +10,13 @@ from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, 
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
-    Attempt,
     Coordinated,
     End,
     NewEvents,
     Output,
     PartitionOwnership,
     Reason,
+    RecordDeliveryAttempt,
     SendToDeadLetterQueue,
 )
 from rioni.domain.streaming.parameters import StreamParameters
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterSink:
+class DeadLetterHandler:
     """Applies a subscription's dead letter policy (reference streams#dead-letter-handling)."""
 
     policy: Policy
-    bury: Callable[[EventTypePartition, Slice, int], None]
+    handle: Callable[[EventTypePartition, Slice, int], None]
     """Given a partition, one event, and its number of attempts, stores the event if the policy says so; blocks."""
 
 
@@ -53,7 +53,7 @@ class SubscriptionStream(StreamRunner):
         partitions: Collection[EventTypePartition],
         ports: StreamPorts,
         client: StreamClient,
-        dead_letters: DeadLetterSink | None = None,
+        dead_letters: DeadLetterHandler | None = None,
     ) -> None:
         """Begin; the session, which must have joined, is the stream's from now on.
 
@@ -79,14 +79,14 @@ class SubscriptionStream(StreamRunner):
         self._unchecked: dict[EventTypePartition, str] = {}
         """The cursors of partitions that the stream was given, as long as it is not known whether they exist."""
         # If it ends before any position is known: a position before all that can be committed.
-        self._machine.aside = min(partitions), TimelinePosition(FIRST_ORDER, BEFORE_FIRST)
+        self._machine.fallback_partition = min(partitions), TimelinePosition(FIRST_ORDER, BEFORE_FIRST)
 
-    def _look(self) -> None:
+    def _check_events(self) -> None:
         # In this order: then the cursors hold all that previous owners have committed.
         topology = self._ports.coordinator.topology(self._subscription_id)
         cursors = self._ports.coordinator.cursors(self._subscription_id)
         for key, offset in cursors.items():
-            self._machine.aside = key, _place(offset)
+            self._machine.fallback_partition = key, _place(offset)
             break
         # It may have been forgotten in between.
         if not (topology.partitions and cursors):
@@ -97,25 +97,25 @@ class SubscriptionStream(StreamRunner):
             return
         if self._seen is None or topology is not self._seen[0] or cursors is not self._seen[1]:
             self._seen = topology, cursors
-            holdings = dict(self._holdings(topology, cursors))
-            gained = holdings.keys() - self._owned
+            ownership = dict(self._ownership(topology, cursors))
+            gained = ownership.keys() - self._owned
             self._unchecked |= {key: self._begun_at.get(key, cursors[key]) for key in gained}
-            self._begun_at, self._owned = {}, holdings.keys()
-            self._step(Coordinated(holdings))
+            self._begun_at, self._owned = {}, ownership.keys()
+            self._step(Coordinated(ownership))
         if topology.resetting or not topology.partitions.keys() <= self._known:
             self._step(End(Reason.RESET))
-        arrived = self._arrived(self._owned)
+        new_events = self._new_events(self._owned)
         if self._unchecked:
-            self._check_cursors(arrived)
-        self._step(arrived)
+            self._check_cursors(new_events)
+        self._step(new_events)
 
-    def _check_cursors(self, arrived: NewEvents) -> None:
+    def _check_cursors(self, new_events: NewEvents) -> None:
         """End where a partition that the stream was given is committed beyond its last event: it would wait in silence.
 
         Not where the client itself commits ahead while it streams, which the API allows.
         """
         for key, offset in list(self._unchecked.items()):
-            if key not in arrived.newest:
+            if key not in new_events.newest:
                 del self._unchecked[key]
                 continue
             timelines, place = self._tails[key.event_type].timelines, _place(offset)
@@ -123,45 +123,47 @@ class SubscriptionStream(StreamRunner):
                 # This process's registry does not have the timeline yet.
                 continue
             del self._unchecked[key]
-            if timelines.is_beyond_end(place, arrived.newest[key]):
+            if timelines.is_beyond_end(place, new_events.newest[key]):
                 # What others have appended may not be known here yet.
                 newest = newest_consistent(timelines, self._ports.stores)[int(key.partition)]
                 if timelines.is_beyond_end(place, newest):
                     self._step(End(Reason.BEYOND_END, beyond_end(key, offset, newest)))
                     return
 
-    def _holdings(
+    def _ownership(
         self, topology: Topology, cursors: Mapping[EventTypePartition, str]
     ) -> Iterator[tuple[EventTypePartition, PartitionOwnership]]:
         coordinator = self._ports.coordinator
         heartbeats = coordinator.heartbeats(self._subscription_id)
-        troubles = coordinator.troubles(self._subscription_id) if self._dead_letters else {}
+        delivery_failures = coordinator.delivery_failures(self._subscription_id) if self._dead_letters else {}
         for key, assignment in topology.partitions.items():
             if assignment.session == self._stream_id and key in self._known:
-                failures = _failures(troubles[key]) if key in troubles else NONE
+                failures = _failures(delivery_failures[key]) if key in delivery_failures else NONE
                 wanted, beats = bool(assignment.next_session), heartbeats.get(key, 0)
                 yield key, PartitionOwnership(_place(cursors[key]), wanted, failures, beats)
 
     def _do(self, output: Output) -> None:
         match output:
-            case Attempt(partition, place, search_until):
+            case RecordDeliveryAttempt(partition, place, search_until):
                 until = search_until.offset if search_until else None
-                self._ports.coordinator.attempt(self._subscription_id, self._stream_id, partition, place.offset, until)
+                self._ports.coordinator.record_delivery_attempt(
+                    self._subscription_id, self._stream_id, partition, place.offset, until
+                )
             case SendToDeadLetterQueue(partition, event):
-                self._bury(partition, event)
+                self._dead_letter(partition, event)
             case _:
                 super()._do(output)
 
-    def _bury(self, partition: EventTypePartition, event: Slice) -> None:
-        assert self._dead_letters, "nobody else buries"
+    def _dead_letter(self, partition: EventTypePartition, event: Slice) -> None:
+        assert self._dead_letters, "only streams with a policy have dead letters"
         try:
-            self._dead_letters.bury(partition, event, self._dead_letters.policy.send_count)
+            self._dead_letters.handle(partition, event, self._dead_letters.policy.send_count)
         except RioniError:
             # The other partitions go on; this one waits until the machine tries again.
             _log.exception("A dead letter can't be kept")
         else:
             self._commit([(partition, event.last)])
-            self._look_at_s = self._ports.clock.monotonic()
+            self._check_events_at_s = self._ports.clock.monotonic()
 
     def _commit(self, cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]) -> None:
         offsets = [(partition, place.offset) for partition, place in cursors]
@@ -174,8 +176,8 @@ class SubscriptionStream(StreamRunner):
         # The waiting stream may have left: then this stream still owns the partition, and reads it again.
         self._seen = None
 
-    def _holds(self) -> bool:
-        return self._ports.coordinator.holds(self._stream_id)
+    def _owns_partitions(self) -> bool:
+        return self._ports.coordinator.owns(self._stream_id)
 
     def _leave(self) -> None:
         self._ports.coordinator.leave(self._subscription_id, self._stream_id)
@@ -187,9 +189,9 @@ def _place(offset: str) -> TimelinePosition:
     return place
 
 
-def _failures(trouble: DeliveryFailure) -> Failures:
+def _failures(failure: DeliveryFailure) -> Failures:
     return Failures(
-        trouble.failures,
-        _place(trouble.failed) if trouble.failed else None,
-        _place(trouble.search_until) if trouble.search_until else None,
+        failure.failures,
+        _place(failure.failed) if failure.failed else None,
+        _place(failure.search_until) if failure.search_until else None,
     )

@@ -143,7 +143,7 @@ def write_rows(
     Yields:
         One batch as in `WRITTEN_SCHEMA`.
     """
-    # PERF: a fifth faster. A run of rows is many small objects without cycles; the collector would visit them in vain.
+    # PERF: a fifth faster. A run of rows is many small objects without cycles, which the collector need not visit.
     gc.disable()
     sink = open_sink()
     buffers = {target.name: _Buffer(target, sink) for target in targets}

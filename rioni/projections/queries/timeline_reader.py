@@ -8,7 +8,7 @@ from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRange, OffsetRanges, place_since
-from rioni.domain.subscriptions.cursor_arithmetic import offset_ranges_of as extents_of_timelines
+from rioni.domain.subscriptions.cursor_arithmetic import offset_ranges_of as ranges_of_timelines
 from rioni.domain.timelines.timeline import Timeline, Timelines
 
 
@@ -31,7 +31,7 @@ def offset_ranges_of(timelines: Timelines, stores: EventStores) -> Sequence[Offs
                 raise
             return ()  # cleaned up a moment ago
 
-    return extents_of_timelines(timelines.readable, bounds)
+    return ranges_of_timelines(timelines.readable, bounds)
 
 
 def newest_of(timelines: Timelines, stores: EventStores) -> Sequence[TimelinePosition]:
@@ -59,7 +59,7 @@ def _newest(timelines: Timelines, known: Sequence[int]) -> Sequence[TimelinePosi
 
 
 def position_at_time(
-    timelines: Timelines, stores: EventStores, number: int, extents: OffsetRanges, recorded_at_ms: int
+    timelines: Timelines, stores: EventStores, number: int, ranges: OffsetRanges, recorded_at_ms: int
 ) -> TimelinePosition:
     """The place in a partition before the first event that was stored at this time or later; blocks on the disk.
 
@@ -67,7 +67,7 @@ def position_at_time(
         timelines: of the event type.
         stores: of the storages.
         number: of the partition.
-        extents: of the partition, in `timelines.readable`.
+        ranges: of the partition, in `timelines.readable`.
         recorded_at_ms: a time that nothing was stored at since means the end.
 
     Raises:
@@ -76,16 +76,16 @@ def position_at_time(
     """
     by_order = {timeline.order: timeline for timeline in timelines.readable}
 
-    def first_since(extent: OffsetRange) -> int:
-        timeline = by_order[extent.order]
+    def first_since(offset_range: OffsetRange) -> int:
+        timeline = by_order[offset_range.order]
         try:
-            return stores.of(timeline.storage_id).first_since(timeline.topic, number, recorded_at_ms)
+            return stores.of(timeline.storage_id).offset_at_time(timeline.topic, number, recorded_at_ms)
         except NotFound:
             if timeline.latest_position is None:
                 raise
-            return extent.newest + 1  # cleaned up a moment ago
+            return offset_range.newest + 1  # cleaned up a moment ago
 
-    return place_since(extents, first_since)
+    return place_since(ranges, first_since)
 
 
 def recorded_at_ms_after(timelines: Timelines, stores: EventStores, number: int, after: TimelinePosition) -> int | None:
@@ -107,7 +107,7 @@ def read_after(
     number: int,
     after: TimelinePosition,
     bytes_max: int,
-    beside: Callable[[], Mapping[int, TimelinePosition]] = dict,
+    prefetch: Callable[[], Mapping[int, TimelinePosition]] = dict,
 ) -> tuple[int, Sequence[Chunk]]:
     """The next chunks of a partition, all from one timeline, and the order of that; none where nothing follows.
 
@@ -117,7 +117,7 @@ def read_after(
         number: of the partition.
         after: the last place read; what retention has removed behind it is passed over.
         bytes_max: as for `EventStore.read`.
-        beside: the places behind which the caller reads next, by the number of the partition.
+        prefetch: the places behind which the caller reads next, by the number of the partition.
 
     Raises:
         NotFound: the event type has been deleted.
@@ -125,7 +125,7 @@ def read_after(
     """
 
     def read(store: EventStore, topic: str, first: int) -> Sequence[Chunk] | None:
-        return store.read(topic, number, first, bytes_max, lambda: _in_topic(timelines, topic, beside())) or None
+        return store.read(topic, number, first, bytes_max, lambda: _in_topic(timelines, topic, prefetch())) or None
 
     return _first_answer(timelines, stores, number, after, read) or (after.order, ())
 
@@ -145,18 +145,18 @@ def _first_answer(
     stores: EventStores,
     number: int,
     after: TimelinePosition,
-    ask: Callable[[EventStore, str, int], T | None],
+    read: Callable[[EventStore, str, int], T | None],
 ) -> tuple[int, T] | None:
     """The answer of the first timeline that has one to a question about its store, topic and first position."""
     for timeline, first in timelines.following(number, after):
         store, topic = stores.of(timeline.storage_id), timeline.topic
         try:
-            answer = ask(store, topic, first)
+            answer = read(store, topic, first)
             if answer is None and timeline.latest_position is not None:
                 # Don't move on to the next timeline and miss appends of others: a store may learn of these late,
                 # unless it is asked for bounds. Those of a closed timeline never change.
                 store.bounds(topic)
-                answer = ask(store, topic, first)
+                answer = read(store, topic, first)
         except NotFound:
             if timeline.latest_position is None:
                 raise

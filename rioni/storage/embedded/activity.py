@@ -54,15 +54,15 @@ class EmbeddedActivity:
                 ((*sighting, seen.first_ms, seen.last_ms, seen.amount) for sighting, seen in sightings.items()),
             )
 
-    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
+    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Return the clients that acted on a resource, with their activity; see the port."""
         rows = self._database.fetch(
             "SELECT client, first_ms, last_ms, amount FROM sightings WHERE deed = ? AND resource = ? ORDER BY client",
-            (deed, resource),
+            (action, resource),
         )
         return {client: LastActivity(*figures) for client, *figures in rows}
 
-    def forget(self, before_ms: int) -> None:
+    def delete_before(self, before_ms: int) -> None:
         """Delete clients not seen since this time; see the port."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM sightings WHERE last_ms < ?", (before_ms,))

@@ -56,7 +56,7 @@ class EmbeddedWatch:
 
     def close(self) -> None:
         """Stop watching."""
-        self._signals.forget(self)
+        self._signals.remove(self)
 
 
 class EmbeddedSignals:
@@ -89,7 +89,7 @@ class EmbeddedSignals:
         Raises:
             Unavailable: the socket can't be opened.
         """
-        watch = EmbeddedWatch(self, tuple(keys))
+        waiter = EmbeddedWatch(self, tuple(keys))
         try:
             process = self._here()
             with self._lock:
@@ -98,16 +98,16 @@ class EmbeddedSignals:
             raise Unavailable(
                 f"No signals can be received: {ex}. Check disk space and the limit on open files."
             ) from ex
-        process.add(watch)
-        return watch
+        process.add(waiter)
+        return waiter
 
-    def generation(self, key: str) -> int:
+    def version(self, key: str) -> int:
         """Return a number that changes with each notification of a watched key, before watchers are woken."""
         return self._process.generations.get(key, 0)
 
-    def forget(self, watch: EmbeddedWatch) -> None:
+    def remove(self, waiter: EmbeddedWatch) -> None:
         """Stop notifying a watch."""
-        self._here().remove(watch)
+        self._here().remove(waiter)
 
     def close(self) -> None:
         """Stop the listener and remove the socket."""
@@ -142,16 +142,16 @@ class _Process:
         self._retries = 0
         self._closed = False
 
-    def add(self, watch: EmbeddedWatch) -> None:
+    def add(self, waiter: EmbeddedWatch) -> None:
         with self._lock:
-            for key in watch.keys:
-                self._watches.setdefault(key, set()).add(watch)
+            for key in waiter.keys:
+                self._watches.setdefault(key, set()).add(waiter)
 
-    def remove(self, watch: EmbeddedWatch) -> None:
+    def remove(self, waiter: EmbeddedWatch) -> None:
         with self._lock:
-            for key in watch.keys:
+            for key in waiter.keys:
                 watches = self._watches.get(key, set())
-                watches.discard(watch)
+                watches.discard(waiter)
                 if not watches:
                     self._watches.pop(key, None)
                     self.generations.pop(key, None)
@@ -161,9 +161,9 @@ class _Process:
             self._dispatched += 1
             watched = [key for key in keys if key in self._watches]
             self.generations.update(dict.fromkeys(watched, self._dispatched))
-            woken = {watch for key in watched for watch in self._watches[key]}
-        for watch in woken:
-            watch.wake()
+            woken = {waiter for key in watched for waiter in self._watches[key]}
+        for waiter in woken:
+            waiter.wake()
 
     # --- sending ---
 

@@ -36,7 +36,7 @@ class Appender:
         self,
         connection: Connection,
         clock: Clock,
-        offload: ThreadPool,
+        pool: ThreadPool,
         publish: Publish,
         timeout_s: float,
         measurements: StoreMeasurements,
@@ -46,7 +46,7 @@ class Appender:
         Args:
             connection: how to reach the brokers.
             clock: supplies the times when events are recorded.
-            offload: the pool that waits for Kafka.
+            pool: the pool that waits for Kafka.
             publish: receives what was written, in the writer's thread, outside the pool.
             timeout_s: how long an append waits for Kafka.
             measurements: records the duration of appends, and failures.
@@ -55,7 +55,7 @@ class Appender:
         self._measurements = measurements
         self._delivery = Delivery(connection, timeout_s)
         self._recorded_at_ms = 0
-        self._commits = GroupCommit[ProduceBatch](self._write, offload)
+        self._commits = GroupCommit[ProduceBatch](self._write, pool)
 
     def append(
         self,

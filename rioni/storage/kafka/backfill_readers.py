@@ -11,7 +11,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, unavailable
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, Connection, TopicPartitionRef, to_unavailable
 from rioni.storage.kafka.records import Record, chunks_of, record_of
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
@@ -88,8 +88,8 @@ class _Loader:
 class BackfillReaders:
     """Reads chunks for any number of callers at once."""
 
-    def __init__(self, connection: Connection, offload: ThreadPool, measurements: StoreMeasurements) -> None:
-        self._connection, self._offload, self._measurements = connection, offload, measurements
+    def __init__(self, connection: Connection, pool: ThreadPool, measurements: StoreMeasurements) -> None:
+        self._connection, self._pool, self._measurements = connection, pool, measurements
         self._lock = ThreadSafeSemaphore()
         self._idle: list[_Loader] = []
 
@@ -98,7 +98,7 @@ class BackfillReaders:
         place: TopicPartitionRef,
         wanted: Wanted,
         bytes_max: int,
-        beside: Mapping[TopicPartitionRef, Wanted] | None = None,
+        prefetch: Mapping[TopicPartitionRef, Wanted] | None = None,
     ) -> dict[TopicPartitionRef, list[Chunk]]:
         """Read chunks of a partition, and of others at the same time.
 
@@ -106,7 +106,7 @@ class BackfillReaders:
             place: the partition.
             wanted: the range to read.
             bytes_max: reading ends with the event that reaches it.
-            beside: other partitions of which at least the first chunks are wanted, if they arrive soon. With them,
+            prefetch: other partitions of which at least the first chunks are wanted, if they arrive soon. With them,
                 reading ends as soon as there is something of each.
 
         Returns:
@@ -119,30 +119,30 @@ class BackfillReaders:
         loader = self._take(place, wanted.position)
         others: dict[TopicPartitionRef, Wanted] = {}
         if loader is None or len(loader.at) > KEPT:
-            others = self._unread(beside or {})
+            others = self._unread(prefetch or {})
         elif loader.shared:
             # PERF: a consumer for each partition is three times as fast from then on, as long as they are few.
             try:
-                self._offload(loader.leave, [place])
+                self._pool(loader.leave, [place])
             finally:
-                self._give_back(loader)
+                self._release(loader)
             loader = None
         loader = loader or self._free(1 + len(others))
         all_wanted = {place: wanted, **others}
         try:
             reading = _Reading(loader, all_wanted, self._connection.request_timeout_s)
-            found = self._offload(reading.load, place, bytes_max)
+            found = self._pool(reading.load, place, bytes_max)
         except BaseException:
-            self._offload(loader.consumer.close)
+            self._pool(loader.consumer.close)
             raise
-        self._give_back(loader)
+        self._release(loader)
         self._measurements.loaded_bytes(sum(len(chunk.data) for chunks in found.values() for chunk in chunks))
         return found
 
     def close(self) -> None:
         """Close all consumers."""
         while self._idle:
-            self._offload(self._idle.pop().consumer.close)
+            self._pool(self._idle.pop().consumer.close)
 
     def _take(self, place: TopicPartitionRef, position: int) -> _Loader | None:
         """Take the idle consumer whose next position this is, or None."""
@@ -170,14 +170,14 @@ class BackfillReaders:
         settings = {"queued.max.messages.kbytes": BUFFER_KB, "max.partition.fetch.bytes": fetch_bytes}
         return _Loader(Consumer(self._connection.consumer(**settings)), shared=partitions > 1)
 
-    def _give_back(self, loader: _Loader) -> None:
+    def _release(self, loader: _Loader) -> None:
         surplus: _Loader | None = loader
         if loader.at or not loader.shared:
             with self._lock:
                 self._idle.append(loader)
                 surplus = self._idle.pop(0) if len(self._idle) > KEPT else None
         if surplus is not None:
-            self._offload(surplus.consumer.close)
+            self._pool(surplus.consumer.close)
 
 
 class _Run:
@@ -202,7 +202,7 @@ class _Reading:
         try:
             self._loader.assign(self._wanted, self._timeout_s)
         except KafkaException as ex:
-            raise unavailable(ex.args[0]) from ex
+            raise to_unavailable(ex.args[0]) from ex
         self._runs = {each: _Run(position) for each, position in self._loader.at.items()}
         # All partitions of a consumer are of one topic.
         self._awaited = {each.partition: self._runs[each] for each in self._wanted}
@@ -264,7 +264,7 @@ class _Reading:
         elif error.code() == OUT_OF_RANGE:
             raise OutOfRange
         elif not error.retriable():
-            raise unavailable(error)
+            raise to_unavailable(error)
         self._loader.at[place] = run.end
         if self._loader.ahead[place] > AHEAD_BYTES_MAX:
             self._loader.leave([place])

@@ -46,7 +46,7 @@ OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 SILENCE_MIN_S, SILENCE_MAX_S = 2.0, 60.0
 """Bounds of the socket timeout; below the minimum, fetches that only wait for events would fail."""
 
-HEARSAY_MS = 2_000
+PROPAGATION_MS = 2_000
 """A topic still unknown to the brokers after this time does not exist."""
 
 # Only critical errors are logged: clients report other errors in their results, and retry.
@@ -82,7 +82,7 @@ class Connection(msgspec.Struct, frozen=True):
             "log_level": _CRITICAL,
             # Brokers that auto-create requested topics, which is the default, would recreate deleted ones.
             "allow.auto.create.topics": False,
-            "topic.metadata.propagation.max.ms": HEARSAY_MS,
+            "topic.metadata.propagation.max.ms": PROPAGATION_MS,
         }
         return {**usual, **self.options, **own, **settings}
 
@@ -146,7 +146,7 @@ def connection_of(
     return msgspec.structs.replace(found, options=options(found.bootstrap_servers), **settings)
 
 
-def asked(question: Callable[[], T], topic: str) -> T:
+def translate_errors(question: Callable[[], T], topic: str) -> T:
     """Run a Kafka request about a topic, with its errors translated; blocks.
 
     Raises:
@@ -159,9 +159,9 @@ def asked(question: Callable[[], T], topic: str) -> T:
         error: KafkaError = ex.args[0]
         if error.code() in UNKNOWN:
             raise NotFound(f"topic {topic} does not exist") from ex
-        raise unavailable(error) from ex
+        raise to_unavailable(error) from ex
 
 
-def unavailable(error: KafkaError) -> Unavailable:
+def to_unavailable(error: KafkaError) -> Unavailable:
     """Translate an error of Kafka to the broker's error."""
     return Unavailable(f"Kafka rejected the request: {error.str().rstrip('.')}. Try again later.")

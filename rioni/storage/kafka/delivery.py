@@ -22,7 +22,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rioni.domain.errors import NotFound, PartiallyStored, RioniError, TooLarge, TopicClosed
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.storage.group_commit import Job
-from rioni.storage.kafka.client import RECORD_BYTES_MAX, TIMED_OUT, UNKNOWN, Connection, TopicPartitionRef, unavailable
+from rioni.storage.kafka.client import (
+    RECORD_BYTES_MAX,
+    TIMED_OUT,
+    UNKNOWN,
+    Connection,
+    TopicPartitionRef,
+    to_unavailable,
+)
 from rioni.storage.kafka.records import Record, headers_of, key_of
 
 
@@ -328,7 +335,7 @@ def _outcome(batch: ProduceBatch) -> RioniError | None:
             return TopicClosed(batch.topic)
         if codes & UNKNOWN:
             return NotFound(f"topic {batch.topic} or one of its partitions does not exist")
-        return unavailable(next(iter(failed.values())))
+        return to_unavailable(next(iter(failed.values())))
     return PartiallyStored(
         {number: "timed out" if error.code() in TIMED_OUT else "internal error" for number, error in failed.items()}
     )

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.domain.ports.event_store import Chunk
-from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
-from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, asked, unavailable
+from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS, Headers
+from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection, to_unavailable, translate_errors
 from rioni.storage.kafka.records import headers_of, key_of
 from rioni.storage.kafka.topics.admin import Admin
 from rioni.storage.kafka.topics.topics import Topics
@@ -23,7 +23,7 @@ FLUSH_EVERY = 100_000
 """Maximum number of events in flight; deliveries are confirmed at least this often."""
 
 
-class Adoption:
+class EventImporter:
     """Imports events into existing topics without other writers; every method blocks."""
 
     def __init__(self, connection: Connection) -> None:
@@ -46,11 +46,11 @@ class Adoption:
         Raises:
             Unavailable: Kafka rejects the change or does not answer.
         """
-        self._topics.take_late(topic, late=True)
+        self._topics.accept_old_timestamps(topic, late=True)
 
     def finish(self, topic: str) -> None:
         """Restore the timestamp limit of topics for new events; raises as `begin`."""
-        self._topics.take_late(topic, late=False)
+        self._topics.accept_old_timestamps(topic, late=False)
 
     def write(self, topic: str, partition: int, position: int, chunks: Iterable[Chunk]) -> None:
         """Append chunks to a partition, preserving the position of every event.
@@ -68,7 +68,7 @@ class Adoption:
         target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
         for chunk in chunks:
             while target.position < chunk.first:
-                target.produce(b"", REMOVED, chunk.recorded_at_ms)
+                target.produce(b"", COMPACTED, chunk.recorded_at_ms)
             for index in range(target.position - chunk.first, len(chunk.ends)):
                 headers = NO_HEADERS if chunk.headers is None else chunk.headers[index]
                 place = chunk.first + index
@@ -79,7 +79,7 @@ class Adoption:
         """Advance a partition to a later position; raises as `write` does."""
         target = _Target(self._producer, self._connection.topic_prefix + topic, partition, position)
         while target.position < until:
-            target.produce(b"", REMOVED, recorded_at_ms)
+            target.produce(b"", COMPACTED, recorded_at_ms)
         target.settle()
 
     def remove_before(self, topic: str, partition: int, position: int) -> None:
@@ -89,7 +89,7 @@ class Adoption:
             Unavailable: Kafka rejects the request or does not answer.
         """
         place = TopicPartition(self._connection.topic_prefix + topic, partition, position)
-        asked(lambda: self._admin.ask("delete_records", [place]), topic)
+        translate_errors(lambda: self._admin.request("delete_records", [place]), topic)
 
 
 class _Target:
@@ -117,7 +117,7 @@ class _Target:
             except BufferError:
                 self._producer.poll(LOOK_EVERY_S)
             except KafkaException as ex:
-                raise unavailable(ex.args[0]) from ex
+                raise to_unavailable(ex.args[0]) from ex
             else:
                 break
         self.position += 1
@@ -130,7 +130,7 @@ class _Target:
         while self._producer.flush(LOOK_EVERY_S) and time.monotonic() < deadline_s:
             pass
         if self._error is not None:
-            raise unavailable(self._error)
+            raise to_unavailable(self._error)
         if self._misplaced is not None:
             raise Conflict(
                 f"Unexpected offset in topic {self._name}: another producer writes to it. Delete the topic and "

@@ -8,7 +8,7 @@ from rioni.domain.ports.event_store import Appended, Bounds, Chunk, IdempotencyC
 from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.appender import Appender
@@ -27,11 +27,11 @@ class KafkaEventStore:
     def __init__(
         self,
         connection: Connection,
-        names: IdempotencyIndex,
+        index: IdempotencyIndex,
         *,
         clock: Clock,
         signals: Notifier,
-        offloads: StoreOffloads = StoreOffloads(),  # noqa: B008 - immutable
+        pools: StorePools = StorePools(),  # noqa: B008 - immutable
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
         measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
@@ -40,26 +40,26 @@ class KafkaEventStore:
 
         Args:
             connection: how to reach the brokers.
-            names: the idempotency index; closed with the store.
+            index: the idempotency index; closed with the store.
             clock: supplies the times when events are recorded.
             signals: notified with `topic:<topic>` after appends here, and after appends by others to topics read here.
-            offloads: the pools that wait for Kafka.
+            pools: the pools that wait for Kafka.
             cache_bytes_max: of chunks kept in memory.
             append_timeout_s: how long an append waits for Kafka.
             measurements: records durations, failures and lags.
         """
-        self._clock, self._signals, self._offloads = clock, signals, offloads
+        self._clock, self._signals, self._pools = clock, signals, pools
         self._prefix = connection.topic_prefix
         self._cluster_id: str | None = None
         self._reached: dict[TopicPartitionRef, int] = {}
         """End positions of acknowledged appends since the last `take_ends`, by partition."""
         self._cache = ChunkCache(cache_bytes_max)
         self._topics = Topics(connection)
-        self._tails = TailFollower(connection, self._topics, self._cache, self._notify, offloads, measurements)
-        self._loaders = BackfillReaders(connection, offloads.read, measurements)
-        self._appender = Appender(connection, clock, offloads.append, self._publish, append_timeout_s, measurements)
+        self._follower = TailFollower(connection, self._topics, self._cache, self._notify, pools, measurements)
+        self._backfill = BackfillReaders(connection, pools.read, measurements)
+        self._appender = Appender(connection, clock, pools.append, self._publish, append_timeout_s, measurements)
         self._named = IdempotentAppender(
-            connection, names, self._topics, clock, offloads, self._publish, append_timeout_s, measurements
+            connection, index, self._topics, clock, pools, self._publish, append_timeout_s, measurements
         )
 
     # --- topics ---
@@ -71,32 +71,32 @@ class KafkaEventStore:
             Conflict: it exists with another number of partitions.
             Unavailable: Kafka does not create it.
         """
-        self._offloads.topics(self._topics.create, topic, partitions)
+        self._pools.topics(self._topics.create, topic, partitions)
 
     def extend_topic(self, topic: str, partitions: int) -> None:
         """Add partitions up to a number; see the port."""
-        self._offloads.topics(self._topics.extend, topic, partitions)
+        self._pools.topics(self._topics.extend, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
         """Reject all further appends, from any client, in the Kafka brokers themselves; see the port."""
-        bounds = self._offloads.topics(self._topics.close, topic)
-        self._tails.learn(topic, bounds)
+        bounds = self._pools.topics(self._topics.close, topic)
+        self._follower.learn(topic, bounds)
         return bounds
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
-        self._tails.forget(topic)
-        self._named.forget_topic(topic)
-        self._offloads.topics(self._topics.delete, topic)
+        self._follower.drop(topic)
+        self._named.drop_topic(topic)
+        self._pools.topics(self._topics.delete, topic)
         self._notify(topic)
 
     def is_safe(self, topic: str) -> bool:
         """Whether unclean leader election is disabled for the topic; raises as `bounds`."""
-        return self._offloads.topics(self._topics.is_safe, topic)
+        return self._pools.topics(self._topics.is_safe, topic)
 
     def health(self) -> Health:
         """Check whether the brokers respond, and whether acknowledged events are durable; see the port `Examined`."""
-        return self._offloads.topics(self._topics.health)
+        return self._pools.topics(self._topics.health)
 
     # --- marks ---
 
@@ -109,7 +109,7 @@ class KafkaEventStore:
         if not self._reached:
             return None
         if self._cluster_id is None:
-            self._cluster_id = self._offloads.topics(self._topics.cluster_id)
+            self._cluster_id = self._pools.topics(self._topics.cluster_id)
         taken, self._reached = self._reached, {}
         ends: dict[str, dict[int, int]] = {}
         for place, next_ in taken.items():
@@ -153,18 +153,18 @@ class KafkaEventStore:
         """
         return self._named.claimed(claim_id)
 
-    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+    def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; raises as `claimed`."""
-        return self._named.known_ids(ids)
+        return self._named.existing_ids(ids)
 
-    def forget_ids(self, before_ms: int) -> None:
+    def expire_ids(self, before_ms: int) -> None:
         """Delete the event ids and idempotency keys stored before this time; see the port."""
-        self._offloads.keep(self._named.forget, before_ms)
+        self._pools.keep(self._named.delete_before, before_ms)
 
     # --- reading ---
 
     def read(
-        self, topic: str, partition: int, first: int, bytes_max: int, beside: Callable[[], Mapping[int, int]] = dict
+        self, topic: str, partition: int, first: int, bytes_max: int, prefetch: Callable[[], Mapping[int, int]] = dict
     ) -> Sequence[Chunk]:
         """Return chunks from a position on; see the port. Cached chunks without blocking, others from a pool thread.
 
@@ -181,29 +181,29 @@ class KafkaEventStore:
                 return chunks
             try:
                 place = TopicPartitionRef(self._topics.name(topic), partition)
-                others = self._not_in_memory(topic, partition, beside())
-                loaded = self._loaders.load(place, Wanted(position, tail.next), bytes_max, others)
+                others = self._not_in_memory(topic, partition, prefetch())
+                loaded = self._backfill.load(place, Wanted(position, tail.next), bytes_max, others)
             except OutOfRange:
                 # Retention has removed the position, or the topic was recreated.
-                self._tails.forget(topic)
+                self._follower.drop(topic)
                 continue
             for each, chunks in loaded.items():
-                self._tails.keep(each, chunks)
+                self._follower.keep(each, chunks)
             return fitting(loaded[place], bytes_max)
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
         """Return the bounds of all partitions, by number, from Kafka; see the port."""
-        bounds = self._offloads.topics(self._topics.bounds, topic)
-        self._tails.learn(topic, bounds)
+        bounds = self._pools.topics(self._topics.bounds, topic)
+        self._follower.learn(topic, bounds)
         return bounds
 
     def newest(self, topic: str, partitions: int = 1) -> Sequence[int]:
         """Return the last position of every partition; see the port. Blocks only for topics not requested recently."""
-        return [tail.next - 1 for tail in self._tails.of(topic, partitions)]
+        return [tail.next - 1 for tail in self._follower.of(topic, partitions)]
 
-    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+    def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """Return the position of the first event recorded at this time or later; see the port."""
-        return self._offloads.topics(self._topics.first_since, topic, partition, recorded_at_ms)
+        return self._pools.topics(self._topics.offset_at_time, topic, partition, recorded_at_ms)
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
         """Return when the event at a position, or the next existing one, was stored; None after the newest."""
@@ -212,9 +212,9 @@ class KafkaEventStore:
 
     # --- retention ---
 
-    def expire(self, topic: str, before_ms: int) -> int:
+    def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete the events recorded before this time and return their number; see the port."""
-        removed = self._offloads.keep(self._topics.expire, topic, before_ms)
+        removed = self._pools.keep(self._topics.delete_before, topic, before_ms)
         if removed:
             self.bounds(topic)
         return removed
@@ -228,18 +228,18 @@ class KafkaEventStore:
             recorded_at_ms = self.recorded_at_ms(topic, number, bounds.oldest)
             if recorded_at_ms is not None and recorded_at_ms < keyed_since_ms:
                 return 0
-        self._offloads.keep(self._topics.compact, topic, self._clock.now_ms() - before_ms)
+        self._pools.keep(self._topics.compact, topic, self._clock.now_ms() - before_ms)
         return 0
 
     def close(self) -> None:
         """Close all connections, after pending appends are written."""
         self._appender.close()
         self._named.close()
-        self._tails.close()
-        self._loaders.close()
+        self._follower.close()
+        self._backfill.close()
 
     def _tail(self, topic: str, partition: int) -> Tail:
-        tails = self._tails.of(topic, partition + 1)
+        tails = self._follower.of(topic, partition + 1)
         if partition >= len(tails):
             raise NotFound(f"topic {topic} has no partition {partition}")
         return tails[partition]
@@ -248,7 +248,7 @@ class KafkaEventStore:
         self, topic: str, partition: int, positions: Mapping[int, int]
     ) -> dict[TopicPartitionRef, Wanted]:
         """Return the uncached ranges of other partitions from some positions on."""
-        name, tails, found = self._topics.name(topic), self._tails.of(topic), {}
+        name, tails, found = self._topics.name(topic), self._follower.of(topic), {}
         for number, first in positions.items():
             if number != partition and number < len(tails):
                 tail = tails[number]
@@ -258,13 +258,13 @@ class KafkaEventStore:
         return found
 
     def _find(self, topic: str, partition: int) -> None:
-        if partition >= self._offloads.topics(self._topics.count, topic):
+        if partition >= self._pools.topics(self._topics.count, topic):
             raise NotFound(f"topic {topic} has no partition {partition}")
 
     def _publish(self, written: Mapping[TopicPartitionRef, Sequence[Sequence[Record]]], topics: set[str]) -> None:
         for place, runs in written.items():
             for records in runs:
-                self._tails.add(place, records)
+                self._follower.add(place, records)
             self._reached[place] = max(self._reached.get(place, 0), runs[-1][-1].offset + 1)
         for topic in topics:
             self._notify(topic)

@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import EventStore
-from rioni.domain.ports.thread_pool import StoreOffloads, in_place
+from rioni.domain.ports.thread_pool import StorePools, in_place
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.kafka.options import options_of, read_options
 
 
 if TYPE_CHECKING:
-    from rioni.storage.kafka.event_import import Adoption
+    from rioni.storage.kafka.event_import import EventImporter
     from rioni.storage.kafka.topics.inspection import Inspected
 
 
-def adoption(
+def event_importer(
     storage: StorageEntry,
     default_servers: str | None,
     options_file: Path | None = None,
     *,
     request_timeout_s: float = 10.0,
-) -> "Adoption":
+) -> "EventImporter":
     """Create the importer of another store's events for a storage; raises as `opener` does."""
     try:
         from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
-        from rioni.storage.kafka.event_import import Adoption  # noqa: PLC0415 - an extra
+        from rioni.storage.kafka.event_import import EventImporter  # noqa: PLC0415 - an extra
     except ImportError as ex:
         raise Unavailable("To move to Kafka needs its driver: pip install 'rioni[cluster]'") from ex
     of_clients = partial(options_of, read_options(options_file))
-    return Adoption(
+    return EventImporter(
         connection_of(storage.configuration, default_servers, of_clients, request_timeout_s=request_timeout_s)
     )
 
@@ -74,7 +74,7 @@ def opener(
     database: str,
     request_timeout_s: float = 10.0,
     refuses_late: bool = True,
-    offloads: Callable[[str], StoreOffloads] = in_place,
+    pools: Callable[[str], StorePools] = in_place,
     **options: Any,
 ) -> Callable[[StorageEntry], EventStore]:
     """Return a function that opens the store of a storage.
@@ -85,7 +85,7 @@ def opener(
         database: the URL of the database of the idempotency index.
         request_timeout_s: timeout of all requests except appends.
         refuses_late: whether created topics reject records with old timestamps.
-        offloads: returns the pools where the store of a storage blocks.
+        pools: returns the pools where the store of a storage blocks.
         options: further ones of `KafkaEventStore`.
 
     Raises:
@@ -99,7 +99,7 @@ def opener(
 
             from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
             from rioni.storage.kafka.events import KafkaEventStore  # noqa: PLC0415 - as above
-            from rioni.storage.kafka.idempotence.idempotency_index import opened_names  # noqa: PLC0415 - as above
+            from rioni.storage.kafka.idempotence.idempotency_index import open_index  # noqa: PLC0415 - as above
         except ImportError as ex:
             raise Unavailable(
                 f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'"
@@ -112,8 +112,8 @@ def opener(
             refuses_late=refuses_late,
         )
         try:
-            names = opened_names(database, storage.id)
-            return KafkaEventStore(connection, names, offloads=offloads(storage.id), **options)
+            index = open_index(database, storage.id)
+            return KafkaEventStore(connection, index, pools=pools(storage.id), **options)
         except KafkaException as ex:
             raise Unavailable(
                 f"The storage {storage.id} can't be used: {ex.args[0].str()}. Check the file kafka_options."

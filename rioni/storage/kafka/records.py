@@ -12,7 +12,7 @@ from confluent_kafka import Message
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.ports.event_store import Chunk
-from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
+from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS, Headers
 
 
 CHUNK_BYTES = 65_536
@@ -123,7 +123,7 @@ def _with_gaps(records: Sequence[Record], begin: int, end: int) -> Iterator[Reco
 
 def _gap(begin: int, end: int, recorded_at_ms: int) -> Iterator[Record]:
     for position in range(max(begin, end - GAP_POSITIONS_MAX), end):
-        yield Record(position, recorded_at_ms, b"", REMOVED)
+        yield Record(position, recorded_at_ms, b"", COMPACTED)
 
 
 def _chunk(run: Sequence[Record]) -> Chunk:

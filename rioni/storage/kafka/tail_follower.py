@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Bounds, Chunk
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StoreOffloads, without_deadline
+from rioni.domain.ports.thread_pool import StorePools, without_deadline
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
@@ -80,7 +80,7 @@ class TailFollower:
         topics: Topics,
         cache: ChunkCache,
         notify: Callable[[str], None],
-        offloads: StoreOffloads,
+        pools: StorePools,
         measurements: StoreMeasurements,
     ) -> None:
         """Start without topics.
@@ -90,11 +90,11 @@ class TailFollower:
             topics: provides the bounds of topics.
             cache: receives new chunks.
             notify: called with each topic that has grown or was deleted.
-            offloads: the pools that wait for Kafka.
+            pools: the pools that wait for Kafka.
             measurements: records the lag.
         """
         self._connection, self._names, self._cache = connection, topics, cache
-        self._notify, self._offloads, self._measurements = notify, offloads, measurements
+        self._notify, self._pools, self._measurements = notify, pools, measurements
         self._ids = itertools.count(1)
         self._lock = ThreadSafeSemaphore()
         """Held for changes in memory only, never while waiting for Kafka."""
@@ -145,7 +145,7 @@ class TailFollower:
             for chunk in chunks:
                 self._cache.add(known[1].id, chunk)
 
-    def forget(self, topic: str) -> None:
+    def drop(self, topic: str) -> None:
         """Stop following a topic, and drop its cached chunks."""
         with self._lock:
             self._drop(topic)
@@ -158,16 +158,16 @@ class TailFollower:
 
     def _follow(self, topic: str, partitions: int) -> _Topic:
         asking = self._asking.setdefault(topic, ThreadSafeSemaphore())
-        if not asking.take(self._connection.request_timeout_s):
+        if not asking.acquire(self._connection.request_timeout_s):
             raise Unavailable(f"Timed out reading the offsets of topic {topic} from Kafka. Try again later.")
         try:
             found = self._topics.get(topic)
             if found is not None and len(found.tails) >= partitions:
                 return found
-            return self._begin(topic, self._offloads.topics(self._names.bounds, topic))
+            return self._begin(topic, self._pools.topics(self._names.bounds, topic))
         finally:
             self._asking.pop(topic, None)
-            asking.give_back()
+            asking.release()
 
     def _begin(self, topic: str, bounds: Sequence[Bounds]) -> _Topic:
         found = _Topic([Tail(next(self._ids), each.oldest, each.newest + 1, each.newest + 1) for each in bounds])
@@ -198,7 +198,7 @@ class TailFollower:
 
     def _work(self) -> None:
         # A poll abandoned by a deadline would still consume records, which would then be missing after the restart.
-        follow = without_deadline(self._offloads.follow)
+        follow = without_deadline(self._pools.follow)
         consumer = Consumer(
             self._connection.consumer(**{"queued.max.messages.kbytes": BUFFER_KB, "fetch.wait.max.ms": FETCH_WAIT_MS})
         )
@@ -210,7 +210,7 @@ class TailFollower:
                 # Partially processed records would look like a gap left by compaction: restart all topics.
                 _log.exception("tail consumer failed; restarting")
                 for topic in [*self._topics]:
-                    self.forget(topic)
+                    self.drop(topic)
         follow(consumer.close)
 
     def _take(self, messages: Sequence[Message]) -> None:
@@ -240,9 +240,9 @@ class TailFollower:
     def _fail(self, place: TopicPartitionRef) -> None:
         if (known := self._places.get(place)) is not None:
             # The topic was deleted, recreated, or can't be read; the next reader asks Kafka again, and gets the error.
-            self._measurements.begun_anew(1)
-            self._names.forget(known[0])
-            self.forget(known[0])
+            self._measurements.topic_resyncs(1)
+            self._names.drop(known[0])
+            self.drop(known[0])
             self._notify(known[0])
 
     def _keep(self, tail: Tail, records: Sequence[Record], begin: int, end: int) -> None:
@@ -253,7 +253,7 @@ class TailFollower:
     def _drop_idle(self) -> None:
         since_s = time.monotonic() - IDLE_S
         for topic in [topic for topic, found in self._topics.items() if found.used_at_s < since_s]:
-            self.forget(topic)
+            self.drop(topic)
 
 
 def _poll(consumer: Consumer, changes: deque[_Change]) -> list[Message]:

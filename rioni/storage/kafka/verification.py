@@ -7,7 +7,7 @@ import orjson
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
-from rioni.domain.publishing.headers import NO_HEADERS, REMOVED
+from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS
 from rioni.domain.timelines.timeline import Timeline
 
 
@@ -75,7 +75,7 @@ def _damage(chunk: Chunk, position: int, *, compacted: bool) -> str:
     event = chunk.cut(position, position + 1)
     headers = NO_HEADERS if chunk.headers is None else chunk.headers[position - chunk.first]
     if not event:
-        if headers == REMOVED:
+        if headers == COMPACTED:
             return "" if compacted else "missing"
         return "" if headers.key else "a deletion without a key"
     try:

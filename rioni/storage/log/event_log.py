@@ -24,7 +24,7 @@ from rioni.storage.sql.engines import exclusive, reading, writing
 ENTRIES_PER_READ = 1_000
 
 RETURN_WAIT_S = 10.0
-"""How long a database server that failed during a commit may stay away before the client gets an error."""
+"""How long a database server that failed during a commit may be unreachable before the client gets an error."""
 RETURN_LOOK_EVERY_S = 0.1
 
 _log = structlog.get_logger("rioni.storage")
@@ -36,7 +36,7 @@ class SqlEventLog:
     Args:
         engine: from `rioni.storage.sql.engines.create_engine`, migrated.
         topics: the event class of each topic that may occur in the log.
-        return_wait_s: how long a server that fails during a commit may stay away.
+        return_wait_s: how long a server that fails during a commit may be unreachable.
         formats: the log formats that this release knows.
     """
 
@@ -52,7 +52,7 @@ class SqlEventLog:
         self._return_wait_s = return_wait_s
         self._mapper, self._newest = LogMapper(topics, formats), newest(formats)
         end = SqliteHead if engine.dialect.name == "sqlite" else PostgresqlHead
-        self._end: SqliteHead | PostgresqlHead = end(engine, self._newest)
+        self._head: SqliteHead | PostgresqlHead = end(engine, self._newest)
 
     def head(self) -> LogHead:
         """Read the head of the log.
@@ -60,15 +60,15 @@ class SqlEventLog:
         Raises:
             Unavailable: the database can't be reached.
         """
-        return self._end.read()
+        return self._head.read()
 
     def position(self) -> int:
         """Return the last position visible to any process; raises as `head`."""
-        return self._end.position()
+        return self._head.position()
 
-    def heard(self) -> int:
+    def last_notified_position(self) -> int:
         """Return the last position that this process was notified of; raises as `head`."""
-        return self._end.heard()
+        return self._head.last_notified_position()
 
     def follow(self, on_news: Callable[[], object]) -> None:
         """Subscribe to the database's notifications of new entries, so that `position` need not query.
@@ -76,7 +76,7 @@ class SqlEventLog:
         Args:
             on_news: called after each change by another process. SQLite has no notifications.
         """
-        self._end.follow(on_news)
+        self._head.follow(on_news)
 
     def entries(self, after: int, limit: int) -> Sequence[LogEntry]:
         """Return at most `limit` entries after a position, in order.
@@ -96,21 +96,21 @@ class SqlEventLog:
 
         Raises:
             TransactionConflict: it conflicted with another transaction.
-            CommitOutcomeUnknown: the server failed during the commit; see `recorded`.
+            CommitOutcomeUnknown: the server failed during the commit; see `was_committed`.
             Unavailable: the database can't be reached, is full or stays locked beyond the deadline, or the log is in
                 a format that this release does not know.
         """
         with writing(self.engine) as connection:
-            transaction = SqlLogTransaction(connection, self._mapper, self._newest, self._end.format_of_all)
+            transaction = SqlLogTransaction(connection, self._mapper, self._newest, self._head.format_of_all)
             before = transaction.head
             yield transaction
             grown = transaction.head != before
             if grown:
-                self._end.announce(connection, transaction.head.position)
+                self._head.notify(connection, transaction.head.position)
         if grown:
-            self._end.spread(transaction.head.position)
+            self._head.wait_for_followers(transaction.head.position)
 
-    def recorded(self, command_id: str, after: int) -> bool:
+    def was_committed(self, command_id: str, after: int) -> bool:
         """Whether a command whose commit was not acknowledged has been recorded.
 
         A pending commit holds the lock of the head until it ends: this waits for the lock, and for the server to
@@ -138,12 +138,12 @@ class SqlEventLog:
             else:
                 break
         if position is not None:
-            self._end.spread(position)
+            self._head.wait_for_followers(position)
         return position is not None
 
     def close(self) -> None:
         """Close the connections; none may be in use."""
-        self._end.close()
+        self._head.close()
         self.engine.dispose()
 
 

@@ -13,10 +13,10 @@ from rioni.storage.sql.engines import reading, writing
 
 
 ROWS_PER_TURN = 500
-Progress = Callable[[int, int], None]
+CopyProgress = Callable[[int, int], None]
 
 
-def copy_log(source: Engine, target: Engine, progress: Progress) -> LogHead:
+def copy_log(source: Engine, target: Engine, progress: CopyProgress) -> LogHead:
     """Copy the entries that the target lacks; existing ones are unchanged. Blocks.
 
     Args:

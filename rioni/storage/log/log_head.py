@@ -12,7 +12,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_log import LogHead
 from rioni.log_tables import HEAD
 from rioni.storage.log.log_listener import CHANNEL, NAME, TRUST_S, PostgresLogListener
-from rioni.storage.sql.engines import translated
+from rioni.storage.sql.engines import translate_errors
 
 
 _HEAD = select(HEAD.c.position, HEAD.c.hash)
@@ -51,7 +51,7 @@ class SqliteHead:
 
     def read(self) -> LogHead:
         """Query the database."""
-        with translated():
+        with translate_errors():
             try:
                 connection = self._free.pop()
             except IndexError:
@@ -68,7 +68,7 @@ class SqliteHead:
         """Return the last position."""
         return self.read().position
 
-    def heard(self) -> int:
+    def last_notified_position(self) -> int:
         """Return the same as `position`: SQLite has no notifications, and reading a file is fast."""
         return self.position()
 
@@ -79,10 +79,10 @@ class SqliteHead:
         """Return the newest format that every live process reads: all have the same release, on one machine."""
         return self._newest_format
 
-    def announce(self, connection: Connection, position: int) -> None:
+    def notify(self, connection: Connection, position: int) -> None:
         """No-op: all processes poll."""
 
-    def spread(self, position: int) -> None:
+    def wait_for_followers(self, position: int) -> None:
         """No-op: there are no followers."""
 
     def close(self) -> None:
@@ -102,31 +102,31 @@ class PostgresqlHead:
         self._newest_format = newest_format
         # Autocommit: no round trips to begin and end a transaction.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._follower: PostgresLogListener | None = None
+        self._listener: PostgresLogListener | None = None
 
     def read(self) -> LogHead:
         """Query the database."""
-        with translated(), self._engine.connect() as connection:
+        with translate_errors(), self._engine.connect() as connection:
             position, last = connection.execute(_HEAD).one()
         return LogHead(position, last)
 
     def position(self) -> int:
         """Return the last position. PERF: 0.3 µs, or some 0.3 ms if it has to query."""
-        if self._follower is not None and (position := self._follower.position()) is not None:
+        if self._listener is not None and (position := self._listener.position()) is not None:
             return position
         return self.read().position
 
-    def heard(self) -> int:
+    def last_notified_position(self) -> int:
         """Return the last notified position; queries only without a listener."""
-        if self._follower is not None and (position := self._follower.heard()) is not None:
+        if self._listener is not None and (position := self._listener.last_notified_position()) is not None:
             return position
         return self.read().position
 
     def follow(self, on_news: Callable[[], object]) -> None:
         """Start the listener."""
-        assert self._follower is None
-        self._follower = PostgresLogListener(self._engine, on_news, self._newest_format)
-        self._follower.start()
+        assert self._listener is None
+        self._listener = PostgresLogListener(self._engine, on_news, self._newest_format)
+        self._listener.start()
 
     def format_of_all(self, connection: Connection) -> int:
         """Return the newest log format that every live process reads, as their listeners announce.
@@ -136,11 +136,11 @@ class PostgresqlHead:
         number: int | None = connection.scalar(_FORMAT_OF_ALL)
         return self._newest_format if number is None else number
 
-    def announce(self, connection: Connection, position: int) -> None:
+    def notify(self, connection: Connection, position: int) -> None:
         """Notify all listeners of a position when the transaction commits."""
         connection.execute(select(func.pg_notify(CHANNEL, str(position))))
 
-    def spread(self, position: int) -> None:
+    def wait_for_followers(self, position: int) -> None:
         """Wait until no process serves the state before this position was committed.
 
         Each listener announces its position, so this takes some milliseconds; a paused or unreachable one delays it for
@@ -153,7 +153,7 @@ class PostgresqlHead:
 
     def _behind(self, position: int) -> bool:
         try:
-            with translated(), self._engine.connect() as connection:
+            with translate_errors(), self._engine.connect() as connection:
                 return bool(connection.scalar(_BEHIND, {"position": position}))
         except Unavailable:
             # The change is committed, whatever happened to the database since; other processes may not know it yet.
@@ -161,5 +161,5 @@ class PostgresqlHead:
 
     def close(self) -> None:
         """Stop the listener; all other connections belong to the engine."""
-        if self._follower is not None:
-            self._follower.close()
+        if self._listener is not None:
+            self._listener.close()

@@ -61,7 +61,7 @@ class PostgresLogListener:
         """Return the last position; None if it has to be queried."""
         return self._position if time.monotonic() < self._trusted_until_s else None
 
-    def heard(self) -> int | None:
+    def last_notified_position(self) -> int | None:
         """Return the last notified position, however old; None before the first one."""
         return self._position
 
@@ -95,20 +95,20 @@ class PostgresLogListener:
     def _follow(self, connection: Any) -> None:
         connection.autocommit = True
         # Later commits wait for this listener; earlier ones are found by the query below.
-        self._tell(connection, 0)
+        self._notify(connection, 0)
         connection.execute(f"LISTEN {CHANNEL}")
-        told = 0
+        notified = 0
         while not self._closed.is_set():
             asked_s = time.monotonic()
             (self._position,) = connection.execute("SELECT position FROM head").fetchone()
             self._connected, self._trusted_until_s = True, asked_s + TRUST_S
-            if self._position != told:
-                told = self._position
-                self._tell(connection, told)
+            if self._position != notified:
+                notified = self._position
+                self._notify(connection, notified)
                 self._on_news()
             for _ in connection.notifies(timeout=HEARTBEAT_S, stop_after=1):
                 pass
 
-    def _tell(self, connection: Any, position: int) -> None:
+    def _notify(self, connection: Any, position: int) -> None:
         name = f"{NAME} {position} format {self._newest_format}"
         connection.execute("SELECT set_config('application_name', %s, false)", (name,))

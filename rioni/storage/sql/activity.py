@@ -81,7 +81,7 @@ class SqlActivity:
         # Sorted in the same order by all processes, so they wait for each other's rows without deadlocks.
         rows = [
             {
-                "deed": sighting.deed,
+                "deed": sighting.action,
                 "resource": sighting.resource.encode(),
                 "client": sighting.client.encode(),
                 "first_ms": seen.first_ms,
@@ -94,18 +94,18 @@ class SqlActivity:
             connection.execute(_NO_SYNC)
             connection.execute(_ADD, rows)
 
-    def of(self, deed: str, resource: str) -> Mapping[str, LastActivity]:
+    def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Return the clients that acted on a resource, with their activity; see the port."""
         columns = SIGHTINGS.c
         query = (
             select(columns.client, columns.first_ms, columns.last_ms, columns.amount)
-            .where(columns.deed == deed, columns.resource == resource.encode())
+            .where(columns.deed == action, columns.resource == resource.encode())
             .order_by(columns.client)
         )
         with reading(self._engine) as connection:
             return {client.decode(): LastActivity(*figures) for client, *figures in connection.execute(query)}
 
-    def forget(self, before_ms: int) -> None:
+    def delete_before(self, before_ms: int) -> None:
         """Delete clients not seen since this time; see the port."""
         with writing(self._engine) as connection:
             connection.execute(_NO_SYNC)

@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import Connection, Engine, Row, exc, func, select, text
 
 from rioni.domain.errors import RioniError, Unavailable
-from rioni.storage.sql.engines import translated
+from rioni.storage.sql.engines import translate_errors
 
 
 CHECK_S = 1.0
@@ -76,14 +76,14 @@ class DatabaseLease:
         self._held = False
         self._refusal = ""
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="rioni-occupancy", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="rioni-database-lease", daemon=True)
 
     @property
     def refusal(self) -> str:
         """Why this process must not use the database, and what to do; empty unless others are known to use it."""
         return self._refusal
 
-    def take(self, wait_s: float) -> Self:
+    def acquire(self, wait_s: float) -> Self:
         """Take the lock, and keep it until `close`; blocks while others hold theirs.
 
         Args:
@@ -124,7 +124,7 @@ class DatabaseLease:
 
     def _try(self) -> bool:
         """Take the lock unless others hold theirs; return whether it was taken."""
-        with translated():
+        with translate_errors():
             connection = self._connection = self._connection or self._opened()
             with connection.begin():
                 connection.execute(select(func.pg_advisory_xact_lock(_CLASS, _ARRIVING)))
@@ -161,7 +161,7 @@ class DatabaseLease:
     def _ask(self) -> None:
         """Check that the session is alive."""
         assert self._connection is not None, "it holds the lock"
-        with translated(), self._connection.begin():
+        with translate_errors(), self._connection.begin():
             self._connection.execute(select(1))
 
     def _drop(self) -> None:

@@ -150,7 +150,7 @@ def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any],
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # The driver would begin transactions implicitly, and too late; see `_begin_sqlite`.
     connection.isolation_level = None
-    # Writers wait for each other in `turn`: SQLite itself is busy only during crash recovery, or due to other programs.
+    # Writers wait for each other in `write_lock`: SQLite is busy only during crash recovery, or due to others.
     connection.execute(f"PRAGMA busy_timeout={int(LOCK_WAIT_S * 1000)}")
     _use_wal(connection)
     for setting in (f"journal_size_limit={_WAL_BYTES_MAX}", "synchronous=FULL", "foreign_keys=ON"):
@@ -213,8 +213,8 @@ def exclusive(engine: Engine) -> Iterator[Connection]:
         Unavailable: the database can't be reached, or stays locked.
     """
     with (
-        translated(),
-        turn(engine),
+        translate_errors(),
+        write_lock(engine),
         _settled(engine),
         engine.connect().execution_options(**{WRITES: True}) as connection,
     ):
@@ -270,12 +270,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """
     # Always so on SQLite; PostgreSQL's default would show each statement what was committed before it.
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-    with translated(), engine.connect().execution_options(**options) as connection:
+    with translate_errors(), engine.connect().execution_options(**options) as connection:
         yield connection
 
 
 @contextlib.contextmanager
-def turn(engine: Engine) -> Iterator[None]:
+def write_lock(engine: Engine) -> Iterator[None]:
     """Hold the write lock: excludes other threads and, on an SQLite file, other processes.
 
     PostgreSQL's writers wait for each other in the server. But those of one process would occupy all of its
@@ -284,12 +284,12 @@ def turn(engine: Engine) -> Iterator[None]:
     options = engine.get_execution_options()
     if engine.dialect.name != "sqlite":
         places: ThreadSafeSemaphore = options[_TURN]
-        if not places.take(options[_WAIT]):
+        if not places.acquire(options[_WAIT]):
             raise Unavailable(_BUSY)
         try:
             yield
         finally:
-            places.give_back()
+            places.release()
         return
     deadline = time.monotonic() + options[_WAIT]
     path = f"{engine.url.database}-lock"
@@ -317,7 +317,7 @@ def _lock(fd: int, deadline: float) -> None:
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Translate drivers' errors, except those caused by bugs.
 
     Raises:

@@ -26,26 +26,26 @@ class GeventConnectionPool(Pool):
         super().__init__(creator, **kwargs)
         self._free = deque()
         self._size, self._timeout = pool_size, timeout
-        self._places = ThreadSafeSemaphore(pool_size) if pool_size else None
+        self._semaphore = ThreadSafeSemaphore(pool_size) if pool_size else None
 
     def _do_get(self) -> ConnectionPoolEntry:
-        if self._places and not self._places.take(self._timeout):
+        if self._semaphore and not self._semaphore.acquire(self._timeout):
             raise exc.TimeoutError("all connections are in use")
         try:
             with contextlib.suppress(IndexError):
                 return self._free.pop()
             return self._create_connection()
         except BaseException:
-            self._give_back()
+            self._release()
             raise
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
         self._free.append(record)
-        self._give_back()
+        self._release()
 
-    def _give_back(self) -> None:
-        if self._places:
-            self._places.give_back()
+    def _release(self) -> None:
+        if self._semaphore:
+            self._semaphore.release()
 
     def recreate(self) -> "GeventConnectionPool":
         """Create an empty pool with the same settings."""

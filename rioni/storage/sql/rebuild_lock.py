@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, func, select
 
 from rioni.domain.errors import Conflict, Unavailable
 from rioni.file_locks import try_lock
-from rioni.storage.sql.engines import translated
+from rioni.storage.sql.engines import translate_errors
 
 
 _NUMBER = 0x52696F6E6A
@@ -32,7 +32,7 @@ def rebuild_lock(engine: Engine) -> Iterator[Callable[[], None]]:
             yield lambda: None
         return
     # Autocommit: the server would end a session that is idle in a transaction.
-    with translated(), engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+    with translate_errors(), engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         # A pool would keep the session open, and with it the lock.
         connection.detach()
         if not connection.scalar(select(func.pg_try_advisory_lock(_NUMBER))):
@@ -43,7 +43,7 @@ def rebuild_lock(engine: Engine) -> Iterator[Callable[[], None]]:
 def _check(connection: Connection) -> None:
     """Check that the session holding the lock is alive."""
     try:
-        with translated():
+        with translate_errors():
             connection.execute(select(1))
     except Unavailable as ex:
         raise Unavailable(

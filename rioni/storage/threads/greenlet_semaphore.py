@@ -27,7 +27,7 @@ class ThreadSafeSemaphore:
     def __init__(self, number: int = 1) -> None:
         self._free = deque(range(number))
 
-    def take(self, wait_s: float) -> bool:
+    def acquire(self, wait_s: float) -> bool:
         """Acquire a permit; return False on timeout."""
         deadline, pause_s = time.monotonic() + wait_s, PAUSE_MIN_S
         while True:
@@ -41,7 +41,7 @@ class ThreadSafeSemaphore:
             else:
                 return True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release an acquired permit."""
         self._free.append(0)
 
@@ -56,12 +56,12 @@ class ThreadSafeSemaphore:
         Raises:
             Unavailable: no permit becomes free in time.
         """
-        if not self.take(wait_s):
+        if not self.acquire(wait_s):
             raise Unavailable(f"{otherwise} Try again later.")
         try:
             yield
         finally:
-            self.give_back()
+            self.release()
 
     def __enter__(self) -> None:
         """Acquire a permit.
@@ -69,8 +69,8 @@ class ThreadSafeSemaphore:
         Raises:
             Overloaded: no permit becomes free within `WAIT_S`.
         """
-        if not self.take(WAIT_S):
+        if not self.acquire(WAIT_S):
             raise Overloaded("This process is too busy. Try again later.")
 
     def __exit__(self, *_: object) -> None:
-        self.give_back()
+        self.release()

@@ -55,7 +55,7 @@ class HubThread:
         def run() -> None:
             try:
                 answers.put((function(*args, **kwargs), None))
-            except BaseException as ex:  # noqa: BLE001 - whoever waits for the result raises it
+            except BaseException as ex:  # noqa: BLE001 - the waiting caller raises it
                 answers.put((None, ex))
 
         self._hub.loop.run_callback_threadsafe(gevent.spawn, run)
@@ -71,12 +71,12 @@ class HubThread:
         return result  # type: ignore[no-any-return]  # that of the function
 
 
-class _HasHome(Protocol):
+class _HasHubThread(Protocol):
     @property
-    def home(self) -> HubThread: ...
+    def hub_thread(self) -> HubThread: ...
 
 
-S = TypeVar("S", bound=_HasHome)
+S = TypeVar("S", bound=_HasHubThread)
 
 
 def run_on_hub(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -84,6 +84,6 @@ def run_on_hub(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.home(method, self, *args, **kwargs)
+        return self.hub_thread(method, self, *args, **kwargs)
 
     return run

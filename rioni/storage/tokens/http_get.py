@@ -23,18 +23,18 @@ DEADLINE_S = 2.0
 ANSWER_BYTES_MAX = 262_144
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """The response of a server."""
 
     status: int
     body: bytes
 
 
-Get = Callable[[str, Mapping[str, str]], Answer]
+Get = Callable[[str, Mapping[str, str]], Response]
 """`get(url, headers)` returns an answer or raises TokensUnavailable."""
 
 
-def get(url: str, headers: Mapping[str, str]) -> Answer:
+def get(url: str, headers: Mapping[str, str]) -> Response:
     """GET a URL accepted by `why_unusable`; redirects are not followed.
 
     Blocks up to 2 s for connecting, and 2 s more for the complete answer.
@@ -60,7 +60,7 @@ def get(url: str, headers: Mapping[str, str]) -> Answer:
         raise TokensUnavailable(f"{parts.hostname} answers with more than {ANSWER_BYTES_MAX} bytes")
     if not whole:
         raise TokensUnavailable(f"{parts.hostname} has not given a whole answer in time")
-    return Answer(response.status, body)
+    return Response(response.status, body)
 
 
 def why_unusable(url: str) -> str | None:

@@ -19,7 +19,7 @@ def sources_of_tokens(
     config: Config,
     clock: Clock,
     demands: TokenPolicy,
-    offload: ThreadPool,
+    pool: ThreadPool,
     *,
     only_remote: Callable[[], bool],
     get: http_get.Get = http_get.get,
@@ -30,7 +30,7 @@ def sources_of_tokens(
         config: the settings of the sources.
         clock: of this process.
         demands: determines the principal of a token.
-        offload: the pool for reading files.
+        pool: the pool for reading files.
         only_remote: whether the feature `remote_tokeninfo` is on.
         get: how issuers and token info services are asked.
 
@@ -39,7 +39,7 @@ def sources_of_tokens(
     """
     sources: list[Tokens] = []
     if config.auth_tokens is not None:
-        sources.append(TokensFile(config.auth_tokens, clock, offload))
+        sources.append(TokensFile(config.auth_tokens, clock, pool))
     if config.auth_issuers is not None:
         # PERF: the import takes 70 ms of every start, for cryptography that most brokers never need.
         from rioni.storage.tokens.jwt_tokens import WebTokens  # noqa: PLC0415

@@ -47,32 +47,32 @@ _Content = tuple[tuple[int, ...], Mapping[bytes, TokenInfo]]
 class TokensFile:
     """Reads a file of `[[token]]` tables, again after changes; if it can't be read, all tokens are rejected."""
 
-    def __init__(self, path: Path, clock: Clock, offload: ThreadPool = direct) -> None:
+    def __init__(self, path: Path, clock: Clock, pool: ThreadPool = direct) -> None:
         """Read the file.
 
         Args:
             path: of the file.
             clock: determines when to check the file again.
-            offload: the pool that waits for the disk.
+            pool: the pool that waits for the disk.
 
         Raises:
             TokensUnavailable: the file can't be read; the text gives its path and the error.
         """
         self._path = path
-        self._clock, self._offload = clock, offload
+        self._clock, self._pool = clock, pool
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] = ()
-        self._look_at_s = 0.0
+        self._reload_at_s = 0.0
         self._tokens: Mapping[bytes, TokenInfo] = {}
         self._problem: TokensUnavailable | None = None
-        self._look()
+        self._reload()
         if self._problem is not None:
             raise self._problem
 
     def inspect(self, token: str) -> TokenInfo | None:
         """See the port. Occasionally reads a small local file."""
-        if self._clock.monotonic() >= self._look_at_s:
-            self._look()
+        if self._clock.monotonic() >= self._reload_at_s:
+            self._reload()
         if self._problem is not None:
             raise TokensUnavailable("Tokens can't be checked at present") from self._problem
         info = self._tokens.get(hashlib.sha256(token.encode()).digest())
@@ -80,13 +80,13 @@ class TokensFile:
             return None
         return info
 
-    def _look(self) -> None:
+    def _reload(self) -> None:
         # While the disk is slow, others use the known tokens until the read or its deadline ends.
         if not self._lock.acquire(blocking=False):
             return
         try:
-            self._look_at_s = self._clock.monotonic() + LOOK_EVERY_S
-            found = self._offload(_read_if_changed, self._path, None if self._problem else self._seen)
+            self._reload_at_s = self._clock.monotonic() + LOOK_EVERY_S
+            found = self._pool(_read_if_changed, self._path, None if self._problem else self._seen)
             if found is not None:
                 self._seen, self._tokens = found
             self._problem = None

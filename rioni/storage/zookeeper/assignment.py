@@ -68,34 +68,34 @@ class AssignmentUpdate:
     """Changes of an assignment that are written together, and the ephemeral nodes to create and delete with it."""
 
     def __init__(
-        self, subscription_id: str, plan: SubscriptionAssignment | None, version: int, living: Collection[str]
+        self, subscription_id: str, assignment: SubscriptionAssignment | None, version: int, living: Collection[str]
     ) -> None:
         """Start with the stored assignment, without dead sessions and resets.
 
         Args:
             subscription_id: id of the subscription.
-            plan: the stored assignment; None if there is none.
+            assignment: the stored assignment; None if there is none.
             version: of the node.
             living: the names of the existing ephemeral nodes, read after the assignment.
         """
-        self._id, self._before, self.version = subscription_id, plan, version
-        self._plan = plan
+        self._id, self._before, self.version = subscription_id, assignment, version
+        self._assignment = assignment
         self._rebalance = False
-        self._seats: StreamSlots | None = None
+        self._stream_slots: StreamSlots | None = None
         self.created: dict[str, bool] = {}
         """The ephemeral nodes to be created (true) and deleted (false)."""
-        if plan is not None and plan.needs() - {*living}:
-            sessions = {name: wanted for name, wanted in plan.sessions.items() if name in living}
-            reset = plan.reset if plan.reset in living else ""
-            self._plan = msgspec.structs.replace(plan, sessions=sessions, reset=reset)
+        if assignment is not None and assignment.needs() - {*living}:
+            sessions = {name: wanted for name, wanted in assignment.sessions.items() if name in living}
+            reset = assignment.reset if assignment.reset in living else ""
+            self._assignment = msgspec.structs.replace(assignment, sessions=sessions, reset=reset)
             self._rebalance = True
 
     def finished(self) -> SubscriptionAssignment | None:
         """Return the assignment to be stored; None if unchanged."""
-        if self._plan is None:
+        if self._assignment is None:
             return None
-        plan = self._balanced()
-        return None if plan == self._before else plan
+        assignment = self._balanced()
+        return None if assignment == self._before else assignment
 
     @property
     def epoch(self) -> int:
@@ -104,29 +104,29 @@ class AssignmentUpdate:
 
     def join(self, session: Session) -> None:
         """Start a session; see the port."""
-        plan = self._stored()
-        if session.id in plan.sessions:
+        assignment = self._stored()
+        if session.id in assignment.sessions:
             return  # already started, but the response was lost
-        if self._seats is None:
-            self._seats = StreamSlots(self._id, plan.topology(self.epoch))
-        self._seats.take(session)
-        sessions = {**plan.sessions, session.id: tuple(sorted(session.requested))}
+        if self._stream_slots is None:
+            self._stream_slots = StreamSlots(self._id, assignment.topology(self.epoch))
+        self._stream_slots.assign(session)
+        sessions = {**assignment.sessions, session.id: tuple(sorted(session.requested))}
         self._change(sessions=sessions)
         self.created[session.id] = True
         self._rebalance = True
 
     def leave(self, stream_id: str) -> None:
         """End a session; see the port."""
-        if self._plan is None or stream_id not in self._plan.sessions:
+        if self._assignment is None or stream_id not in self._assignment.sessions:
             return
-        self._change(sessions={name: wanted for name, wanted in self._plan.sessions.items() if name != stream_id})
-        self._seats = None
+        self._change(sessions={name: wanted for name, wanted in self._assignment.sessions.items() if name != stream_id})
+        self._stream_slots = None
         self._end(stream_id)
         self._rebalance = True
 
     def release(self, stream_id: str, partitions: Collection[EventTypePartition]) -> None:
         """Hand partitions over; see the port."""
-        if self._plan is None:
+        if self._assignment is None:
             return
         given = {*partitions}
         self._change(
@@ -140,32 +140,32 @@ class AssignmentUpdate:
 
     def extend(self, partitions: Iterable[EventTypePartition]) -> list[EventTypePartition]:
         """Add missing partitions, and return them."""
-        plan = self._stored()
-        known = {share.partition for share in plan.shares}
+        assignment = self._stored()
+        known = {share.partition for share in assignment.shares}
         added = [partition for partition in partitions if partition not in known]
         if added:
-            self._change(shares=(*plan.shares, *map(PartitionAssignment, added)))
-            self._seats = None
+            self._change(shares=(*assignment.shares, *map(PartitionAssignment, added)))
+            self._stream_slots = None
             self._rebalance = True
         return added
 
     def begin_reset(self, node: str) -> None:
         """Start a reset; see the port."""
-        plan = self._stored()
-        if plan.reset == node:
+        assignment = self._stored()
+        if assignment.reset == node:
             return  # already started, but the response was lost
-        if plan.reset:
+        if assignment.reset:
             raise Conflict("Cursors reset is already in progress for provided subscription")
         self._change(reset=node)
-        self._seats = None
+        self._stream_slots = None
         self.created[node] = True
 
     def end_reset(self, node: str) -> bool:
         """End a reset; return whether it was still this one."""
-        if self._plan is None or self._plan.reset != node:
+        if self._assignment is None or self._assignment.reset != node:
             return False
         self._change(reset="")
-        self._seats = None
+        self._stream_slots = None
         self._end(node)
         return True
 
@@ -174,22 +174,22 @@ class AssignmentUpdate:
             self.created[node] = False
 
     def _stored(self) -> SubscriptionAssignment:
-        if self._plan is None:
+        if self._assignment is None:
             raise SubscriptionNotFound(self._id)
-        return self._plan
+        return self._assignment
 
     def _change(self, **changes: Any) -> None:
-        self._plan = msgspec.structs.replace(self._stored(), **changes)
+        self._assignment = msgspec.structs.replace(self._stored(), **changes)
 
     def _balanced(self) -> SubscriptionAssignment:
-        plan = self._stored()
+        assignment = self._stored()
         if self._rebalance:
             self._rebalance = False
-            topology = plan.topology(self.epoch)
+            topology = assignment.topology(self.epoch)
             after = rebalance(topology.partitions, topology.sessions.values())
-            shares = tuple(self._moved(share, after[share.partition]) for share in plan.shares)
-            self._plan = plan = msgspec.structs.replace(plan, shares=shares)
-        return plan
+            shares = tuple(self._moved(share, after[share.partition]) for share in assignment.shares)
+            self._assignment = assignment = msgspec.structs.replace(assignment, shares=shares)
+        return assignment
 
     def _moved(self, share: PartitionAssignment, to: Assignment) -> PartitionAssignment:
         term = share.term if to.session == share.session else self.epoch

@@ -26,11 +26,11 @@ class _Change(Job):
         self.subscription_id, self.apply = subscription_id, apply
 
 
-class Changes:
+class AssignmentWriter:
     """Writes assignments with optimistic concurrency control."""
 
-    def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
-        self._keeper, self._clock = keeper, clock
+    def __init__(self, session: ZooKeeperSession, clock: Clock) -> None:
+        self._session, self._clock = session, clock
         self._group: GroupCommit[_Change] = GroupCommit(self._write, direct)
 
     def make(self, subscription_id: str, apply: Callable[[AssignmentUpdate], object]) -> None:
@@ -64,7 +64,7 @@ class Changes:
                 operations = self._operations(draft, subscription_id, by_subscription[subscription_id])
                 if operations:
                     requests[subscription_id] = operations
-            written = self._keeper.change_all(list(requests.values()))
+            written = self._session.transactions(list(requests.values()))
             conflicts = {name for name, done in zip(requests, written, strict=True) if not done}
             by_subscription = {name: by_subscription[name] for name in conflicts}
         for waiting in by_subscription.values():
@@ -79,7 +79,7 @@ class Changes:
             # In this order, and on one connection: the nodes used by the assignment were created before it.
             requests.append(lambda client, path=path: client.get_async(path))
             requests.append(lambda client, living=living: client.get_children_async(living))
-        answers = iter(self._keeper.ask_patiently(*requests))
+        answers = iter(self._session.request_with_retry(*requests))
         drafts = {}
         for subscription_id, stored, living in zip(subscription_ids, answers, answers, strict=True):
             if isinstance(stored, REFUSALS) or isinstance(living, REFUSALS):
@@ -98,11 +98,11 @@ class Changes:
                 operations += made if isinstance(made, list) else ()
             except RioniError as ex:
                 change.error = ex
-        plan = draft.finished()
-        if plan is None:
+        assignment = draft.finished()
+        if assignment is None:
             return operations
         path, living = plan_path(subscription_id), living_path(subscription_id)
-        operations.insert(0, put(path, plan.encoded(), draft.version))
+        operations.insert(0, put(path, assignment.encoded(), draft.version))
         for node, begins in draft.created.items():
             operations.append(begin(f"{living}/{node}") if begins else delete(f"{living}/{node}"))
         return operations

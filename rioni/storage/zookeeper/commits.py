@@ -9,7 +9,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import EventTypePartition, Topology
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.streaming.admission import check_commit, compare
-from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress
 from rioni.storage.zookeeper.session.driver import Interrupted
@@ -51,7 +51,7 @@ class _Commit(_Write):
             check_commit(
                 self.stream_id,
                 self._cursors,
-                lives=self.stream_id in topology.sessions,
+                is_alive=self.stream_id in topology.sessions,
                 owner=lambda key: owners[key].session if key in owners else None,
             )
         except Invalid:
@@ -98,8 +98,8 @@ class _Attempt(_Write):
 class Commits:
     """Writes commits and delivery attempts of owners, checking ownership in the same transaction."""
 
-    def __init__(self, keeper: ZooKeeperSession, known: SubscriptionCache, clock: Clock) -> None:
-        self._keeper, self._known, self._clock = keeper, known, clock
+    def __init__(self, session: ZooKeeperSession, cache: SubscriptionCache, clock: Clock) -> None:
+        self._session, self._cache, self._clock = session, cache, clock
         self._group: GroupCommit[_Write] = GroupCommit(self._write, direct)
 
     def commit(
@@ -110,7 +110,7 @@ class Commits:
         self._group.submit(commit, COMMIT_TIMEOUT_S)
         return commit.advanced
 
-    def attempt(
+    def record_delivery_attempt(
         self, subscription_id: str, stream_id: str, partition: EventTypePartition, offset: str, until: str | None
     ) -> None:
         """Record what is about to be sent; see the port `Coordinator`."""
@@ -136,15 +136,15 @@ class Commits:
                 write.error = Overloaded(
                     "The commit failed after repeated conflicts in ZooKeeper; nothing was committed. Retry later."
                 )
-        return _nothing
+        return no_follow_up
 
     def _try(self, groups: Mapping[str, Sequence[_Write]], *, sure: bool) -> dict[str, Sequence[_Write]]:
         """Write for all subscriptions at once; return those that have to be retried."""
         if sure:
-            self._keeper.barrier(patient=True)
-        prepared = {name: _Group(self._known, name, group, sure=sure) for name, group in groups.items()}
+            self._session.barrier(patient=True)
+        prepared = {name: _Group(self._cache, name, group, sure=sure) for name, group in groups.items()}
         ready = [each for each in prepared.values() if each.operations]
-        written = self._keeper.change_all([each.operations for each in ready])
+        written = self._session.transactions([each.operations for each in ready])
         again = {each.subscription_id for each in prepared.values() if each.doubtful}
         for each, done in zip(ready, written, strict=True):
             each.note(written=done)
@@ -156,25 +156,25 @@ class Commits:
 class _Group:
     """The writes for one subscription in one transaction."""
 
-    def __init__(self, known: SubscriptionCache, subscription_id: str, writes: Sequence[_Write], *, sure: bool) -> None:
+    def __init__(self, cache: SubscriptionCache, subscription_id: str, writes: Sequence[_Write], *, sure: bool) -> None:
         """Prepare the transaction.
 
         Args:
-            known: the subscription cache of this process.
+            cache: the subscription cache of this process.
             subscription_id: id of the subscription.
             writes: the owners' writes.
             sure: whether the cache is up to date. Otherwise rejections are doubtful.
         """
-        self.subscription_id, self._known, self._writes = subscription_id, known, writes
+        self.subscription_id, self._cache, self._writes = subscription_id, cache, writes
         self.operations: list[Operation] = []
         self.doubtful = False
-        seen = known.seen(subscription_id) if sure else known.supposed(subscription_id)
+        seen = cache.seen(subscription_id) if sure else cache.cached(subscription_id)
         keys = {key for write in writes for key in write.keys}
         keys &= seen.terms.keys() if seen else set()
-        self._standings = (known.standings if sure else known.supposed_standings)(subscription_id, keys)
+        self._standings = (cache.standings if sure else cache.cached_standings)(subscription_id, keys)
         topology = seen.topology if seen else UNKNOWN
         if sure and seen:
-            topology = _without_dead(topology, known.living(subscription_id))
+            topology = _without_dead(topology, cache.living(subscription_id))
         self._changed: dict[EventTypePartition, Progress] = {}
         streams: set[str] = set()
         stand = {key: each.progress for key, each in self._standings.items()}
@@ -200,10 +200,10 @@ class _Group:
         if not written:
             for write in self._writes:
                 write.unanswered |= written is None
-            self._known.suppose_nothing(self.subscription_id, self._changed)
+            self._cache.invalidate_all(self.subscription_id, self._changed)
             return
         for key, progress in self._changed.items():
-            self._known.wrote(self.subscription_id, key, Standing(self._standings[key].version + 1, progress))
+            self._cache.wrote(self.subscription_id, key, Standing(self._standings[key].version + 1, progress))
 
     def _build(self, seen: ObservedSubscription, streams: Collection[str]) -> None:
         name = self.subscription_id
@@ -220,7 +220,3 @@ def _without_dead(topology: Topology, living: Collection[str]) -> Topology:
         return topology
     sessions = {name: session for name, session in topology.sessions.items() if name in living}
     return Topology(topology.epoch, topology.partitions, sessions, topology.resetting)
-
-
-def _nothing() -> None:
-    """Do nothing after cursors are written."""

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Session, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, EventTypePartition, Session, Topology
 from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.admission import session_not_found
@@ -22,7 +22,7 @@ from rioni.storage.stream_shutdown import wait_for_streams_to_end
 from rioni.storage.threads.hub_thread import HubThread, run_on_hub
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper.assignment import AssignmentUpdate
-from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, Changes
+from rioni.storage.zookeeper.changes import CHANGE_TIMEOUT_S, AssignmentWriter
 from rioni.storage.zookeeper.commits import Commits
 from rioni.storage.zookeeper.paths import SUBSCRIPTIONS, WORKERS, cursor_path, cursors_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress
@@ -33,7 +33,6 @@ from rioni.storage.zookeeper.subscriptions import SubscriptionCache
 
 
 T = TypeVar("T")
-Cursors = Mapping[EventTypePartition, str]
 
 
 class ZooKeeperCoordinator:
@@ -41,8 +40,8 @@ class ZooKeeperCoordinator:
 
     def __init__(
         self,
-        keeper: ZooKeeperSession,
-        known: SubscriptionCache,
+        session: ZooKeeperSession,
+        cache: SubscriptionCache,
         *,
         clock: Clock,
         watch: Callable[[Sequence[str]], Waiter],
@@ -50,15 +49,15 @@ class ZooKeeperCoordinator:
         """Start without sessions.
 
         Args:
-            keeper: the ZooKeeper session, closed with the coordinator.
-            known: the subscription cache of this process.
+            session: the ZooKeeper session, closed with the coordinator.
+            cache: the subscription cache of this process.
             clock: used for deadlines.
-            watch: waits for notifications, including those of `known`.
+            watch: waits for notifications, including those of `cache`.
         """
-        self.home: HubThread = keeper.home
-        self._keeper, self._known, self._clock, self._watch = keeper, known, clock, watch
-        self._changes = Changes(keeper, clock)
-        self._commits = Commits(keeper, known, clock)
+        self.hub_thread: HubThread = session.hub_thread
+        self._session, self._cache, self._clock, self._watch = session, cache, clock, watch
+        self._writer = AssignmentWriter(session, clock)
+        self._commits = Commits(session, cache, clock)
         self._own: dict[str, str] = {}
         self._leaving: set[str] = set()
         """Ended streams whose end is not written to ZooKeeper yet."""
@@ -68,17 +67,17 @@ class ZooKeeperCoordinator:
     # --- sessions ---
 
     @run_on_hub
-    def initialise(self, subscription_id: str, cursors: Cursors) -> None:
+    def initialise(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Create the partitions with their initial offsets; see the port."""
         if self.cursors(subscription_id):
             return
-        plan = plans.SubscriptionAssignment(tuple(plans.PartitionAssignment(key) for key in cursors))
+        assignment = plans.SubscriptionAssignment(tuple(plans.PartitionAssignment(key) for key in cursors))
         parents = (living_path(subscription_id), cursors_path(subscription_id))
-        operations = [create(plan_path(subscription_id), plan.encoded()), *map(create, parents)]
-        self._keeper.change(*operations, *_created(subscription_id, cursors))
+        operations = [create(plan_path(subscription_id), assignment.encoded()), *map(create, parents)]
+        self._session.transaction(*operations, *_created(subscription_id, cursors))
 
     @run_on_hub
-    def extend(self, subscription_id: str, cursors: Cursors) -> None:
+    def extend(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Add partitions and rebalance; see the port."""
 
         def extend(draft: AssignmentUpdate) -> list[Operation]:
@@ -86,7 +85,7 @@ class ZooKeeperCoordinator:
             return _created(subscription_id, {key: cursors[key] for key in added})
 
         if not cursors.keys() <= self.cursors(subscription_id).keys():
-            self._changes.make(subscription_id, extend)
+            self._writer.make(subscription_id, extend)
 
     @run_on_hub
     def join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition] = ()) -> None:
@@ -95,7 +94,7 @@ class ZooKeeperCoordinator:
         # Should the ZooKeeper session end meanwhile, the stream counts as started in the old one: the safe assumption.
         self._own[stream_id] = self.worker
         try:
-            self._changes.make(subscription_id, lambda draft: draft.join(session))
+            self._writer.make(subscription_id, lambda draft: draft.join(session))
         except BaseException as ex:
             del self._own[stream_id]
             if isinstance(ex, Unavailable):
@@ -111,13 +110,13 @@ class ZooKeeperCoordinator:
         self._own.pop(stream_id, None)
 
     def _leave(self, subscription_id: str, stream_id: str) -> None:
-        self._changes.make(subscription_id, lambda draft: draft.leave(stream_id))
+        self._writer.make(subscription_id, lambda draft: draft.leave(stream_id))
         self._leaving.discard(stream_id)
 
     @run_on_hub
     def release(self, subscription_id: str, stream_id: str, *partitions: EventTypePartition) -> None:
         """Hand partitions over in one transaction; see the port."""
-        self._changes.make(subscription_id, lambda draft: draft.release(stream_id, partitions))
+        self._writer.make(subscription_id, lambda draft: draft.release(stream_id, partitions))
 
     @run_on_hub
     def topology(self, subscription_id: str) -> Topology:
@@ -129,18 +128,18 @@ class ZooKeeperCoordinator:
         try:
             return self._present(subscription_id)
         except Unavailable:
-            last = self._known.last_topology(subscription_id)
+            last = self._cache.last_topology(subscription_id)
             if last is None or not self._streams(last):
-                return self._patiently(self._present, subscription_id)
+                return self._with_retry(self._present, subscription_id)
             return self._without_lost(last)
 
     def _present(self, subscription_id: str) -> Topology:
-        self._keeper.barrier()
-        topology = self._known.topology(subscription_id)
-        while self._known.dead(subscription_id):
-            self._changes.make(subscription_id, _nothing)
-            self._keeper.barrier()
-            topology = self._known.topology(subscription_id)
+        self._session.barrier()
+        topology = self._cache.topology(subscription_id)
+        while self._cache.dead(subscription_id):
+            self._writer.make(subscription_id, _no_change)
+            self._session.barrier()
+            topology = self._cache.topology(subscription_id)
         return topology
 
     def _streams(self, topology: Topology) -> bool:
@@ -149,7 +148,7 @@ class ZooKeeperCoordinator:
 
     def _without_lost(self, topology: Topology) -> Topology:
         """Remove the streams of this process that others may consider dead."""
-        worker = self.worker if self._keeper.holds() else ""
+        worker = self.worker if self._session.is_session_safe() else ""
         lost = {name for name in topology.sessions if self._own.get(name, worker) != worker}
         if not lost:
             return topology
@@ -159,7 +158,7 @@ class ZooKeeperCoordinator:
     # --- cursors ---
 
     @run_on_hub
-    def cursors(self, subscription_id: str) -> Cursors:
+    def cursors(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; see the port. Without ZooKeeper, the last known ones.
 
         But not after a partition was reassigned: events committed by its previous owner would be sent again.
@@ -167,27 +166,27 @@ class ZooKeeperCoordinator:
         try:
             return self._present_cursors(subscription_id)
         except Unavailable:
-            topology = self._known.last_topology(subscription_id)
-            last = self._known.last_cursors(subscription_id, topology.epoch) if topology else None
+            topology = self._cache.last_topology(subscription_id)
+            last = self._cache.last_cursors(subscription_id, topology.epoch) if topology else None
             if last is None or topology is None or not self._streams(topology):
-                return self._patiently(self._present_cursors, subscription_id)
+                return self._with_retry(self._present_cursors, subscription_id)
             return last
 
     @run_on_hub
-    def committed(self, subscription_id: str) -> Cursors:
+    def committed(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets, never outdated ones; see the port."""
-        return self._patiently(self._known.cursors, subscription_id)
+        return self._with_retry(self._cache.cursors, subscription_id)
 
-    def _present_cursors(self, subscription_id: str) -> Cursors:
-        self._keeper.barrier()
-        return self._known.cursors(subscription_id)
+    def _present_cursors(self, subscription_id: str) -> CommittedOffsets:
+        self._session.barrier()
+        return self._cache.cursors(subscription_id)
 
-    def _patiently(self, read: Callable[[str], T], subscription_id: str) -> T:
+    def _with_retry(self, read: Callable[[str], T], subscription_id: str) -> T:
         """Read as soon as there is a connection that lasts long enough."""
-        deadline_s = self._clock.monotonic() + self._keeper.timeout_s
+        deadline_s = self._clock.monotonic() + self._session.timeout_s
         while True:
             try:
-                self._keeper.barrier(patient=True)
+                self._session.barrier(patient=True)
                 return read(subscription_id)
             except Unavailable:
                 if self._clock.monotonic() > deadline_s or self._closed.is_set():
@@ -196,7 +195,7 @@ class ZooKeeperCoordinator:
     @run_on_hub
     def heartbeats(self, subscription_id: str) -> Mapping[EventTypePartition, int]:
         """Return how many commits repeated the committed offset, as last read with the cursors; see the port."""
-        return self._known.heartbeats(subscription_id)
+        return self._cache.heartbeats(subscription_id)
 
     @run_on_hub
     def commit(
@@ -208,7 +207,7 @@ class ZooKeeperCoordinator:
         return self._commits.commit(subscription_id, stream_id, cursors)
 
     @run_on_hub
-    def attempt(
+    def record_delivery_attempt(
         self,
         subscription_id: str,
         stream_id: str,
@@ -217,37 +216,37 @@ class ZooKeeperCoordinator:
         search_until: str | None = None,
     ) -> None:
         """Record what is about to be sent; see the port."""
-        self._commits.attempt(subscription_id, stream_id, partition, offset, search_until)
+        self._commits.record_delivery_attempt(subscription_id, stream_id, partition, offset, search_until)
 
     @run_on_hub
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
+    def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """Return the partitions with failed deliveries or a running search; see the port."""
         self.topology(subscription_id)  # so that no dead session counts as an owner
         self.cursors(subscription_id)
-        return self._known.troubles(subscription_id)
+        return self._cache.delivery_failures(subscription_id)
 
     @run_on_hub
-    def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
+    def reset(self, subscription_id: str, cursors: CommittedOffsets, timeout_s: float) -> CommittedOffsets:
         """End all streams, then set offsets; see the port."""
         if not cursors:
             return {}
         node = f"reset-{uuid4()}"
-        watch = self._watch([f"subscription:{subscription_id}"])
+        waiter = self._watch([f"subscription:{subscription_id}"])
         previous: dict[EventTypePartition, str] = {}
         try:
-            self._changes.make(subscription_id, lambda draft: draft.begin_reset(node))
+            self._writer.make(subscription_id, lambda draft: draft.begin_reset(node))
             # Not the last known topology: streams unreachable for this process may still commit through other nodes.
-            topology = partial(self._patiently, self._present, subscription_id)
-            ended = wait_for_streams_to_end(topology, watch, self._clock, timeout_s)
+            topology = partial(self._with_retry, self._present, subscription_id)
+            ended = wait_for_streams_to_end(topology, waiter, self._clock, timeout_s)
             if ended:
                 # Without streams there are no further commits: these offsets are final.
-                stored = self._patiently(self._present_cursors, subscription_id)
+                stored = self._with_retry(self._present_cursors, subscription_id)
                 previous = {key: stored[key] for key in cursors if key in stored}
                 written = {key: cursors[key] for key in previous}
-                self._changes.make(subscription_id, partial(_end_reset, subscription_id, node, written))
+                self._writer.make(subscription_id, partial(_end_reset, subscription_id, node, written))
         finally:
-            watch.close()
-            self._finish(partial(self._changes.make, subscription_id, lambda draft: draft.end_reset(node)))
+            waiter.close()
+            self._finish(partial(self._writer.make, subscription_id, lambda draft: draft.end_reset(node)))
         if not ended:
             raise Unavailable("Timeout resetting cursors")
         return previous
@@ -255,19 +254,19 @@ class ZooKeeperCoordinator:
     @run_on_hub
     def initialised(self) -> Collection[str]:
         """Return the ids of all initialised subscriptions; see the port."""
-        self._keeper.barrier(patient=True)
-        return list(self._keeper.ask_patiently(lambda client: client.get_children_async(SUBSCRIPTIONS))[0])
+        self._session.barrier(patient=True)
+        return list(self._session.request_with_retry(lambda client: client.get_children_async(SUBSCRIPTIONS))[0])
 
     @run_on_hub
-    def forget(self, subscription_id: str) -> None:
+    def delete(self, subscription_id: str) -> None:
         """Delete sessions, assignments and cursors; see the port."""
-        self._finish(partial(self._forget, subscription_id))
+        self._finish(partial(self._delete, subscription_id))
 
-    def _forget(self, subscription_id: str) -> None:
+    def _delete(self, subscription_id: str) -> None:
         path, living, cursors = plan_path(subscription_id), living_path(subscription_id), cursors_path(subscription_id)
         deadline_s = self._clock.monotonic() + CHANGE_TIMEOUT_S
         while self._clock.monotonic() < deadline_s:
-            found = self._keeper.ask(
+            found = self._session.request(
                 lambda client: client.get_children_async(cursors),
                 lambda client: client.get_children_async(living),
             )
@@ -276,7 +275,7 @@ class ZooKeeperCoordinator:
             nodes = [f"{cursors}/{name}" for name in found[0]] + [f"{living}/{name}" for name in found[1]]
             paths = [*nodes, cursors, living, path]
             try:
-                if self._keeper.change(*map(delete, paths)) is not None:
+                if self._session.transaction(*map(delete, paths)) is not None:
                     return
             except Interrupted:
                 continue
@@ -284,24 +283,26 @@ class ZooKeeperCoordinator:
 
     # --- processes ---
 
-    def holds(self, stream_id: str) -> bool:
+    def owns(self, stream_id: str) -> bool:
         """Whether no other stream can have taken over the partitions of this one; see the port."""
-        return self._own.get(stream_id) == self.worker and self._keeper.holds() and not self._closed.is_set()
+        return self._own.get(stream_id) == self.worker and self._session.is_session_safe() and not self._closed.is_set()
 
     @property
     def worker(self) -> str:
         """The id of this process's ZooKeeper session; see the port."""
-        return self._keeper.worker
+        return self._session.worker
 
     @run_on_hub
-    def lives(self, worker: str) -> bool:
+    def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; see the port."""
         path = f"{WORKERS}/{worker}"
-        found = self._keeper.ask(lambda client: client.sync_async(path), lambda client: client.exists_async(path))[1]
+        found = self._session.request(lambda client: client.sync_async(path), lambda client: client.exists_async(path))[
+            1
+        ]
         return found is not None
 
     @run_on_hub
-    def reap(self) -> None:
+    def expire_dead_sessions(self) -> None:
         """Finish changes that were postponed while ZooKeeper was unreachable.
 
         Dead sessions need no action: ZooKeeper ends them and notifies, and the next reader rebalances.
@@ -313,7 +314,7 @@ class ZooKeeperCoordinator:
     def _finish(self, finish: Callable[[], object]) -> None:
         """Apply a mandatory change: now, or else as soon as there is a connection."""
         try:
-            if not self._keeper.connected:
+            if not self._session.connected:
                 raise Interrupted(UNREACHABLE)
             finish()
         except Unavailable:
@@ -321,9 +322,9 @@ class ZooKeeperCoordinator:
 
     def health(self) -> Health:
         """Check whether ZooKeeper responds; see the port `Examined`."""
-        if self._keeper.connected and self._keeper.holds():
+        if self._session.connected and self._session.is_session_safe():
             return Health()
-        streams = f"end in {left_s:.1f} s" if (left_s := self._keeper.left_s()) > 0 else "have ended"
+        streams = f"end in {left_s:.1f} s" if (left_s := self._session.safe_for_s()) > 0 else "have ended"
         return Health(reason=f"No ZooKeeper server responds. Without one, streams of subscriptions {streams}.")
 
     @run_on_hub
@@ -333,15 +334,15 @@ class ZooKeeperCoordinator:
             return
         self._closed.set()
         self._commits.close()
-        self._changes.close()
-        self._keeper.close()
+        self._writer.close()
+        self._session.close()
 
 
-def _created(subscription_id: str, cursors: Cursors) -> list[Operation]:
+def _created(subscription_id: str, cursors: CommittedOffsets) -> list[Operation]:
     return [create(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
 
 
-def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: AssignmentUpdate) -> list[Operation]:
+def _end_reset(subscription_id: str, node: str, cursors: CommittedOffsets, draft: AssignmentUpdate) -> list[Operation]:
     if not draft.end_reset(node):
         raise OutcomeUnknown(
             "The connection to ZooKeeper was lost during the reset; its outcome is unknown. Try again."
@@ -349,5 +350,5 @@ def _end_reset(subscription_id: str, node: str, cursors: Cursors, draft: Assignm
     return [put(cursor_path(subscription_id, key), Progress(offset).encoded()) for key, offset in cursors.items()]
 
 
-def _nothing(_draft: AssignmentUpdate) -> None:
+def _no_change(_draft: AssignmentUpdate) -> None:
     """Change nothing, except removing dead sessions."""

@@ -10,10 +10,10 @@ from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.quota import ConnectionQuota
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.zookeeper.session.options import Options
+from rioni.storage.zookeeper.session.options import ZooKeeperOptions
 
 
-NO_OPTIONS = Options()
+NO_OPTIONS = ZooKeeperOptions()
 
 
 class Shared(NamedTuple):
@@ -21,10 +21,10 @@ class Shared(NamedTuple):
 
     coordinator: Coordinator
     """Closed last, except for the signals: the ZooKeeper session ends with it."""
-    slots: ConnectionQuota
+    quota: ConnectionQuota
     leadership: Leadership
     signals: Notifier
-    report: Callable[[int], None] = lambda _position: None
+    publish_position: Callable[[int], None] = lambda _position: None
     """Publishes this process's position in the log for operators; call it regularly, cheap."""
     claim: Callable[[str, int | None], int] = lambda _installation, _mark: 0
     """Claims the shared state for an installation; see `PathMark.claim`. Blocks."""
@@ -33,7 +33,7 @@ class Shared(NamedTuple):
 
 
 def open_shared(
-    hosts: str, local: EmbeddedSignals, *, session_timeout_s: int = 10, options: Options = NO_OPTIONS
+    hosts: str, local: EmbeddedSignals, *, session_timeout_s: int = 10, options: ZooKeeperOptions = NO_OPTIONS
 ) -> Shared:
     """Start a ZooKeeper session; blocks until a server answers. A forked process must start its own.
 
@@ -54,7 +54,7 @@ def open_shared(
         from rioni.storage.zookeeper.path_mark import PathMark  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.session.session import ZooKeeperSession  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.signals import ZooKeeperSignals  # noqa: PLC0415 - as above
-        from rioni.storage.zookeeper.slots import ZooKeeperSlots  # noqa: PLC0415 - as above
+        from rioni.storage.zookeeper.slots import ZooKeeperConnectionQuota  # noqa: PLC0415 - as above
     except ImportError as ex:
         raise Unavailable("The setting `zookeeper` needs a driver: pip install 'rioni[cluster]'") from ex
     driver: dict[str, Any] = {}
@@ -66,15 +66,15 @@ def open_shared(
     if options.certificate:
         driver |= {"certfile": options.certificate, "keyfile": options.key}
     clock = SystemClock()
-    keeper = ZooKeeperSession(hosts, clock=clock, session_timeout_s=session_timeout_s, **driver)
-    signals, mark = ZooKeeperSignals(keeper, local), PathMark(keeper)
-    coordinator = ZooKeeperCoordinator(keeper, signals.known, clock=clock, watch=signals.watch)
+    session = ZooKeeperSession(hosts, clock=clock, session_timeout_s=session_timeout_s, **driver)
+    signals, mark = ZooKeeperSignals(session, local), PathMark(session)
+    coordinator = ZooKeeperCoordinator(session, signals.cache, clock=clock, watch=signals.watch)
     return Shared(
         coordinator,
-        ZooKeeperSlots(keeper, clock),
-        ZooKeeperLeadership(keeper),
+        ZooKeeperConnectionQuota(session, clock),
+        ZooKeeperLeadership(session),
         signals,
-        keeper.report,
+        session.publish_position,
         mark.claim,
         mark.advance,
     )

@@ -13,16 +13,16 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 class ZooKeeperLeadership:
     """Implements the port `Leadership`; a worker loses it with its session, and notices before all others."""
 
-    def __init__(self, keeper: ZooKeeperSession) -> None:
-        self.home = keeper.home
-        self._keeper = keeper
-        self._session = ""
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self.hub_thread = session.hub_thread
+        self._session = session
+        self._worker = ""
         self._asking = self._closed = False
 
     def held(self) -> bool:
         """Whether this worker is the leader, as far as known; if not, it tries to become it. Never blocks."""
-        if self._session == self._keeper.worker:
-            return self._keeper.holds()
+        if self._worker == self._session.worker:
+            return self._session.is_session_safe()
         self._apply()
         return False
 
@@ -30,29 +30,29 @@ class ZooKeeperLeadership:
     def close(self) -> None:
         """Release the leadership, so that another worker can take it."""
         self._closed = True
-        if self._session == self._keeper.worker and self._keeper.connected:
-            self._keeper.ask(lambda client: client.delete_async(LEADER))
-        self._session = ""
+        if self._worker == self._session.worker and self._session.connected:
+            self._session.request(lambda client: client.delete_async(LEADER))
+        self._worker = ""
 
     def _apply(self) -> None:
-        if not self._asking and not self._closed and self._keeper.holds() and self._keeper.connected:
+        if not self._asking and not self._closed and self._session.is_session_safe() and self._session.connected:
             self._asking = True
             # Read first: each attempt to create a node is logged by all servers.
-            self._keeper.watched(lambda client: client.get_async(LEADER), self._found)
+            self._session.watched(lambda client: client.get_async(LEADER), self._found)
 
     def _found(self, answer: Any) -> None:
-        worker = self._keeper.worker
+        worker = self._session.worker
         if isinstance(answer.exception, NoNodeError) and not self._closed:
             made = partial(self._made, worker)
-            self._keeper.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)
+            self._session.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)
             return
         self._asking = False
         # It may be this worker's own node, whose creation was not acknowledged.
         if answer.exception is None and answer.get(block=False)[0] == worker.encode() and not self._closed:
-            self._session = worker
+            self._worker = worker
 
     def _made(self, worker: str, answer: Any) -> None:
         self._asking = False
         # If the session has changed in between, the node of the old one is as good as gone.
-        if answer.exception is None and worker == self._keeper.worker:
-            self._session = worker
+        if answer.exception is None and worker == self._session.worker:
+            self._worker = worker

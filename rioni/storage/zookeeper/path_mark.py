@@ -14,8 +14,8 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 class PathMark:
     """The node with the id of the installation. Its version is the sequence number of the path."""
 
-    def __init__(self, keeper: ZooKeeperSession) -> None:
-        self._keeper = keeper
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
         self._advanced_at = 0
         """The last ZooKeeper change that the sequence number covers."""
 
@@ -31,9 +31,9 @@ class PathMark:
 
         Raises:
             DataMismatch: the path is empty although it has a mark, or is older than the mark.
-            Unavailable: another installation uses the path, or as `ZooKeeperSession.ask`.
+            Unavailable: another installation uses the path, or as `ZooKeeperSession.request`.
         """
-        own, path = installation.encode(), self._keeper.path
+        own, path = installation.encode(), self._session.path
         found = self._read()
         if isinstance(found, NoNodeError):
             if mark is not None:
@@ -43,7 +43,7 @@ class PathMark:
                 )
                 raise DataMismatch([lost])
             # Another node may be faster.
-            self._keeper.ask(lambda client: client.create_async(INSTALLATION, own))
+            self._session.request(lambda client: client.create_async(INSTALLATION, own))
             found = self._read()
         if isinstance(found, REFUSALS):
             raise Unavailable(f"The path {path} of ZooKeeper is being emptied. Try again later.")
@@ -75,13 +75,13 @@ class PathMark:
         Raises:
             Unavailable: ZooKeeper does not answer, or has lost its data.
         """
-        if not self._keeper.registered or self._keeper.last_change <= self._advanced_at:
+        if not self._session.registered or self._session.last_change <= self._advanced_at:
             return None
         own = installation.encode()
-        found = self._keeper.ask(lambda client: client.set_async(INSTALLATION, own))[0]
+        found = self._session.request(lambda client: client.set_async(INSTALLATION, own))[0]
         if isinstance(found, REFUSALS):
             raise Unavailable(
-                f"The path {self._keeper.path} of ZooKeeper has lost its data. Stop all nodes, restore ZooKeeper or "
+                f"The path {self._session.path} of ZooKeeper has lost its data. Stop all nodes, restore ZooKeeper or "
                 "run `rioni accept-loss`, and start them again."
             )
         self._advanced_at = found.mzxid
@@ -89,6 +89,6 @@ class PathMark:
 
     def _read(self) -> Any:
         # A server may not know the latest changes.
-        return self._keeper.ask(
+        return self._session.request(
             lambda client: client.sync_async(INSTALLATION), lambda client: client.get_async(INSTALLATION)
         )[1]

@@ -51,7 +51,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
             return msgspec.structs.replace(known, sent=offset, term=term)
         return msgspec.structs.replace(known, failures=0, sent=offset, term=term, search_until=search_until)
 
-    def trouble(self, term: int) -> DeliveryFailure | None:
+    def delivery_failure(self, term: int) -> DeliveryFailure | None:
         """Return the delivery failure as defined by the port; None if there is none."""
         known = self.settled(term)
         if known.failures > 0 or known.search_until > known.offset:

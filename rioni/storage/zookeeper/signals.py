@@ -19,15 +19,15 @@ SUBSCRIPTION = "subscription:"
 class ZooKeeperSignals:
     """The port `Notifier`: local signals, and for subscriptions those of the whole cluster."""
 
-    def __init__(self, keeper: ZooKeeperSession, local: EmbeddedSignals) -> None:
+    def __init__(self, session: ZooKeeperSession, local: EmbeddedSignals) -> None:
         """Start without watches.
 
         Args:
-            keeper: the session of this process.
+            session: the session of this process.
             local: notifies the processes of this machine.
         """
-        self.home = keeper.home
-        self.known = SubscriptionCache(keeper, self._tell)
+        self.hub_thread = session.hub_thread
+        self.cache = SubscriptionCache(session, self._notify_waiters)
         """The subscription cache of this process."""
         self._local = local
 
@@ -43,7 +43,7 @@ class ZooKeeperSignals:
             Unavailable: the socket can't be opened.
         """
         wanted = frozenset(keys)
-        watch = _Watch(self._local.watch(wanted), self.known)
+        watch = _Watch(self._local.watch(wanted), self.cache)
         try:
             for key in wanted:
                 if key.startswith(SUBSCRIPTION):
@@ -53,15 +53,15 @@ class ZooKeeperSignals:
             raise
         return watch
 
-    def generation(self, key: str) -> int:
+    def version(self, key: str) -> int:
         """Return a number that changes with each notification of a watched key, before watchers are woken."""
-        return self._local.generation(key)
+        return self._local.version(key)
 
     def close(self) -> None:
         """Close the sockets."""
         self._local.close()
 
-    def _tell(self, subscription_id: str, streams: Collection[str] | None) -> None:
+    def _notify_waiters(self, subscription_id: str, streams: Collection[str] | None) -> None:
         if streams is None:
             self._local.notify_here(SUBSCRIPTION + subscription_id)
         else:
@@ -71,14 +71,14 @@ class ZooKeeperSignals:
 class _Watch:
     """The port `Waiter`."""
 
-    def __init__(self, local: EmbeddedWatch, known: SubscriptionCache) -> None:
-        self._local, self._known = local, known
+    def __init__(self, local: EmbeddedWatch, cache: SubscriptionCache) -> None:
+        self._local, self._cache = local, cache
         self._followed: list[str] = []
 
     def follow(self, subscription_id: str) -> None:
         """Watch the changes of a subscription too."""
         self._followed.append(subscription_id)
-        self._known.follow(subscription_id)
+        self._cache.follow(subscription_id)
 
     def wait(self, timeout_s: float) -> bool:
         """Block until a notification has arrived since the last call, or until the timeout; return whether it has."""
@@ -88,4 +88,4 @@ class _Watch:
         """Stop watching."""
         self._local.close()
         while self._followed:
-            self._known.unfollow(self._followed.pop())
+            self._cache.unfollow(self._followed.pop())

@@ -12,7 +12,7 @@ import msgspec
 from rioni.domain.errors import Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
-from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.threads.hub_thread import run_on_hub
 from rioni.storage.zookeeper.paths import SLOTS, WORKERS
 from rioni.storage.zookeeper.session.driver import REFUSALS
@@ -67,24 +67,24 @@ class _Found:
         return self._version != MISSING or self.mine > 0
 
 
-class ZooKeeperSlots:
+class ZooKeeperConnectionQuota:
     """The port `ConnectionQuota` on ZooKeeper. A worker's counts are valid while its session is alive."""
 
-    def __init__(self, keeper: ZooKeeperSession, clock: Clock) -> None:
+    def __init__(self, session: ZooKeeperSession, clock: Clock) -> None:
         """Start without slots."""
-        self.home = keeper.home
-        self._keeper, self._clock = keeper, clock
+        self.hub_thread = session.hub_thread
+        self._session, self._clock = session, clock
         self._lock = threading.Lock()
         self._holders: dict[str, Iterable[str]] = {}
         self._mine: Counter[str] = Counter()
-        self._session = keeper.worker
+        self._worker = session.worker
         self._unwritten: set[str] = set()
         """The kinds of slots whose stored count may be wrong."""
         self._group: GroupCommit[_Take] = GroupCommit(self._write, direct)
-        keeper.listen(self._resume)
+        session.listen(self._resume)
 
     @run_on_hub
-    def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
+    def acquire(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
         """Take all slots or none; see the port."""
         take = _Take(slots)
         self._submit(take)
@@ -93,7 +93,7 @@ class ZooKeeperSlots:
         return take.full
 
     @run_on_hub
-    def give_back(self, holder: str) -> None:
+    def release(self, holder: str) -> None:
         """Release the slots of a holder; see the port. Without ZooKeeper, others see it after reconnecting."""
         slots = self._holders.pop(holder, ())
         with self._lock:
@@ -119,8 +119,8 @@ class ZooKeeperSlots:
             raise
 
     def _resume(self) -> None:
-        if self._keeper.registered and (self._unwritten or self._session != self._keeper.worker):
-            self._keeper.handler.spawn(self._catch_up)
+        if self._session.registered and (self._unwritten or self._worker != self._session.worker):
+            self._session.handler.spawn(self._catch_up)
 
     def _catch_up(self) -> None:
         """Write the counts that others do not know yet, while possible."""
@@ -133,20 +133,20 @@ class ZooKeeperSlots:
         deadline_s = self._clock.monotonic() + TAKE_TIMEOUT_S
         names = {slot for take in takes for slot in take.slots}
         while self._clock.monotonic() < deadline_s:
-            worker = self._keeper.worker
+            worker = self._session.worker
             with self._lock:
-                if worker != self._session:
+                if worker != self._worker:
                     # The counts of the old session are gone.
-                    self._session = worker
+                    self._worker = worker
                     self._unwritten |= self._mine.keys()
                 names.update(islice(self._unwritten, CATCH_UP_SLOTS))
                 mine = Counter({slot: self._mine[slot] for slot in names})
             found = self._find(mine)
             granted = [take for take in takes if _grant(take, found)]
             operations = [each.operation(worker) for each in found.values() if each.needed]
-            if self._keeper.change(*operations) is not None:
+            if self._session.transaction(*operations) is not None:
                 self._have(granted, names)
-                return _nothing
+                return no_follow_up
         raise Overloaded("The ZooKeeper transaction failed after repeated conflicts. Try again later.")
 
     def _have(self, granted: Iterable[_Take], written: Collection[str]) -> None:
@@ -160,11 +160,11 @@ class ZooKeeperSlots:
 
     def _find(self, mine: Mapping[str, int]) -> dict[str, _Found]:
         # Workers are read last: those whose counts were found existed before.
-        *stored, living = self._keeper.ask_patiently(
+        *stored, living = self._session.request_with_retry(
             *[lambda client, path=path: client.get_async(path) for path in map(_path, mine)],
             lambda client: client.get_children_async(WORKERS),
         )
-        others = {*living} - {self._keeper.worker}
+        others = {*living} - {self._session.worker}
         found = {}
         for (slot, count), node in zip(mine.items(), stored, strict=True):
             taken, version = ({}, MISSING) if isinstance(node, REFUSALS) else (_decode(node[0]), node[1].version)
@@ -184,7 +184,3 @@ def _grant(take: _Take, found: Mapping[str, _Found]) -> bool:
 
 def _path(slot: str) -> str:
     return f"{SLOTS}/{quote(slot, safe='')}"
-
-
-def _nothing() -> None:
-    """Do nothing."""

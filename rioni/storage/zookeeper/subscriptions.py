@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, EventTypePartition, Topology
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper import progress as progresses
 from rioni.storage.zookeeper.assignment import SubscriptionAssignment
@@ -20,7 +20,6 @@ SUBSCRIPTIONS_MAX = 10_000
 """Maximum number of subscriptions cached in the port's form."""
 
 UNKNOWN = Topology(0, {}, {})
-Cursors = Mapping[EventTypePartition, str]
 
 
 class ObservedSubscription(NamedTuple):
@@ -28,7 +27,7 @@ class ObservedSubscription(NamedTuple):
 
     version: int
     data: bytes
-    plan: SubscriptionAssignment
+    assignment: SubscriptionAssignment
     topology: Topology
     terms: Mapping[EventTypePartition, int]
 
@@ -44,24 +43,24 @@ class _ReadCursors(NamedTuple):
     """The committed offsets, their nodes, and the epoch of the topology that was read before."""
 
     nodes: Sequence[Node | None]
-    cursors: Cursors
+    cursors: CommittedOffsets
     epoch: int
 
 
 class SubscriptionCache:
     """Caches subscriptions by id; reads after `barrier` return all changes made before."""
 
-    def __init__(self, keeper: ZooKeeperSession, tell: Callable[[str, Collection[str] | None], None]) -> None:
+    def __init__(self, session: ZooKeeperSession, on_change: Callable[[str, Collection[str] | None], None]) -> None:
         """Start empty.
 
         Args:
-            keeper: sends requests and sets watches.
-            tell: receives each followed subscription that has changed, and the affected streams, None for all; must not
-                block.
+            session: sends requests and sets watches.
+            on_change: receives each followed subscription that has changed, and the affected streams, None for all;
+                must not block.
         """
-        self._tell = tell
+        self._on_change = on_change
         self._followers: Counter[str] = Counter()
-        self._mirror = NodeCache(keeper, self._is_followed, self._changed)
+        self._node_cache = NodeCache(session, self._is_followed, self._changed)
         self._seen: dict[str, ObservedSubscription] = {}
         self._told: dict[str, ObservedSubscription | None] = {}
         self._alive: dict[str, tuple[int, Node | None]] = {}
@@ -74,7 +73,7 @@ class SubscriptionCache:
             seen = self.seen(subscription_id)
             self._told.setdefault(subscription_id, seen)
             if seen is not None:
-                self._mirror.nodes(_parts(subscription_id, seen.plan))
+                self._node_cache.nodes(_parts(subscription_id, seen.assignment))
 
     def unfollow(self, subscription_id: str) -> None:
         """Unsubscribe from changes, unless another stream is subscribed."""
@@ -95,11 +94,11 @@ class SubscriptionCache:
         seen = self.seen(subscription_id)
         if seen is None:
             return False
-        living = self._mirror.node(living_path(subscription_id) + "/")
+        living = self._node_cache.node(living_path(subscription_id) + "/")
         # PERF: hundreds of streams may ask after one change.
         if self._alive.get(subscription_id) == (seen.version, living):
             return False
-        dead = not seen.plan.needs() <= _children(living)
+        dead = not seen.assignment.needs() <= _children(living)
         if not dead:
             if len(self._alive) >= SUBSCRIPTIONS_MAX:
                 self._alive.clear()
@@ -108,20 +107,20 @@ class SubscriptionCache:
 
     def living(self, subscription_id: str) -> frozenset[str]:
         """Return the names of the ephemeral nodes of streams and resets."""
-        return _children(self._mirror.node(living_path(subscription_id) + "/"))
+        return _children(self._node_cache.node(living_path(subscription_id) + "/"))
 
     def last_topology(self, subscription_id: str) -> Topology | None:
         """Return the last known topology."""
-        seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
+        seen = self._understood(subscription_id, self._node_cache.last_known(plan_path(subscription_id)))
         return seen.topology if seen else None
 
     def seen(self, subscription_id: str) -> ObservedSubscription | None:
         """Return the current assignment."""
-        return self._understood(subscription_id, self._mirror.node(plan_path(subscription_id)))
+        return self._understood(subscription_id, self._node_cache.node(plan_path(subscription_id)))
 
-    def supposed(self, subscription_id: str) -> ObservedSubscription | None:
+    def cached(self, subscription_id: str) -> ObservedSubscription | None:
         """Return the cached, possibly outdated assignment."""
-        return self._understood(subscription_id, self._mirror.supposed([plan_path(subscription_id)])[0])
+        return self._understood(subscription_id, self._node_cache.cached([plan_path(subscription_id)])[0])
 
     def _understood(self, subscription_id: str, node: Node | None) -> ObservedSubscription | None:
         if node is None:
@@ -129,9 +128,11 @@ class SubscriptionCache:
         seen = self._seen.get(subscription_id)
         # The version alone does not suffice: recreated nodes, such as after a loss of all data, start at 0 again.
         if seen is None or (seen.version, seen.data) != (node.version, node.data):
-            plan = plans.decode(node.data)
-            terms = {share.partition: share.term for share in plan.shares}
-            seen = ObservedSubscription(node.version, node.data, plan, plan.topology(node.version + 1), terms)
+            assignment = plans.decode(node.data)
+            terms = {share.partition: share.term for share in assignment.shares}
+            seen = ObservedSubscription(
+                node.version, node.data, assignment, assignment.topology(node.version + 1), terms
+            )
             if len(self._seen) >= SUBSCRIPTIONS_MAX:
                 self._seen.clear()
             self._seen[subscription_id] = seen
@@ -139,13 +140,13 @@ class SubscriptionCache:
 
     # --- how far ---
 
-    def cursors(self, subscription_id: str) -> Cursors:
+    def cursors(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; the same object if nothing has changed."""
         seen = self.seen(subscription_id)
         if seen is None:
             return {}
-        keys = [share.partition for share in seen.plan.shares]
-        nodes = self._mirror.nodes([cursor_path(subscription_id, key) for key in keys])
+        keys = [share.partition for share in seen.assignment.shares]
+        nodes = self._node_cache.nodes([cursor_path(subscription_id, key) for key in keys])
         known = self._cursors.get(subscription_id)
         if known and len(known.nodes) == len(nodes) and all(a is b for a, b in zip(known.nodes, nodes, strict=True)):
             cursors = known.cursors
@@ -162,75 +163,75 @@ class SubscriptionCache:
         _, standings = self._last(subscription_id)
         return {key: standing.progress.heartbeats for key, standing in standings.items()}
 
-    def last_cursors(self, subscription_id: str, epoch: int) -> Cursors | None:
+    def last_cursors(self, subscription_id: str, epoch: int) -> CommittedOffsets | None:
         """Return the offsets when this process last read them; None if that was in another epoch."""
         known = self._cursors.get(subscription_id)
         return known.cursors if known and known.epoch == epoch else None
 
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
+    def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """Return the partitions with failed deliveries or a running search, when the cursors were last read."""
         terms, standings = self._last(subscription_id)
-        troubles = {key: each.progress.trouble(terms[key]) for key, each in standings.items()}
-        return {key: trouble for key, trouble in troubles.items() if trouble}
+        failures = {key: each.progress.delivery_failure(terms[key]) for key, each in standings.items()}
+        return {key: failure for key, failure in failures.items() if failure}
 
     def _last(
         self, subscription_id: str
     ) -> tuple[Mapping[EventTypePartition, int], dict[EventTypePartition, Standing]]:
         """Return the last known terms and progress of partitions."""
-        seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
+        seen = self._understood(subscription_id, self._node_cache.last_known(plan_path(subscription_id)))
         if seen is None:
             return {}, {}
-        nodes = [self._mirror.last_known(cursor_path(subscription_id, key)) for key in seen.terms]
+        nodes = [self._node_cache.last_known(cursor_path(subscription_id, key)) for key in seen.terms]
         return seen.terms, _standings(seen.terms.keys(), nodes)
 
     def standings(
         self, subscription_id: str, keys: Collection[EventTypePartition]
     ) -> dict[EventTypePartition, Standing]:
         """Return the progress of partitions; those that don't exist are missing."""
-        return _standings(keys, self._mirror.nodes([cursor_path(subscription_id, key) for key in keys]))
+        return _standings(keys, self._node_cache.nodes([cursor_path(subscription_id, key) for key in keys]))
 
-    def supposed_standings(
+    def cached_standings(
         self, subscription_id: str, keys: Collection[EventTypePartition]
     ) -> dict[EventTypePartition, Standing]:
         """Return the cached, possibly outdated progress of partitions."""
-        return _standings(keys, self._mirror.supposed([cursor_path(subscription_id, key) for key in keys]))
+        return _standings(keys, self._node_cache.cached([cursor_path(subscription_id, key) for key in keys]))
 
     def wrote(self, subscription_id: str, key: EventTypePartition, standing: Standing) -> None:
         """Cache what this process has written."""
         node = Node(standing.progress.encoded(), standing.version)
-        self._mirror.wrote(cursor_path(subscription_id, key), node)
+        self._node_cache.wrote(cursor_path(subscription_id, key), node)
 
-    def suppose_nothing(self, subscription_id: str, keys: Collection[EventTypePartition]) -> None:
+    def invalidate_all(self, subscription_id: str, keys: Collection[EventTypePartition]) -> None:
         """Drop the cached writes of partitions, after a conflict."""
-        self._mirror.forget([cursor_path(subscription_id, key) for key in keys])
+        self._node_cache.drop_written([cursor_path(subscription_id, key) for key in keys])
 
     # --- notifications ---
 
     def _is_followed(self, path: str) -> bool:
         return subscription_of(path) in self._followers
 
-    def _changed(self, path: str, known: bool) -> None:  # noqa: FBT001 - as the mirror says it
+    def _changed(self, path: str, known: bool) -> None:  # noqa: FBT001 - as the node cache passes it
         subscription_id = subscription_of(path)
         if subscription_id is not None and subscription_id in self._followers:
             concerned = self._concerned(subscription_id, path) if known else None
             if concerned is None or concerned:
-                self._tell(subscription_id, concerned)
+                self._on_change(subscription_id, concerned)
 
     def _concerned(self, subscription_id: str, path: str) -> Collection[str] | None:
         """Return the streams affected by a change, None for all."""
-        seen = self._understood(subscription_id, self._mirror.last_known(plan_path(subscription_id)))
+        seen = self._understood(subscription_id, self._node_cache.last_known(plan_path(subscription_id)))
         if seen is None:
             return None
         if path == plan_path(subscription_id):
             before = self._told.get(subscription_id)
             self._told[subscription_id] = seen
             # There may be new partitions.
-            self._mirror.want(_parts(subscription_id, seen.plan))
-            return seen.plan.concerned(before.plan) if before else None
+            self._node_cache.prefetch(_parts(subscription_id, seen.assignment))
+            return seen.assignment.concerned(before.assignment) if before else None
         if path.endswith("/"):
-            living = self._mirror.last_known(path)
+            living = self._node_cache.last_known(path)
             # Regular starts and ends of streams also change the assignment.
-            return None if living is None or not seen.plan.needs() <= living.children else ()
+            return None if living is None or not seen.assignment.needs() <= living.children else ()
         owner = seen.topology.partitions.get(partition_of(path))
         return {owner.session} - {""} if owner else None
 
@@ -239,9 +240,9 @@ def _children(node: Node | None) -> frozenset[str]:
     return node.children if node else frozenset()
 
 
-def _parts(subscription_id: str, plan: SubscriptionAssignment) -> list[str]:
+def _parts(subscription_id: str, assignment: SubscriptionAssignment) -> list[str]:
     """Return the paths of all nodes of a subscription except its assignment."""
-    cursors = [cursor_path(subscription_id, share.partition) for share in plan.shares]
+    cursors = [cursor_path(subscription_id, share.partition) for share in assignment.shares]
     return [living_path(subscription_id) + "/", *cursors]
 
 

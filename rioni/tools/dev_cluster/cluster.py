@@ -44,7 +44,7 @@ class LocalCluster:
 class Detours(NamedTuple):
     """Proxied ports of the brokers, so that a proxy can hold back traffic."""
 
-    told: Sequence[Sequence[int]]
+    advertised: Sequence[Sequence[int]]
     """For each broker the advertised ports of each of its doors; door n is listener `DOORn`."""
     settings: Sequence[Mapping[str, object]]
     """Those of each broker that go before what it has by default."""
@@ -78,10 +78,10 @@ def running_cluster(
     class_path = jars.fetch()
     detours = detours or Detours([()] * brokers, [{}] * brokers, lambda _ports: None)
     # All at once, so that they differ.
-    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, detours.told))))
+    ports = iter(free_ports(2 * brokers + 3 * zookeepers + sum(map(len, detours.advertised))))
     kafka_ports = {n: (next(ports), next(ports)) for n in range(1, brokers + 1)}
     zookeeper_ports = {n: (next(ports), next(ports), next(ports)) for n in range(1, zookeepers + 1)}
-    doors = [[Door(next(ports), told) for told in each] for each in detours.told]
+    doors = [[Door(next(ports), advertised) for advertised in each] for each in detours.advertised]
     detours.lead([[door.port for door in each] for each in doors])
     cluster_id = new_cluster_id()
     with contextlib.ExitStack() as stack:
@@ -111,10 +111,10 @@ def running_cluster(
 @contextlib.contextmanager
 def until_told_to_stop() -> Iterator[Callable[[], object]]:
     """Take SIGINT and SIGTERM as the wish to end; the function that this yields waits for one of them."""
-    told = threading.Event()
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    advertised = threading.Event()
+    before = {number: signal.signal(number, lambda *_: advertised.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield told.wait
+        yield advertised.wait
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

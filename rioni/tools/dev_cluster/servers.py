@@ -171,11 +171,11 @@ def _ask(port: int, question: bytes) -> bytes:
 
 
 class Door(NamedTuple):
-    """A further port of a broker. Whoever comes through one learns only of those that belong to it."""
+    """A further port of a broker. A client that connects to it learns only of the ports that belong to it."""
 
     port: int
-    told: int
-    """The port that clients are told to come to; somebody leads them from there to `port`."""
+    advertised: int
+    """The advertised port; a proxy forwards it to `port`."""
 
 
 def kafka(
@@ -204,13 +204,13 @@ def kafka(
     listeners = {"CLIENT": client_port, "CONTROLLER": controller_port} | {
         f"DOOR{n}": door.port for n, door in enumerate(doors)
     }
-    told = listeners | {f"DOOR{n}": door.told for n, door in enumerate(doors)}
+    advertised = listeners | {f"DOOR{n}": door.advertised for n, door in enumerate(doors)}
     settings = {
         "process.roles": "broker,controller",
         "node.id": number,
         "controller.quorum.voters": ",".join(f"{n}@{HOST}:{controller}" for n, (_, controller) in ports.items()),
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
-        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
+        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in advertised.items()),
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),

@@ -57,9 +57,9 @@ class Installation:
         if base.registry.storage("kafka") is None:
             configuration = {"topic_prefix": self.prefix}
             storage = StorageEntry(id="kafka", storage_type="kafka", default=True, configuration=configuration)
-            base.bus.dispatch(CreateStorage(storage=storage), base.own_context())
+            base.bus.dispatch(CreateStorage(storage=storage), base.system_context())
         for name in names:
-            base.bus.dispatch(CreateEventType(spec=event_type_spec(name=name)), base.own_context())
+            base.bus.dispatch(CreateEventType(spec=event_type_spec(name=name)), base.system_context())
 
     def topic(self, base, name: str = "a") -> str:
         base.registry.refresh()
@@ -133,7 +133,7 @@ def test_a_kafka_that_holds_what_was_published_is_taken(broker, admin):
     with broker.running() as base:
         publish(base)
         broker.create(base, "b", "c")
-        base.bus.dispatch(DeleteEventType(name="b"), base.own_context())
+        base.bus.dispatch(DeleteEventType(name="b"), base.system_context())
     assert list(admin_operations.verify(broker.config)) == []
     assert threading.active_count() == before
 
@@ -181,7 +181,7 @@ def test_marks_only_rise_and_go_with_their_topics(broker):
         others._note_appended()
         assert marks._read()[f"topic:{topic}"] == f"[{first + 20}]"
         assert marks._read()["kafka:kafka"] == taken[0]
-        base.bus.dispatch(DeleteEventType(name="a"), base.own_context())
+        base.bus.dispatch(DeleteEventType(name="a"), base.system_context())
         marks.note(everything=True)
         assert f"topic:{topic}" not in marks._read()
 
@@ -233,7 +233,7 @@ def test_what_follows_an_accepted_loss_goes_to_a_new_timeline(broker, admin, rec
 def test_a_closed_timeline_that_lost_its_topic_is_passed_over(broker, admin):
     with broker.running() as base:
         topic = broker.topic(base)
-        base.bus.dispatch(StartSwitch(event_type="a", storage_id="kafka"), base.own_context())
+        base.bus.dispatch(StartSwitch(event_type="a", storage_id="kafka"), base.system_context())
         first = publish(base)
     empty(admin, topic, recreate=False)
     assert "lacks the topics of 1 event type: a" in broker.refusal()

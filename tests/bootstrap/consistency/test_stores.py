@@ -45,7 +45,7 @@ def publish(base, name: str = "a") -> None:
 
 
 def create(base, name: str = "a") -> None:
-    base.bus.dispatch(CreateEventType(spec=event_type_spec(name=name)), base.own_context())
+    base.bus.dispatch(CreateEventType(spec=event_type_spec(name=name)), base.system_context())
 
 
 def copy(data: Path, backup: Path) -> Path:
@@ -80,7 +80,7 @@ def backup(data: Path, tmp_path: Path) -> Path:
         publish(base)
     backup = copy(data, tmp_path / "backup")
     with running(data) as base:
-        base.bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=True), base.own_context())
+        base.bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=True), base.system_context())
         base.adapters.coordinator.join("s", "stream")
         base.adapters.coordinator.commit("s", "stream", [(PARTITION, "001-0001-000000000000000009")])
         publish(base)
@@ -142,7 +142,7 @@ def test_a_registry_with_another_history_is_refused(data, backup):
     put_back(backup, data, *FILES)
     with running(data) as base:
         for enabled in (True, False, True):
-            base.bus.dispatch(SwitchFeature(feature="access_log_enabled", enabled=enabled), base.own_context())
+            base.bus.dispatch(SwitchFeature(feature="access_log_enabled", enabled=enabled), base.system_context())
     put_back(events, data, "events.db", "coordination.db")
     assert "The registry has another history than events.db: the entry at position " in refusal(data)
 
@@ -197,7 +197,7 @@ def test_the_marks_of_deleted_topics_go(data):
         marks = StoreMarks(base)
         marks.note(everything=True)
         assert [name for name in marks._read() if name.startswith("topic:")]
-        base.bus.dispatch(DeleteEventType(name="a"), base.own_context())
+        base.bus.dispatch(DeleteEventType(name="a"), base.system_context())
         marks.note(everything=True)
         assert not [name for name in marks._read() if name.startswith("topic:")]
 

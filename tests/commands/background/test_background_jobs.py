@@ -25,8 +25,8 @@ WINDOW_S = 3_600
 
 
 @pytest.fixture
-def housekeeper(broker):
-    return broker.housekeeper()
+def background_jobs(broker):
+    return broker.background_jobs()
 
 
 def create(broker, **changes):
@@ -43,32 +43,32 @@ def bounds(broker):
     return list(broker.store.bounds(broker.registry.timelines(NAME).active.topic))
 
 
-def test_events_go_when_their_retention_time_is_over_and_not_before(broker, housekeeper):
+def test_events_go_when_their_retention_time_is_over_and_not_before(broker, background_jobs):
     """Reference timelines#expiry."""
     create(broker)
     publish(broker)
     broker.clock.advance(RETENTION_MS - 1)
     publish(broker)
-    housekeeper.tick()
+    background_jobs.tick()
     assert bounds(broker) == [Bounds(0, 1)]
     broker.clock.advance(2)
-    housekeeper.tick()
+    background_jobs.tick()
     assert bounds(broker) == [Bounds(0, 1)], "it has just looked"
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert bounds(broker) == [Bounds(1, 1)]
 
 
-def test_compacted_events_are_kept(broker, housekeeper):
+def test_compacted_events_are_kept(broker, background_jobs):
     """Reference timelines#compacted-events, timelines#kept-events."""
     create(broker, cleanup_policy="compact")
     publish(broker, **KEYS)
     broker.clock.advance(10 * RETENTION_MS)
-    housekeeper.tick()
+    background_jobs.tick()
     assert bounds(broker) == [Bounds(0, 0)]
 
 
-def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, housekeeper):
+def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, background_jobs):
     """Reference timelines#compacted-events, timelines#compaction-gaps."""
     create(broker, cleanup_policy="compact")
     publish(broker, **KEYS)
@@ -80,21 +80,21 @@ def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, ho
         return chunk.cut(0, 1)
 
     broker.clock.advance(1_000 * COMPACTION_LAG_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert stored(), "not so soon"
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert not stored()
     assert bounds(broker) == [Bounds(0, 1)]
 
 
-def test_event_types_that_only_forget_are_not_compacted(broker, housekeeper):
+def test_event_types_that_only_forget_are_not_compacted(broker, background_jobs):
     create(broker)
     publish(broker)
     topic = broker.registry.timelines(NAME).active.topic
     broker.store.append(topic, {0: [b"{}", b"{}"]}, headers={0: [Headers(key="a"), Headers(key="a")]})
     broker.clock.advance(RETENTION_MS - 1)
-    housekeeper.tick()
+    background_jobs.tick()
     assert broker.store.read(topic, 0, 1, 1)[0].cut(1, 2)
 
 
@@ -115,9 +115,9 @@ class Compacted:
 def test_what_was_compacted_from_the_beginning_has_keys_in_all_events(broker, policy):
     create(broker, cleanup_policy=policy)
     store = Compacted(broker.store)
-    housekeeper = broker.housekeeper(OneStore(store))
+    background_jobs = broker.background_jobs(OneStore(store))
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert store.keyed_since_ms == [0]
 
 
@@ -127,14 +127,14 @@ def test_what_is_compacted_after_a_change_may_have_events_without_keys_from_befo
     spec = as_spec(broker.registry.event_type(NAME))
     broker.do(ChangeEventType(name=NAME, spec=msgspec.structs.replace(spec, cleanup_policy="compact_and_delete")))
     store = Compacted(broker.store)
-    housekeeper = broker.housekeeper(OneStore(store))
+    background_jobs = broker.background_jobs(OneStore(store))
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-    housekeeper.tick()
+    background_jobs.tick()
     changed_ms = milliseconds(broker.registry.event_type(NAME).updated_at)
     assert store.keyed_since_ms == [changed_ms + UNDER_WAY_MS]
 
 
-def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, housekeeper):
+def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, background_jobs):
     """Reference publishing#idempotency-keys, operations#background-jobs."""
     create(broker)
     publish(broker)
@@ -142,14 +142,14 @@ def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, hous
         broker.registry.timelines(NAME).active.topic, {0: [b"{}"]}, claim=IdempotencyClaim("name", "digest")
     )
     broker.clock.advance(1_000 * WINDOW_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert broker.store.claimed("name") == "digest"
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert broker.store.claimed("name") is None
 
 
-def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, housekeeper):
+def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, background_jobs):
     """Reference publishing#event-ids."""
     create(broker)
     publish(broker)
@@ -157,7 +157,7 @@ def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, houseke
 
     def stored_again_after(ms):
         broker.clock.advance(ms)
-        housekeeper.tick()
+        background_jobs.tick()
         return bool(broker.store.append(topic, {0: [b"{}"]}, ids={0: ["a"]}))
 
     assert stored_again_after(0)
@@ -171,21 +171,21 @@ def test_a_job_that_fails_is_tried_again(broker):
     class FailingOnce:
         calls = 0
 
-        def expire(self, topic, before_ms):
+        def delete_before(self, topic, before_ms):
             self.calls += 1
             if self.calls == 1:
                 raise Unavailable("the disk is full")
-            return broker.store.expire(topic, before_ms)
+            return broker.store.delete_before(topic, before_ms)
 
-        def forget_ids(self, before_ms):
-            broker.store.forget_ids(before_ms)
+        def expire_ids(self, before_ms):
+            broker.store.expire_ids(before_ms)
 
     create(broker)
     publish(broker)
     store = FailingOnce()
-    housekeeper = broker.housekeeper(OneStore(store))
+    background_jobs = broker.background_jobs(OneStore(store))
     for _ in range(2):
         broker.clock.advance(RETENTION_MS + 1)
-        housekeeper.tick()
+        background_jobs.tick()
     assert store.calls == 2
     assert bounds(broker) == [Bounds(1, 0)]

@@ -30,7 +30,7 @@ def test_a_failure_is_logged_once_for_as_long_as_it_lasts(errors, reasons):
     attempts, job = LoggedJobRunner(), fails_with(*errors)
     with capture_logs() as lines:
         for _ in errors:
-            attempts.attempt("a job", job)
+            attempts.run("a job", job)
     assert [(line["job"], line["reason"]) for line in lines] == [("a job", reason) for reason in reasons]
 
 
@@ -38,12 +38,12 @@ def test_jobs_fail_each_for_itself():
     attempts = LoggedJobRunner()
     with capture_logs() as lines:
         for what in ("one", "two", "one"):
-            attempts.attempt(what, fails_with(Unavailable("away")))
+            attempts.run(what, fails_with(Unavailable("away")))
     assert [line["job"] for line in lines] == ["one", "two"]
 
 
 @pytest.mark.parametrize(("error", "traceback"), [(Unavailable("away"), False), (KeyError("ours"), True)])
 def test_only_mistakes_of_ours_come_with_a_traceback(error, traceback):
     with capture_logs() as lines:
-        LoggedJobRunner().attempt("a job", fails_with(error))
+        LoggedJobRunner().run("a job", fails_with(error))
     assert [line["exc_info"] for line in lines] == [traceback]

@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 import structlog.testing
 
-from rioni.commands.background.background_jobs import SWEEP_EVERY_S
+from rioni.commands.background.background_jobs import CLEAN_EVERY_S
 from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SwitchFeature
@@ -25,12 +25,12 @@ FORSAKEN = "made by a process that died before it could say whose it is"
 
 @pytest.fixture
 def an_hour_passes(broker):
-    """Lets an hour pass for a housekeeper that has just started."""
-    housekeeper = broker.housekeeper()
+    """Lets an hour pass for a background_jobs that has just started."""
+    background_jobs = broker.background_jobs()
 
     def pass_():
-        broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
-        housekeeper.tick()
+        broker.clock.advance(int(CLEAN_EVERY_S * 1_000))
+        background_jobs.tick()
 
     return pass_
 
@@ -57,14 +57,14 @@ def test_a_storage_that_can_not_be_opened_is_named_and_the_others_are_swept(brok
     for storage_id in (DEFAULT_STORAGE, "second"):
         broker.stores.of(storage_id).create_topic(FORSAKEN, 1)
     usable = broker.stores_without(away)
-    housekeeper = broker.housekeeper(usable)
+    background_jobs = broker.background_jobs(usable)
     with contextlib.closing(usable), structlog.testing.capture_logs() as lines:
         for _ in range(3):
-            broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
-            housekeeper.tick()
+            broker.clock.advance(int(CLEAN_EVERY_S * 1_000))
+            background_jobs.tick()
     left = {storage_id for storage_id in (DEFAULT_STORAGE, "second") if broker.stores.of(storage_id).topics()}
     assert left == {away}
-    (reason,) = [line["reason"] for line in lines if line.get("job") == "sweeping"]
+    (reason,) = [line["reason"] for line in lines if line.get("job") == "deleting orphaned topics"]
     assert reason.startswith(f"storage {away}: ")
 
 
@@ -80,7 +80,7 @@ def test_a_topic_with_events_stays_even_if_all_of_them_are_too_old(broker, an_ho
     for topic in ("filled", "expired"):
         broker.store.create_topic(topic, 2)
         broker.store.append(topic, {1: [b"{}"]})
-    broker.store.expire("expired", broker.clock.now_ms() + 1)
+    broker.store.delete_before("expired", broker.clock.now_ms() + 1)
     for _ in range(3):
         an_hour_passes()
     assert {"filled", "expired"} <= set(broker.store.topics())
@@ -88,7 +88,7 @@ def test_a_topic_with_events_stays_even_if_all_of_them_are_too_old(broker, an_ho
 
 def test_topics_of_timelines_stay_closed_ones_and_the_next_one_included(broker, an_hour_passes):
     broker.do(CreateEventType(spec=event_type_spec()))
-    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id=DEFAULT_STORAGE), broker.context())
     following = broker.start_switch(NAME)
     # Whoever switches is another process, which lives: nothing is repaired.
     broker.bus._running.add(following.topic)
@@ -109,7 +109,7 @@ def test_a_topic_whose_timeline_was_recorded_meanwhile_stays(broker):
 
 def test_what_is_gone_already_is_no_error(broker):
     broker.store.create_topic(FORSAKEN, 1)
-    head, sweeper = broker.log.head(), broker.housekeeper()._sweeper
+    head, sweeper = broker.log.head(), broker.background_jobs()._orphan_cleaner
     assert [sweeper._delete_empty(DEFAULT_STORAGE, FORSAKEN) for _ in range(2)] == [True, False]
     assert broker.log.head() == head
 
@@ -132,10 +132,10 @@ def test_the_topic_of_an_event_type_that_is_being_created_stays(broker, an_hour_
 def test_a_store_that_does_not_know_its_topics_from_those_of_others_is_left_alone(broker):
     shared = MemoryEventStore(broker.clock)
     shared.create_topic("somebody else's", 1)
-    housekeeper = broker.housekeeper(OneStore(shared))
+    background_jobs = broker.background_jobs(OneStore(shared))
     for _ in range(3):
-        broker.clock.advance(int(SWEEP_EVERY_S * 1_000))
-        housekeeper.tick()
+        broker.clock.advance(int(CLEAN_EVERY_S * 1_000))
+        background_jobs.tick()
     assert len(shared.bounds("somebody else's")) == 1
 
 

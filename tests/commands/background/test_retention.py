@@ -32,7 +32,7 @@ def keep(broker, name, retention_ms):
 
 
 def switch(broker, name):
-    broker.switcher.switch(StartSwitch(event_type=name, storage_id="default"), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=name, storage_id="default"), broker.context())
 
 
 def publish(broker, name):
@@ -65,8 +65,8 @@ class Interrupted:
     def __init__(self, store, act):
         self._store, self._act = store, act
 
-    def expire(self, topic, before_ms):
-        removed = self._store.expire(topic, before_ms)
+    def delete_before(self, topic, before_ms):
+        removed = self._store.delete_before(topic, before_ms)
         self._act()
         return removed
 
@@ -81,7 +81,7 @@ def test_a_retention_time_that_is_raised_amid_a_round_holds_for_what_is_left(bro
         publish(broker, name)
     broker.clock.advance(SHORT_MS + 60_000)
     store = Interrupted(broker.store, lambda: keep(broker, NAMES[1], LONG_MS))
-    broker.housekeeper(OneStore(store)).expire()
+    broker.background_jobs(OneStore(store)).expire()
     assert held(broker, NAMES[0]) == [Bounds(1, 0)]
     assert held(broker, NAMES[1]) == [Bounds(0, 0)] * 2
 
@@ -105,10 +105,10 @@ def test_an_event_of_a_closed_timeline_stays_as_long_as_others_though_the_switch
     closed_ms = milliseconds(timelines(broker, NAMES[0]).active.switched_at)
     assert closed_ms < broker.clock.now_ms(), "the clock of the commands is behind"
     broker.clock.advance(SHORT_MS)
-    broker.housekeeper().expire()
+    broker.background_jobs().expire()
     assert held(broker, NAMES[0])[0] == Bounds(0, 0)
     broker.clock.advance(1)
-    broker.housekeeper().expire()
+    broker.background_jobs().expire()
     assert held(broker, NAMES[0]) == [Bounds(0, -1)]
 
 
@@ -120,14 +120,14 @@ def test_a_timeline_whose_time_is_over_goes_though_its_storage_is_away(broker):
         raise Unavailable("it is away")
 
     broker.clock.advance(SHORT_MS)
-    housekeeper = broker.housekeeper(OneStore(Interrupted(broker.store, fail)))
+    background_jobs = broker.background_jobs(OneStore(Interrupted(broker.store, fail)))
     with structlog.testing.capture_logs() as logged:
-        housekeeper.expire()
+        background_jobs.expire()
     assert logged
     assert {(line["reason"], line["exc_info"]) for line in logged} == {("it is away", False)}
     assert len(timelines(broker, NAMES[0]).readable) == 2
     broker.clock.advance(60_000)
-    housekeeper.expire()
+    background_jobs.expire()
     assert len(timelines(broker, NAMES[0]).readable) == 1
 
 
@@ -137,5 +137,5 @@ def test_an_event_type_that_is_deleted_amid_a_round_is_no_failure(broker):
             broker.do(DeleteEventType(name=NAMES[1]))
 
     with structlog.testing.capture_logs() as logged:
-        broker.housekeeper(OneStore(Interrupted(broker.store, act))).expire()
+        broker.background_jobs(OneStore(Interrupted(broker.store, act))).expire()
     assert logged == []

@@ -127,7 +127,7 @@ def losing_answers(broker):
     """A publisher whose store writes, and does not say so."""
     stores = OneStore(LosesItsAnswer(broker.store))
     timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
-    return Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
+    return Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
 
 
 def test_a_batch_whose_answer_was_lost_is_stored_once(broker):
@@ -216,7 +216,7 @@ def elsewhere(broker):
 
 
 def switch(broker, storage_id):
-    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
 
 
 class Meanwhile(LosesItsAnswer):
@@ -246,7 +246,7 @@ def overtaken(broker, happens):
     """A publisher that something overtakes: after it has looked what was stored, and before it appends."""
     stores = Replaced(broker.stores, Meanwhile(broker.store, happens))
     timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
-    return Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
+    return Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
 
 
 def everything(broker):

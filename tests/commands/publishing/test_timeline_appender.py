@@ -64,7 +64,7 @@ def test_each_timeline_that_is_found_closed_is_replaced_by_one_with_a_topic_of_i
         broker.store.close_topic(closed.topic)
         broker.timeline.found_closed[name] = closed
     # One round finds them all.
-    broker.housekeeper().tick()
+    broker.background_jobs().tick()
     broker.registry.refresh()
     active = [broker.registry.timelines(name).active for name in names]
     assert [each.order for each in active] == [2, 2, 2]

@@ -81,7 +81,7 @@ def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscripti
     Source: reference subscriptions#commit-checks, authorization#blacklist-first.
     """
     for _ in range(2):
-        broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
+        broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
     broker.do(CleanUpTimeline(event_type=NAME, order=2, now_ms=LATER_MS))
     for kind, name in (("CONSUMER_ET", "order.paid"), ("CONSUMER_ET", NAME)):
         broker.do(AddBlacklistEntry(type=kind, name=name))

@@ -25,7 +25,7 @@ def start_ms(broker):
     broker.clock.advance(10)
     publish(broker, b"2")
     for _ in range(2):
-        broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
+        broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
     broker.clock.advance(10)
     publish(broker, b"3", b"4")
     return start_ms
@@ -103,7 +103,7 @@ def test_the_first_event_stored_at_a_time_or_later_is_next(broker, start_ms, aft
 
 def test_what_retention_has_removed_is_passed_over(broker, start_ms):
     """Reference cursors#begin."""
-    broker.store.expire(timelines(broker).timelines[0].topic, start_ms + 5)
+    broker.store.delete_before(timelines(broker).timelines[0].topic, start_ms + 5)
     for named in ({"timestamp": rfc3339(start_ms)}, {"offset": "BEGIN"}):
         assert following(broker, readable(broker, **named)) == [b"2", b"3", b"4"]
     with pytest.raises(Invalid, match="does not exist"):
@@ -129,7 +129,7 @@ def test_the_age_of_what_follows_is_known_across_timelines(broker, start_ms, pla
 
 
 def test_the_age_of_what_follows_is_that_of_what_retention_has_left(broker, start_ms):
-    broker.store.expire(timelines(broker).timelines[0].topic, start_ms + 15)
+    broker.store.delete_before(timelines(broker).timelines[0].topic, start_ms + 15)
     assert recorded_at_ms_after(timelines(broker), broker.stores, 0, TimelinePosition(1, 0)) == start_ms + 20
 
 

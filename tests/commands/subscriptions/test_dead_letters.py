@@ -6,7 +6,7 @@ Source: reference system-event-types#dead-letter-queue.
 import pytest
 
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterSink, RedriveDeadLetters, Redriven
+from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver, RedriveDeadLetters, Redriven
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
 from rioni.domain.ports.coordinator import EventTypePartition
@@ -36,12 +36,14 @@ def subscription(broker):
 
 @pytest.fixture
 def queue(broker):
-    return DeadLetterQueue(broker.own_event_types, broker.own_publisher, broker.clock)
+    return DeadLetterQueue(broker.system_event_types, broker.own_publisher, broker.clock)
 
 
 @pytest.fixture
 def dead_letters(broker):
-    return DeadLetterSink(broker.registry, broker.gate, broker.bus, stores=broker.stores, timeline=broker.timeline)
+    return DeadLetterRedriver(
+        broker.registry, broker.access, broker.bus, stores=broker.stores, timeline=broker.timeline
+    )
 
 
 def keep(queue, subscription, *positions, event=EVENT, headers=None):

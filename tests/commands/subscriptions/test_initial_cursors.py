@@ -25,7 +25,7 @@ ALICE = Attribute("user", "alice")
 def positions(broker):
     return CursorInitializer(
         broker.registry,
-        broker.gate,
+        broker.access,
         broker.bus,
         stores=broker.stores,
         coordinator=broker.coordinator,
@@ -72,7 +72,7 @@ def test_begin_and_end_are_those_of_the_first_stream_and_not_of_the_creation(
     broker, positions, subscribe, read_from, cursors, offset
 ):
     subscription = subscribe(read_from=read_from, initial_cursors=cursors)
-    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
     broker.registry.refresh()
     positions.initialise(subscription)
     assert broker.coordinator.cursors(subscription.id) == {PARTITION: offset}
@@ -81,7 +81,7 @@ def test_begin_and_end_are_those_of_the_first_stream_and_not_of_the_creation(
 def test_initial_cursors_are_not_looked_at_again(broker, positions, subscribe):
     cursor = CursorSpec(event_type=NAME, partition="0", offset="0")
     subscription = subscribe(read_from="cursors", initial_cursors=(cursor,))
-    broker.store.expire(broker.registry.timelines(NAME).active.topic, broker.clock.now_ms() + 1)
+    broker.store.delete_before(broker.registry.timelines(NAME).active.topic, broker.clock.now_ms() + 1)
     positions.initialise(subscription)
     assert broker.coordinator.cursors(subscription.id) == {PARTITION: format_offset(1, 0)}
 

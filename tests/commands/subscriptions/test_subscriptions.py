@@ -146,7 +146,7 @@ def test_only_offsets_are_kept_where_they_are_not_used(broker, named):
     unused = CursorSpec(event_type="order.created", partition="0", offset="x")
     subscription, _ = create(broker, read_from="begin", initial_cursors=(unused,))
     broker.registry.refresh()
-    broker.positions.initialise(subscription)
+    broker.cursor_initializer.initialise(subscription)
     assert list(broker.coordinator.cursors(subscription.id).values()) == [format_offset(1, -1)]
 
 

@@ -32,9 +32,9 @@ def process(activity, clock) -> ActivityTracker:
 
 
 def test_a_process_knows_at_once_what_its_own_clients_did(process, clock):
-    process.notice("publish", "order", "alice", 3)
+    process.record("publish", "order", "alice", 3)
     clock.advance(10)
-    process.notice("publish", "order", "alice", 4)
+    process.record("publish", "order", "alice", 4)
     assert process.of("publish", "order") == {"alice": LastActivity(START_MS, START_MS + 10, 7)}
 
 
@@ -42,7 +42,7 @@ def test_others_know_it_after_the_next_tick(process, activity, clock):
     """Reference operations#activity-records."""
     other = ActivityTracker(activity, clock, direct)
     process.tick()
-    process.notice("publish", "order", "alice", 3)
+    process.record("publish", "order", "alice", 3)
     process.tick()
     assert other.of("publish", "order") == {}
     clock.advance(int(client_activity.WRITE_EVERY_S * 1_000))
@@ -51,7 +51,7 @@ def test_others_know_it_after_the_next_tick(process, activity, clock):
 
 
 def test_nothing_is_counted_twice_however_often_it_is_asked_for(process, clock):
-    process.notice("publish", "order", "alice", 1)
+    process.record("publish", "order", "alice", 1)
     for _ in range(3):
         clock.advance(5_000)
         process.tick()
@@ -69,21 +69,21 @@ def test_what_could_not_be_written_is_written_later(tmp_path, clock):
 
     with contextlib.closing(Failing(tmp_path / "failing.db")) as failing:
         process = ActivityTracker(failing, clock, direct)
-        process.notice("publish", "order", "alice", 1)
+        process.record("publish", "order", "alice", 1)
         process.tick()
         with pytest.raises(Unavailable):
             process.of("publish", "order")
-        process.notice("publish", "order", "alice", 1)
+        process.record("publish", "order", "alice", 1)
         failing.works = True
         assert process.of("publish", "order")["alice"].amount == 2
 
 
 def test_who_stays_away_is_forgotten(process, clock):
     """Reference operations#activity-records."""
-    process.notice("publish", "order", "alice")
+    process.record("publish", "order", "alice")
     process.tick()
     clock.advance(RETENTION_MS)
-    process.notice("publish", "order", "bob")
+    process.record("publish", "order", "bob")
     process.tick()
     assert list(process.of("publish", "order")) == ["alice", "bob"]
     clock.advance(int(client_activity.FORGET_EVERY_S * 1_000))
@@ -93,5 +93,5 @@ def test_who_stays_away_is_forgotten(process, clock):
 
 def test_more_than_fits_is_not_noticed(process):
     for number in range(client_activity.PENDING_MAX + 5):
-        process.notice("publish", "order", f"client-{number:06}")
+        process.record("publish", "order", f"client-{number:06}")
     assert len(process.of("publish", "order")) == client_activity.PENDING_MAX

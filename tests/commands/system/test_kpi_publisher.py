@@ -85,7 +85,7 @@ class Worker:
     def __init__(self, broker):
         self.dropped = 0
         self.spools = broker.spools()
-        self.meters = UsageRecorder(broker.registry, self.spools, self._drop)
+        self.usage = UsageRecorder(broker.registry, self.spools, self._drop)
         self.feed = broker.kpi_feed(self.spools, self._drop)
 
     def _drop(self, count):
@@ -113,9 +113,9 @@ def counts(broker):
 def test_what_is_measured_is_published_within_a_second_and_once(broker, worker):
     """Reference system-event-types#measurements."""
     for count in (1, 2):
-        worker.meters.published(published(count))
+        worker.usage.published(published(count))
     worker.feed.tick()
-    worker.meters.published(published(3))
+    worker.usage.published(published(3))
     worker.feed.tick()
     assert counts(broker) == [1, 2]
     broker.clock.advance(1_000)
@@ -127,10 +127,10 @@ def test_streams_are_reported_every_so_often(broker, worker):
     """Reference system-event-types#measurements, system-event-types#data-streamed."""
     worker.feed.tick()
     for stream in "aab":
-        worker.meters.streamed(streamed(stream))
+        worker.usage.streamed(streamed(stream))
     broker.clock.advance(29_000)
     worker.feed.tick()
-    broker.own_event_types.ensure()
+    broker.system_event_types.ensure()
     assert broker.events(DATA_STREAMED) == []
     broker.clock.advance(1_000)
     worker.feed.tick()
@@ -139,7 +139,7 @@ def test_streams_are_reported_every_so_often(broker, worker):
 
 def test_more_than_a_batch_is_published_in_several(broker, worker):
     for count in range(250):
-        worker.meters.published(published(count))
+        worker.usage.published(published(count))
     worker.feed.tick()
     assert counts(broker) == list(range(250))
 
@@ -148,9 +148,9 @@ def test_more_than_a_batch_is_published_in_several(broker, worker):
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, worker, monkeypatch, moment, deaths):
     """Reference system-event-types#exactly-once."""
-    broker.own_event_types.ensure()
+    broker.system_event_types.ensure()
     for count in range(250):
-        worker.meters.published(published(count))
+        worker.usage.published(published(count))
     store = type(broker.store)
     append, calls = store.append, itertools.count(1)
 
@@ -172,7 +172,7 @@ def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, wo
 
 
 def test_where_publishing_fails_it_is_tried_again(broker, worker):
-    worker.meters.published(published(1))
+    worker.usage.published(published(1))
     broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
     worker.feed.tick()
     broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=False))
@@ -184,8 +184,8 @@ def test_where_publishing_fails_it_is_tried_again(broker, worker):
 def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measures(broker, worker):
     """Reference system-event-types#measurements."""
     other = Worker(broker)
-    other.meters.published(published(1))
-    worker.meters.published(published(2))
+    other.usage.published(published(1))
+    worker.usage.published(published(2))
     worker.feed.tick()
     assert counts(broker) == [2]
     other.die()
@@ -197,7 +197,7 @@ def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measu
 def test_what_there_is_no_room_for_is_counted(broker, worker, monkeypatch):
     """Reference system-event-types#measurements."""
     monkeypatch.setattr(worker.spools.requests, "append", lambda _line: False)
-    worker.meters.published(published(1))
+    worker.usage.published(published(1))
     assert worker.dropped == 1
 
 
@@ -208,7 +208,7 @@ def test_damaged_lines_are_counted(broker, worker):
 
 
 def test_requests_are_reported_with_their_flow_id(broker, worker):
-    worker.meters.accessed(ACCESSED)
+    worker.usage.accessed(ACCESSED)
     worker.feed.tick()
     (event,) = broker.events(ACCESS_LOG)
     assert (event["status_code"], event["metadata"]["flow_id"]) == (200, "flow")
@@ -222,7 +222,7 @@ def test_features_say_what_is_measured(broker, commands, measures, accesses):
     for command in commands:
         broker.do(command)
     broker.registry.refresh()
-    meters = Worker(broker).meters
+    meters = Worker(broker).usage
     assert (meters.on, meters.access_on) == (measures, accesses)
 
 
@@ -254,7 +254,7 @@ def reported(broker, event_type, events, *, setup, command):
     feeds = broker.feeds(LogConsumer(event_type, KPI_FEATURE, events))
     broker.do(ON)
     feeds.tick()
-    broker.own_event_types.ensure()
+    broker.system_event_types.ensure()
     before = len(broker.events(event_type))
     broker.do(command)
     feeds.tick()

@@ -300,7 +300,7 @@ def test_while_its_timeline_is_switched_the_audit_log_waits_and_tells_everything
 
 def test_what_was_stored_before_a_switch_is_not_stored_again_after_it_not_even_elsewhere(broker):
     broker.do(CreateStorage(storage=STORAGE))
-    broker.own_event_types.ensure_one(AUDIT_LOG)
+    broker.system_event_types.ensure_one(AUDIT_LOG)
     data = {"resource_type": "x", "resource_id": "1", "user": "alice", "user_hash": "x"}
     event = SystemEvent(
         eid=derived_eid(UUID(int=1), "x"),
@@ -310,7 +310,7 @@ def test_what_was_stored_before_a_switch_is_not_stored_again_after_it_not_even_e
     )
     broker.own_publisher.publish(AUDIT_LOG, [event], name="1")
     assert len(published(broker)) == 1
-    broker.switcher.switch(StartSwitch(event_type=AUDIT_LOG, storage_id=STORAGE.id), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=AUDIT_LOG, storage_id=STORAGE.id), broker.context())
     broker.registry.refresh()
     broker.own_publisher.publish(AUDIT_LOG, [event], name="1")
     assert published(broker) == []

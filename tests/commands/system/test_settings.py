@@ -80,13 +80,13 @@ def test_changed_administrators_are_those_of_every_worker(broker):
     broker.do(CreateEventType(spec=event_type_spec(authorization=closed)))
     with contextlib.closing(SqlEventLog(broker.engine, TOPICS)) as log:
         registry = MemoryRegistry(log, broker.limits, direct, direct)
-        bus, gate = broker.bus_on(log), AccessPolicy(registry, DEFAULT_ADMIN)
+        bus, access = broker.bus_on(log), AccessPolicy(registry, DEFAULT_ADMIN)
         for enabled, now, before in ((True, ALICE, BOB), (False, BOB, ALICE)):
             broker.do(SetAdmins(admins=Admins(admins=(now,), readers=(now,), writers=(now,))))
             registry.refresh()  # as every request does
-            assert gate.event_type(subject(now), "order.created", "READ")
+            assert access.event_type(subject(now), "order.created", "READ")
             with pytest.raises(AccessDenied):
-                gate.event_type(subject(before), "order.created", "READ")
+                access.event_type(subject(before), "order.created", "READ")
             with pytest.raises(AdminOnly):
                 bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=enabled), broker.context(subject(before)))
             bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=enabled), broker.context(subject(now)))

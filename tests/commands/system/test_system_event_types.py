@@ -19,7 +19,7 @@ STRANGER, ADMIN = subject(Attribute("user", "mallory")), subject(DEFAULT_ADMIN)
 
 @pytest.fixture
 def event_type(broker):
-    broker.own_event_types.ensure_one(AUDIT_LOG)
+    broker.system_event_types.ensure_one(AUDIT_LOG)
     return broker.registry.event_type(AUDIT_LOG)
 
 
@@ -34,20 +34,20 @@ def test_only_administrators_create_them_before_the_broker_does(broker, name):
 
 def test_only_whom_the_setting_names_reads_the_audit_log(broker, event_type):
     """Reference system-event-types#access."""
-    assert broker.gate.event_type(ADMIN, AUDIT_LOG, "READ") == event_type
+    assert broker.access.event_type(ADMIN, AUDIT_LOG, "READ") == event_type
     with pytest.raises(AccessDenied, match=r"READ event-type:nakadi\.audit\.log"):
-        broker.gate.event_type(STRANGER, AUDIT_LOG, "READ")
+        broker.access.event_type(STRANGER, AUDIT_LOG, "READ")
 
 
 def test_only_administrators_write_change_and_delete_it(broker, event_type):
     """Reference system-event-types#access."""
     changed = ChangeEventType(name=AUDIT_LOG, spec=as_spec(event_type))
     with pytest.raises(AccessDenied):
-        broker.gate.event_type(STRANGER, AUDIT_LOG, "WRITE")
+        broker.access.event_type(STRANGER, AUDIT_LOG, "WRITE")
     with pytest.raises(AccessDenied):
         broker.do(changed, STRANGER)
     with pytest.raises(AccessDenied):
         broker.do(DeleteEventType(name=AUDIT_LOG), STRANGER)
-    broker.gate.event_type(ADMIN, AUDIT_LOG, "WRITE")
+    broker.access.event_type(ADMIN, AUDIT_LOG, "WRITE")
     broker.do(changed, ADMIN)
     broker.do(DeleteEventType(name=AUDIT_LOG), ADMIN)

@@ -46,7 +46,7 @@ def start(storage_id="default", name=NAME):
 
 
 def switch(broker, storage_id="default", subject=BROKER):
-    broker.switcher.switch(start(storage_id), broker.context(subject))
+    broker.timeline_switcher.switch(start(storage_id), broker.context(subject))
 
 
 def timelines(broker):
@@ -56,7 +56,7 @@ def timelines(broker):
 
 def repair(broker):
     broker.registry.refresh()
-    broker.switcher.repair(broker.context)
+    broker.timeline_switcher.repair(broker.context)
 
 
 def publish(broker):
@@ -102,14 +102,14 @@ def test_what_can_not_be_switched_stays_as_it_is(broker, command, error, detail)
     """Reference timelines#creation-errors."""
     head = broker.log.head()
     with pytest.raises(error, match=detail):
-        broker.switcher.switch(command, broker.context())
+        broker.timeline_switcher.switch(command, broker.context())
     assert broker.log.head() == head
 
 
 def test_compacted_event_types_keep_their_timeline(broker):
     broker.do(CreateEventType(spec=event_type_spec(name="compacted", cleanup_policy="compact")))
     with pytest.raises(Invalid, match="It is not possible to create a timeline for event type with 'compact'"):
-        broker.switcher.switch(start(name="compacted"), broker.context())
+        broker.timeline_switcher.switch(start(name="compacted"), broker.context())
 
 
 def test_timelines_are_for_administrators(broker):
@@ -295,21 +295,21 @@ def test_a_timeline_whose_closing_took_long_is_kept_from_when_it_was_closed(brok
         with pytest.raises(Unavailable, match="no answer"):
             switch(broker)
     # The store takes events all the time, and closes the topic after longer than they are kept.
-    kept_ms, begun_at_ms = event_type.kept_ms, milliseconds(timelines(broker).switch.timeline.switched_at)
+    kept_ms, begun_at_ms = event_type.retention_ms, milliseconds(timelines(broker).switch.timeline.switched_at)
     closed_at_ms = begun_at_ms + 2 * kept_ms
     broker.clock.advance(closed_at_ms - broker.clock.now_ms())
     publish(broker)
     late = msgspec.structs.replace(broker.context().origin, recorded_at=rfc3339(closed_at_ms))
-    broker.switcher.repair(lambda: msgspec.structs.replace(broker.context(), origin=late))
+    broker.timeline_switcher.repair(lambda: msgspec.structs.replace(broker.context(), origin=late))
     old, new = timelines(broker).timelines
     # Nobody can look now whether the old topic is empty.
-    housekeeper = broker.housekeeper(unreachable := broker.stores_without("default"))
+    background_jobs = broker.background_jobs(unreachable := broker.stores_without("default"))
     with contextlib.closing(unreachable):
         broker.clock.advance(60_000)
-        housekeeper.expire()
+        background_jobs.expire()
         assert timelines(broker).readable[0].id == old.id
         broker.clock.advance(kept_ms)
-        housekeeper.expire()
+        background_jobs.expire()
         assert [each.id for each in timelines(broker).readable] == [new.id]
     assert (milliseconds(new.switched_at), milliseconds(new.created_at)) == (closed_at_ms, begun_at_ms)
 
@@ -389,7 +389,7 @@ def test_an_event_type_that_is_deleted_takes_the_next_timeline_with_it(broker):
 
 def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_type):
     """Reference timelines#cleanup."""
-    housekeeper = broker.housekeeper()
+    background_jobs = broker.background_jobs()
     publish(broker)
     switch(broker)
     publish(broker)
@@ -397,7 +397,7 @@ def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_
     first, _, last = timelines(broker).timelines
     retention_ms = event_type.options.retention_time
     broker.clock.advance(1_900_000_000_000 - broker.clock.now_ms())
-    housekeeper.expire()
+    background_jobs.expire()
     after = timelines(broker)
     assert [each.cleaned_up_at is None for each in after.timelines] == [False, False, True]
     assert after.readable == [last]
@@ -414,7 +414,7 @@ def test_closed_timelines_stay_while_the_database_is_read_only(broker):
     for enabled in (True, False):
         broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=enabled))
         with structlog.testing.capture_logs() as logged:
-            broker.housekeeper().expire()
+            broker.background_jobs().expire()
         assert [each.cleaned_up_at is None for each in timelines(broker).timelines] == [enabled, True]
         assert logged == []
 
@@ -427,10 +427,10 @@ def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_ty
     spec = as_spec(event_type)
     longer = event_type.options.retention_time * 2
     broker.do(ChangeEventType(name=NAME, spec=event_type_spec(options=Options(retention_time=longer))))
-    broker.housekeeper().expire()
+    broker.background_jobs().expire()
     assert all(each.cleaned_up_at is None for each in timelines(broker).timelines)
     broker.do(ChangeEventType(name=NAME, spec=spec))
-    broker.housekeeper().expire()
+    broker.background_jobs().expire()
     assert [each.cleaned_up_at is None for each in timelines(broker).timelines] == [False, True]
 
 
@@ -447,7 +447,7 @@ def test_a_storage_that_can_not_be_opened_keeps_only_its_own_switches_from_being
     names = ["a", "b", "c"]
     for name in names:
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
-    broker.switcher.switch(start("second", "b"), broker.context())
+    broker.timeline_switcher.switch(start("second", "b"), broker.context())
     for name in names:
         following = broker.start_switch(name)
         broker.store.create_topic(following.topic, 1)

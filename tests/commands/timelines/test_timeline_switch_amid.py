@@ -66,7 +66,7 @@ class Race:
                 self.publish()
 
         self.one.step = step
-        result = outcome(lambda: self.one.switcher.switch(TO_OTHER, self.broker.context()))
+        result = outcome(lambda: self.one.timeline_switcher.switch(TO_OTHER, self.broker.context()))
         self.one.step = lambda: None
         return result
 
@@ -92,13 +92,13 @@ class Race:
         self.publish()
         assert len(self.acknowledged) == before + 1, "something is locked"
         assert self.timelines.switch is None
-        self.other.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), self.broker.context())
+        self.other.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), self.broker.context())
         self.publish()
         assert self.stored() == self.acknowledged
         self.check_topics({(each.storage_id, each.topic) for each in self.timelines.readable})
 
     def check_topics(self, expected):
-        self.broker.housekeeper()._sweeper.delete_abandoned(self.broker.context())
+        self.broker.background_jobs()._orphan_cleaner.delete_abandoned(self.broker.context())
         storages = [each.id for each in self.broker.registry.storages()]
         assert {(each, topic) for each in storages for topic in self.broker.stores.of(each).topics()} == expected
 
@@ -133,7 +133,7 @@ def test_a_switch_has_as_many_steps_as_are_tried(race):
     """Reference timelines#switch-steps."""
     steps = []
     race.one.step = lambda: steps.append(race.timelines.switch)
-    race.one.switcher.switch(TO_OTHER, race.broker.context())
+    race.one.timeline_switcher.switch(TO_OTHER, race.broker.context())
     assert len(steps) == len(STEPS)
     assert [at for at in STEPS if steps[at] is not None] == list(UNDER_WAY)
     assert [at for at in UNDER_WAY if steps[at].closing] == list(CLOSING)
@@ -141,7 +141,7 @@ def test_a_switch_has_as_many_steps_as_are_tried(race):
 
 @pytest.mark.parametrize("at", STEPS)
 def test_of_two_switches_one_wins_and_the_other_one_is_a_conflict(race, at):
-    act = partial(race.other.switcher.switch, TO_OTHER, race.broker.context())
+    act = partial(race.other.timeline_switcher.switch, TO_OTHER, race.broker.context())
     assert race.switch(at, act) is True
     under_way = at in UNDER_WAY
     assert race.answer is (Conflict if under_way else True)
@@ -207,9 +207,11 @@ def test_who_is_taken_for_dead_amid_a_switch_harms_nobody_when_it_goes_on(race, 
         # It loses what it was known to live by, as a node that stood still for a while does.
         race.one.coordinator.close()
         race.other.registry.refresh()
-        race.other.switcher.repair(race.broker.context)
+        race.other.timeline_switcher.repair(race.broker.context)
         if others_switch:
-            race.other.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), race.broker.context())
+            race.other.timeline_switcher.switch(
+                StartSwitch(event_type=NAME, storage_id="default"), race.broker.context()
+            )
 
     done = race.switch(at, act)
     assert race.answer is True
@@ -237,7 +239,7 @@ def test_a_completion_by_another_process_may_die_anywhere(race, at):
         dies_at(race.other, at)
         race.other.registry.refresh()
         with pytest.raises(Died):
-            race.other.switcher.repair(race.broker.context)
+            race.other.timeline_switcher.repair(race.broker.context)
         race.other.step = lambda: None
 
     assert race.switch(CLOSING[0], act) is True
@@ -251,7 +253,7 @@ def test_whoever_comes_next_completes_what_a_dead_process_can_not(race):
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, CLOSING[-1])
     with pytest.raises(Died):
-        race.one.switcher.switch(TO_OTHER, race.broker.context())
+        race.one.timeline_switcher.switch(TO_OTHER, race.broker.context())
     race.one.coordinator.close()
     race.publish()
     assert race.acknowledged == [], "the old topic is closed"
@@ -268,7 +270,7 @@ def test_an_abort_that_dies_before_it_is_recorded_leaves_the_switch_as_it_was_an
         dies_at(race.other, at)
         race.other.registry.refresh()
         with contextlib.suppress(Died):
-            race.other.switcher.repair(race.broker.context)
+            race.other.timeline_switcher.repair(race.broker.context)
         race.other.step = lambda: None
 
     done = race.switch(TO_BE_ABORTED[-1], act)
@@ -289,7 +291,7 @@ def test_a_partition_is_added_though_whoever_switched_has_died(race):
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, TO_BE_ABORTED[-1])
     with pytest.raises(Died):
-        race.one.switcher.switch(TO_OTHER, race.broker.context())
+        race.one.timeline_switcher.switch(TO_OTHER, race.broker.context())
     timeline = race.timelines.switch.timeline
     race.one.coordinator.close()
     race.other.bus.dispatch(Repartition(event_type=NAME, partition_count=2), race.broker.context())

@@ -43,7 +43,7 @@ def timelines(broker) -> Timelines:
 
 
 def switch(broker):
-    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id="default"), broker.context())
 
 
 def subscribe(broker, **changes):
@@ -125,52 +125,52 @@ def test_subscriptions_read_new_partitions_from_their_begin_and_the_others_where
     )
     broker.store.append(timelines(broker).active.topic, {0: [b"{}", b"{}"]})
     subscription = subscribe(broker, read_from=read_from, initial_cursors=given)
-    broker.positions.initialise(subscription)
+    broker.cursor_initializer.initialise(subscription)
     before = cursors(broker, subscription)
     broker.do(repartition(2))
     broker.store.append(timelines(broker).active.topic, {1: [b"{}", b"{}"]})
-    broker.positions.extend(NAME)
+    broker.cursor_initializer.extend(NAME)
     assert cursors(broker, subscription) == before | {"1": format_offset(1, -1)}
 
 
 def test_a_stream_adds_what_whoever_repartitioned_could_not(broker):
     subscription = subscribe(broker)
-    broker.positions.initialise(subscription)
+    broker.cursor_initializer.initialise(subscription)
     switch(broker)
     broker.do(repartition(2))
     broker.store.append(timelines(broker).active.topic, {1: [b"{}"]})
     switch(broker)
-    broker.positions.initialise(subscription)
+    broker.cursor_initializer.initialise(subscription)
     assert cursors(broker, subscription)["1"] == format_offset(2, -1), "the first event is behind it"
     assert EventTypePartition(NAME, "1") in broker.coordinator.topology(subscription.id).partitions
 
 
-def test_so_does_the_housekeeper_for_running_streams(broker):
+def test_so_do_background_jobs_for_running_streams(broker):
     """Reference timelines#subscriptions."""
     subscription = subscribe(broker)
-    broker.positions.initialise(subscription)
-    housekeeper = broker.housekeeper()
+    broker.cursor_initializer.initialise(subscription)
+    background_jobs = broker.background_jobs()
     broker.do(repartition(2))
     broker.clock.advance(61_000)
-    housekeeper.tick()
+    background_jobs.tick()
     assert set(cursors(broker, subscription)) == {"0", "1"}
 
 
 def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_their_partitions(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
     broker.do(CreateEventType(spec=event_type_spec(name="far")))
-    broker.switcher.switch(StartSwitch(event_type="far", storage_id="second"), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type="far", storage_id="second"), broker.context())
     far = subscribe(broker, event_types=("far",))
     near = [subscribe(broker, consumer_group=group) for group in "ab"]
     for each in (far, *near):
-        broker.positions.initialise(each)
+        broker.cursor_initializer.initialise(each)
     for name in (NAME, "far"):
         broker.do(Repartition(event_type=name, partition_count=2))
     broker.registry.refresh()
     with contextlib.closing(broker.stores_without("second")) as usable:
         positions = CursorInitializer(
             broker.registry,
-            broker.gate,
+            broker.access,
             broker.bus,
             stores=usable,
             coordinator=broker.coordinator,
@@ -185,7 +185,7 @@ def test_subscriptions_that_nobody_has_read_are_left_for_their_first_stream(brok
     subscription = subscribe(broker)
     broker.do(repartition(2))
     broker.registry.refresh()
-    broker.positions.extend(NAME)
+    broker.cursor_initializer.extend(NAME)
     assert cursors(broker, subscription) == {}
 
 
@@ -237,7 +237,7 @@ def test_keys_keep_their_order_before_and_after_they_move_and_both_their_last_ev
     assert rounds(broker, "keyed") == expected
     moved = [key for key in KEYS if by_hash(key, 2) != by_hash(key, 5)]
     assert len(moved) > len(KEYS) / 2
-    housekeeper = broker.housekeeper()
+    background_jobs = broker.background_jobs()
     broker.clock.advance(2 * 1_000 * COMPACTION_LAG_S)
-    housekeeper.tick()
+    background_jobs.tick()
     assert rounds(broker, "keyed") == {place: found[-1:] for place, found in expected.items()}

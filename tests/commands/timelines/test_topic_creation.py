@@ -87,7 +87,7 @@ def create(broker, process):
 
 
 def housekeeping(broker):
-    sweeper = broker.housekeeper()._sweeper
+    sweeper = broker.background_jobs()._orphan_cleaner
     sweeper.abandon_unfinished(broker.context())
     sweeper.delete_abandoned(broker.context())
 

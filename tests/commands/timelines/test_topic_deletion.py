@@ -44,11 +44,11 @@ def out_of_reach(monkeypatch):
 
 @pytest.fixture
 def a_minute_passes(broker):
-    housekeeper = broker.housekeeper()
+    background_jobs = broker.background_jobs()
 
     def pass_():
         broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
-        housekeeper.tick()
+        background_jobs.tick()
 
     return pass_
 
@@ -59,7 +59,7 @@ def timelines(broker):
 
 
 def switch(broker, storage_id):
-    broker.switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
+    broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
 
 
 def is_there(broker, storage_id, topic):
@@ -122,7 +122,7 @@ def test_a_switch_of_a_dead_process_is_undone_though_its_storage_is_out_of_reach
     other = broker.stores.of("other")
     other.create_topic(following.topic, 1)
     out_of_reach(other, "delete_topic", "bounds")
-    broker.switcher.repair(broker.context)  # nobody runs it any more
+    broker.timeline_switcher.repair(broker.context)  # nobody runs it any more
     assert timelines(broker).switch is None
     switch(broker, "default")
 
@@ -171,7 +171,7 @@ def test_a_storage_that_does_not_answer_takes_no_longer_however_many_topics_wait
     names = [f"a{number}" for number in range(3 * REFUSALS_MAX)]
     for name in names:
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
-    asked, sweeper = [], broker.housekeeper()._sweeper
+    asked, sweeper = [], broker.background_jobs()._orphan_cleaner
 
     def refuse(topic):
         asked.append(topic)
@@ -208,7 +208,7 @@ def test_however_many_topics_were_deleted_nobody_waits_until_all_of_them_are_rec
             recorded.append(each.head.position - before)
 
     monkeypatch.setattr(broker.log, "transaction", watched)
-    broker.housekeeper()._sweeper.delete_abandoned(broker.context())
+    broker.background_jobs()._orphan_cleaner.delete_abandoned(broker.context())
     assert recorded == [RECORDED_AT_ONCE, RECORDED_AT_ONCE, 1]
     broker.registry.refresh()
     assert broker.registry.abandoned_topics() == []

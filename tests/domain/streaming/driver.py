@@ -6,7 +6,6 @@ from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
-    Attempt,
     Close,
     Commit,
     Coordinated,
@@ -17,6 +16,7 @@ from rioni.domain.streaming.messages import (
     NewEvents,
     PartitionOwnership,
     Reason,
+    RecordDeliveryAttempt,
     Release,
     Run,
     Send,
@@ -65,7 +65,7 @@ class Driver:
         self.store = MemoryEventStore(self.clock)
         self.store.create_topic("a", 3)
         self.machine = StreamMachine(self.parameters, self.now_s, self.start, policy=self.policy)
-        self.holdings: dict[EventTypePartition, PartitionOwnership] = {}
+        self.ownership: dict[EventTypePartition, PartitionOwnership] = {}
         self.autocommitted: list[tuple[EventTypePartition, int]] = []
         self.attempts: list[tuple[EventTypePartition, int, int | None]] = []
         """What was noted before it was sent: partition, last position, position up to which to search."""
@@ -103,7 +103,7 @@ class Driver:
         self.publish_alone(partition, lost)
         self.clock.advance(1)
         self.publish_alone(partition, left)
-        self.store.expire("a", self.clock.now_ms())
+        self.store.delete_before("a", self.clock.now_ms())
         self.arrive()
 
     def arrive(self) -> None:
@@ -111,22 +111,22 @@ class Driver:
         self.step(NewEvents({key: place(bounds[int(key.partition)].newest) for key in (A, B, C)}))
 
     def own(self, *partitions: EventTypePartition, failures: Failures = NONE, committed: int = -1) -> None:
-        self.holdings |= {key: PartitionOwnership(place(committed), False, failures) for key in partitions}
-        self.step(Coordinated(self.holdings))
+        self.ownership |= {key: PartitionOwnership(place(committed), False, failures) for key in partitions}
+        self.step(Coordinated(self.ownership))
 
     def commit(self, partition: EventTypePartition, position: int) -> None:
-        self.holdings[partition] = self.holdings[partition]._replace(committed=place(position))
-        self.step(Coordinated(self.holdings))
+        self.ownership[partition] = self.ownership[partition]._replace(committed=place(position))
+        self.step(Coordinated(self.ownership))
 
     def beat(self, partition: EventTypePartition) -> None:
         """Commit once more what is committed already."""
-        holding = self.holdings[partition]
-        self.holdings[partition] = holding._replace(heartbeats=holding.heartbeats + 1)
-        self.step(Coordinated(self.holdings))
+        holding = self.ownership[partition]
+        self.ownership[partition] = holding._replace(heartbeats=holding.heartbeats + 1)
+        self.step(Coordinated(self.ownership))
 
     def want(self, partition: EventTypePartition, *, wanted: bool = True) -> None:
-        self.holdings[partition] = self.holdings[partition]._replace(wanted=wanted)
-        self.step(Coordinated(self.holdings))
+        self.ownership[partition] = self.ownership[partition]._replace(requested_by_other=wanted)
+        self.step(Coordinated(self.ownership))
 
     def own_from(self, partition: EventTypePartition, committed: int) -> None:
         self.own(partition, committed=committed)
@@ -135,8 +135,8 @@ class Driver:
         self.want(partition, wanted=False)
 
     def lose_all(self) -> None:
-        self.holdings.clear()
-        self.step(Coordinated(self.holdings))
+        self.ownership.clear()
+        self.step(Coordinated(self.ownership))
 
     def end(self, reason: Reason, detail: str = "") -> None:
         self.step(End(reason, detail))
@@ -171,26 +171,28 @@ class Driver:
                         runs.append(Run(output, 1, self.store.read("a", number, after.position + 1, bytes_max)))
                     case Commit(cursors):
                         committed += cursors
-                    case Attempt() | SendToDeadLetterQueue():
+                    case RecordDeliveryAttempt() | SendToDeadLetterQueue():
                         committed += self.note(output)
                     case Release(partition):
                         self.committed(committed)
                         self.released.append(partition)
-                        del self.holdings[partition]
+                        del self.ownership[partition]
                     case Close(reason):
                         self.closed = reason
             outputs = self.machine.step(Fetched(runs), self.now_s) if runs else []
         if self.committed(committed):
-            self.step(Coordinated(self.holdings))
+            self.step(Coordinated(self.ownership))
 
     def is_noted(self, partition: EventTypePartition) -> bool:
         noted = [last for key, last, _ in self.attempts if key == partition]
-        return self.policy is None or noted[-1] > self.holdings[partition].committed.position
+        return self.policy is None or noted[-1] > self.ownership[partition].committed.position
 
-    def note(self, output: Attempt | SendToDeadLetterQueue) -> list[tuple[EventTypePartition, TimelinePosition]]:
+    def note(
+        self, output: RecordDeliveryAttempt | SendToDeadLetterQueue
+    ) -> list[tuple[EventTypePartition, TimelinePosition]]:
         """What is done about dead letters; returns what is committed with it."""
         match output:
-            case Attempt(partition, at, until):
+            case RecordDeliveryAttempt(partition, at, until):
                 self.attempts.append((partition, at.position, until.position if until else None))
                 return []
             case SendToDeadLetterQueue(partition, event):
@@ -203,8 +205,8 @@ class Driver:
         news = bool(cursors)
         while cursors:
             partition, at = cursors.pop(0)
-            assert at > self.holdings[partition].committed
-            self.holdings[partition] = self.holdings[partition]._replace(committed=at)
+            assert at > self.ownership[partition].committed
+            self.ownership[partition] = self.ownership[partition]._replace(committed=at)
             self.autocommitted.append((partition, at.position))
         return news
 

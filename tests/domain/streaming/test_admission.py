@@ -21,18 +21,18 @@ def topology(*sessions: Session, resetting: bool = False) -> Topology:
 def test_there_are_as_many_seats_as_partitions_that_nobody_insists_on():
     """Reference streams#slots."""
     seats = StreamSlots("s", topology(Session("direct", frozenset({A}))))
-    seats.take(Session("first"))
-    seats.take(Session("second"))
+    seats.assign(Session("first"))
+    seats.assign(Session("second"))
     with pytest.raises(Conflict, match=r"^No free slots for streaming available for subscription s. Total slots: 3$"):
-        seats.take(Session("third"))
-    seats.take(Session("late", frozenset({C})))
+        seats.assign(Session("third"))
+    seats.assign(Session("late", frozenset({C})))
     with pytest.raises(Conflict, match=r"partition='0'}, EventTypePartition{eventType='a', partition='2'}$"):
-        seats.take(Session("later", frozenset({A, B, C})))
+        seats.assign(Session("later", frozenset({A, B, C})))
 
 
 def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
     with pytest.raises(Conflict, match="still in progress"):
-        StreamSlots("s", topology(resetting=True)).take(Session("first"))
+        StreamSlots("s", topology(resetting=True)).assign(Session("first"))
     with pytest.raises(SubscriptionNotFound):
         StreamSlots("s", Topology(0, {}, {}))
 
@@ -48,9 +48,9 @@ def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
 )
 def test_only_the_owner_commits(key, lives, complaint):
     """Reference subscriptions#ownership."""
-    check_commit("mine", [(A, "5")], lives=True, owner=OWNERS.get)
+    check_commit("mine", [(A, "5")], is_alive=True, owner=OWNERS.get)
     with pytest.raises(Invalid) as caught:
-        check_commit("mine", [(A, "5"), (key, "5")], lives=lives, owner=OWNERS.get)
+        check_commit("mine", [(A, "5"), (key, "5")], is_alive=lives, owner=OWNERS.get)
     assert str(caught.value) == complaint
 
 

@@ -56,7 +56,7 @@ def test_the_window_counts_delivered_events_not_positions():
     stream.publish_alone(A, 5)
     stream.clock.advance(1)
     stream.publish_alone(A, 5)
-    stream.store.expire("a", stream.clock.now_ms())
+    stream.store.delete_before("a", stream.clock.now_ms())
     stream.arrive()
     stream.publish(A, 5)
     assert [batch.events for batch in stream.taken()] == [list(range(5, 15))]
@@ -99,7 +99,7 @@ def test_enough_keep_alives_on_all_partitions_end_the_stream(make):
     stream = make(batch_flush_timeout_s=5, stream_keep_alive_limit=3)
     stream.wait(10)
     stream.publish(A, 1)
-    stream.commit(A, 0) if stream.holdings else None
+    stream.commit(A, 0) if stream.ownership else None
     assert stream.closed is None
     stream.wait(14)
     assert stream.closed is None
@@ -309,7 +309,7 @@ def test_a_partition_that_nobody_wants_any_more_goes_on():
 
 def test_a_partition_that_is_wanted_before_it_is_read_is_released_at_once():
     stream = subscription()
-    stream.holdings[B] = PartitionOwnership(place(-1), True)
+    stream.ownership[B] = PartitionOwnership(place(-1), True)
     stream.want(B)
     assert stream.released == [B]
 
@@ -317,8 +317,8 @@ def test_a_partition_that_is_wanted_before_it_is_read_is_released_at_once():
 def test_a_new_owner_begins_behind_the_committed_position():
     stream = subscription()
     stream.publish_alone(B, 5)
-    stream.holdings[B] = PartitionOwnership(place(2), False)
-    stream.step(Coordinated(stream.holdings))
+    stream.ownership[B] = PartitionOwnership(place(2), False)
+    stream.step(Coordinated(stream.ownership))
     assert [batch.events for batch in stream.taken()] == [[3], [4]]
 
 
@@ -457,7 +457,7 @@ def test_a_stream_without_partitions_ends_after_two_commit_timeouts():
 def test_a_stream_that_owns_nothing_says_why_it_ends_too(reason):
     stream = subscription()
     stream.lose_all()
-    stream.machine.aside = B, place(7)
+    stream.machine.fallback_partition = B, place(7)
     stream.taken()
     stream.end(reason)
     assert stream.taken() == [Batch(B, 7, [], reason.value)]
@@ -467,7 +467,7 @@ def test_a_stream_that_owns_nothing_says_why_it_ends_too(reason):
 def test_a_stream_that_never_got_a_partition_says_so():
     stream = subscription(commit_timeout_s=10)
     stream.lose_all()
-    stream.machine.aside = B, place(7)
+    stream.machine.fallback_partition = B, place(7)
     stream.wait(20)
     assert stream.taken()[-1] == Batch(B, 7, [], Reason.NO_PARTITION.value)
 
@@ -475,7 +475,7 @@ def test_a_stream_that_never_got_a_partition_says_so():
 def test_who_has_gone_is_told_nothing():
     stream = subscription()
     stream.lose_all()
-    stream.machine.aside = B, place(7)
+    stream.machine.fallback_partition = B, place(7)
     stream.taken()
     stream.end(Reason.CLIENT_GONE)
     assert stream.taken() == []

@@ -4,7 +4,7 @@ import pytest
 
 from rioni.domain.streaming.dead_letters import Failures
 from rioni.domain.streaming.messages import Reason
-from rioni.domain.streaming.sending import BURY_AGAIN_S
+from rioni.domain.streaming.sending import DEAD_LETTER_RETRY_S
 from rioni.domain.subscriptions.dead_letter_policy import Policy
 from tests.domain.streaming.driver import A, B, Driver, place, subscription
 
@@ -15,7 +15,7 @@ SUSPECT = Failures(3, failed=place(0), search_until=place(4))
 
 def stream(failures: Failures, **changes) -> Driver:
     driver = subscription(POLICY, **changes)
-    driver.holdings.clear()
+    driver.ownership.clear()
     driver.own(failures=Failures())
     driver.own(A, failures=failures)
     driver.taken()
@@ -100,7 +100,7 @@ def test_hidden_events_around_a_dead_letter_are_committed_with_and_after_it():
     assert driver.buried == [(A, 1)]
     assert events(driver) == [[3]]
     driver.wait(10)
-    assert driver.holdings[A].committed == place(2)
+    assert driver.ownership[A].committed == place(2)
 
 
 def test_what_is_in_the_place_of_a_suspect_that_has_gone_is_innocent():
@@ -118,13 +118,13 @@ def test_a_burial_that_fails_is_tried_again_and_keeps_nobody_waiting():
     driver.publish(A, 3)
     driver.publish(B, 2)
     assert events(driver) == [[0], [1]]
-    driver.wait(BURY_AGAIN_S)
+    driver.wait(DEAD_LETTER_RETRY_S)
     assert driver.buried == [(A, 0)] * 2
     driver.buries = True
-    driver.wait(BURY_AGAIN_S)
+    driver.wait(DEAD_LETTER_RETRY_S)
     assert driver.buried == [(A, 0)] * 3
     assert events(driver) == [[1]]
-    driver.wait(10 * BURY_AGAIN_S - 1)
+    driver.wait(10 * DEAD_LETTER_RETRY_S - 1)
     assert len(driver.buried) == 3
 
 

@@ -28,7 +28,7 @@ def test_heartbeats_of_one_partition_do_not_hide_another():
 
 def test_heartbeats_of_a_previous_owner_are_nobodys():
     stream = subscription(commit_timeout_s=10)
-    stream.holdings[B] = PartitionOwnership(place(-1), wanted=False, heartbeats=7)
+    stream.ownership[B] = PartitionOwnership(place(-1), requested_by_other=False, heartbeats=7)
     stream.own(A)
     stream.publish(B, 1)
     stream.wait(9)

@@ -167,7 +167,7 @@ def test_hidden_events_do_not_stop_the_memory_guard():
     stream.publish_hidden(A, "x." * 40)
     stream.wait(30)
     assert [event for batch in stream.taken() for event in batch.events] == list(range(1, 80, 2))
-    assert stream.machine._turns[0].buffer.bytes == 0
+    assert stream.machine._round_robin[0].buffer.bytes == 0
 
 
 def test_what_becomes_visible_or_hidden_holds_for_all_that_was_not_sent():

@@ -82,10 +82,10 @@ def test_information_is_given_word_by_word(parameters, steps, said):
     """Reference streams#info-texts."""
     played = play(stream(**parameters), steps)
     assert [batch.info for batch in played.batches] == said
-    assert all(batch.partition in played.holdings for batch in played.batches)
+    assert all(batch.partition in played.ownership for batch in played.batches)
     # 8.9: the stored offset stays where it is until the client commits.
     assert not played.autocommitted
-    assert played.machine.lost == (4 if LOST in "".join(said) else 0)
+    assert played.machine.expired_unread == (4 if LOST in "".join(said) else 0)
 
 
 def test_dead_letter_tracking_is_said_with_the_next_batch_after_a_change_of_partitions():

@@ -50,7 +50,7 @@ def test_while_authentication_is_off_nobody_is_asked_whatever_the_header_says(cl
         caller = authentication(source, clock, Mode.OFF).caller(header)
         caller.check("nakadi.config.write")
         assert caller.subject == UNAUTHENTICATED
-        assert not caller.lapsed()
+        assert not caller.is_expired()
     assert source.asked == 0
 
 
@@ -121,9 +121,9 @@ def test_a_token_lapses_at_its_end_without_asking(clock):
     source = Source(TokenInfo(uid="alice", scopes=frozenset({"uid"}), expires_at_ms=clock.now_ms() + 1_000))
     who = caller(source, clock)
     clock.advance(999)
-    assert not who.lapsed()
+    assert not who.is_expired()
     clock.advance(1)
-    assert who.lapsed()
+    assert who.is_expired()
     assert source.asked == 1
 
 
@@ -143,16 +143,16 @@ def test_a_token_that_has_changed_lapses_when_it_is_asked_about_again(clock, the
     who = caller(source, clock)
     source.info = then
     clock.advance(int(RECHECK_S * 1000) - 1)
-    assert not who.lapsed()
+    assert not who.is_expired()
     clock.advance(1)
-    assert who.lapsed()
+    assert who.is_expired()
 
 
 def test_a_token_that_stays_good_is_asked_about_now_and_then(clock):
     source = Source()
     who = caller(source, clock)
     for _ in range(300):
-        assert not who.lapsed()
+        assert not who.is_expired()
         clock.advance(1_000)
     assert source.asked == 300 // RECHECK_S
 
@@ -164,6 +164,6 @@ def test_while_nobody_can_be_asked_only_tokens_whose_end_is_known_go_on(clock, e
     who = caller(source, clock)
     source.down = True
     clock.advance(int(RECHECK_S * 1000))
-    assert who.lapsed() == lapsed
+    assert who.is_expired() == lapsed
     clock.advance(END_MS - clock.now_ms())
-    assert who.lapsed()
+    assert who.is_expired()

@@ -29,7 +29,7 @@ def client(tmp_path):
         broker.do(CreateEventType(spec=event_type_spec()))
         stores = OneStore(LosesItsAnswer(broker.store))
         timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
-        publisher = Publisher(broker.registry, broker.gate, timeline, broker.clock, Random(1), broker.limits, direct)
+        publisher = Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()
         app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget())])
         services = SimpleNamespace(config=Config(), publisher=publisher)

@@ -111,7 +111,7 @@ def test_an_ended_stream_leaves(ports, subscription):
 
 def test_the_slot_of_a_client_that_has_gone_is_free_within_a_second(ports, clock, subscription):
     """Reference streams#disconnected-clients."""
-    stream = start(ports, subscription, client_with(gone=lambda: clock.monotonic() > 3))
+    stream = start(ports, subscription, client_with(is_disconnected=lambda: clock.monotonic() > 3))
     assert list(stream) == []
     assert clock.monotonic() <= 4.1
     assert sessions(ports, subscription) == set()
@@ -142,7 +142,7 @@ def test_a_forgotten_subscription_ends_the_stream(ports, signals, subscription):
     stream = start(ports, subscription)
     signals.then.append(lambda: publish(ports, 0, 1))
     next(stream)
-    signals.then.append(lambda: ports.coordinator.forget(subscription))
+    signals.then.append(lambda: ports.coordinator.delete(subscription))
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "Subscription deleted"}
 
 
@@ -158,7 +158,7 @@ class Forgetful:
 
     def cursors(self, subscription_id):
         if self.forgets:
-            self._coordinator.forget(subscription_id)
+            self._coordinator.delete(subscription_id)
         return self._coordinator.cursors(subscription_id)
 
 
@@ -263,7 +263,7 @@ def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
         StreamParameters(stream_timeout_s=100, batch_limit=1000),
         {A: TimelinePosition(1, -1)},
         ports,
-        client_with(gone=lambda: bool(gone)),
+        client_with(is_disconnected=lambda: bool(gone)),
     )
     next(stream)
     for _ in range(3):

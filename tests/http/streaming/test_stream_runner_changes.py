@@ -96,9 +96,9 @@ def test_what_is_not_delivered_is_committed_in_the_name_of_the_stream(ports, sig
 
 def test_nothing_is_committed_by_a_stream_that_has_lost_its_session(ports, signals, subscription):
     stream = start(ports, subscription)
-    stream._look()
+    stream._check_events()
     publish_with(ports, 0, Headers(subscription_id="another"), 0)
-    stream._step(stream._arrived([A]))
+    stream._step(stream._new_events([A]))
     ports.coordinator.leave(subscription, stream._stream_id)
     assert lines(next(stream))[-1]["info"]["debug"] == "Session ended"
     assert ports.coordinator.cursors(subscription)[A] == format_offset(1, -1)
@@ -111,7 +111,7 @@ def test_a_process_that_stood_still_for_too_long_sends_nothing_more(ports, signa
     publish(ports, 0, 1)
     assert lines(next(stream))[0]["events"] == [1]
     publish(ports, 0, 2, 3)
-    stream._look()
+    stream._check_events()
     # As one that others have taken for dead, although it knows nothing of it yet.
     ports.coordinator.close()
     (last,) = lines(next(stream))
@@ -137,7 +137,7 @@ class Dispossessing:
             return topology
         return Topology(topology.epoch + 1, topology.partitions, {})
 
-    def holds(self, _stream_id):
+    def owns(self, _stream_id):
         return self.looks < 2
 
 

@@ -34,10 +34,10 @@ def main(path: Path) -> None:
         path / "events.db",
         clock=SystemClock(),
         signals=signals,
-        offloads=Pools().of_storage("storage"),
+        pools=Pools().of_storage("storage"),
     )
     store.create_topic("topic", 1)
-    watch = signals.watch(["topic:topic"])
+    waiter = signals.watch(["topic:topic"])
 
     # Another process writes, and its disk takes its time.
     fd = os.open(path / "events.db-lock", os.O_RDWR)
@@ -60,14 +60,14 @@ def main(path: Path) -> None:
     for greenlet in greenlets:
         greenlet.join()
 
-    assert watch.wait(20)
+    assert waiter.wait(20)
     found = read_all(store, "topic", 0)
     # The first one was being written already when its caller was killed, which did the others no harm.
     assert sorted(found) == sorted(events("killed", *range(GREENLETS)))
     assert sorted(told) == sorted(found.index(event) for event in events(*range(GREENLETS)))
-    assert store.expire("topic", 2**52) == GREENLETS + 1
+    assert store.delete_before("topic", 2**52) == GREENLETS + 1
     assert store.verify() == []
-    watch.close()
+    waiter.close()
     store.close()
     signals.close()
     sys.stdout.write("all is well\n")

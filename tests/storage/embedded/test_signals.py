@@ -50,10 +50,10 @@ class TestBetweenInstances(SignalsContract):
 
 
 def test_processes_wake_each_other(signals: EmbeddedSignals, echo: subprocess.Popen[str]):
-    watch = signals.watch(["answer"])
+    waiter = signals.watch(["answer"])
     for _ in range(50):
         signals.notify("question")
-        assert watch.wait(ENOUGH_S)
+        assert waiter.wait(ENOUGH_S)
 
 
 def test_what_a_full_queue_refuses_comes_later(directory: DataDirectory, signals: EmbeddedSignals):
@@ -65,8 +65,8 @@ def test_what_a_full_queue_refuses_comes_later(directory: DataDirectory, signals
     with process._lock:  # the listener stops at its first datagram
         for key in keys:
             signals.notify(key)
-    for watch in watches:
-        assert watch.wait(ENOUGH_S)
+    for waiter in watches:
+        assert waiter.wait(ENOUGH_S)
     late.close()
 
 
@@ -82,15 +82,15 @@ def test_a_long_path_is_no_obstacle(tmp_path: Path):
     path = tmp_path.joinpath(*["a-rather-long-name-of-a-directory"] * 6)
     path.mkdir(parents=True)
     one, two = EmbeddedSignals(path), EmbeddedSignals(path)
-    watch = one.watch(["key"])
+    waiter = one.watch(["key"])
     two.notify("key")
-    assert watch.wait(ENOUGH_S)
+    assert waiter.wait(ENOUGH_S)
     one.close()
     two.close()
 
 
 def test_a_forked_process_has_its_own_socket(signals: EmbeddedSignals):
-    watch = signals.watch(["answer"])
+    waiter = signals.watch(["answer"])
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -101,21 +101,21 @@ def test_a_forked_process_has_its_own_socket(signals: EmbeddedSignals):
             signals.close()
         finally:
             os._exit(code)
-    assert watch.wait(ENOUGH_S)
+    assert waiter.wait(ENOUGH_S)
     signals.notify("question")
     assert os.waitpid(pid, 0)[1] == 0
     signals.notify("answer")
-    assert watch.wait(ENOUGH_S)
+    assert waiter.wait(ENOUGH_S)
 
 
 def test_closing_leaves_nothing_behind_and_notifying_afterwards_is_nothing(directory: DataDirectory):
     signals = EmbeddedSignals(directory.signals)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted only
-    watch = signals.watch(["key"])
+    waiter = signals.watch(["key"])
     signals.close()
     signals.close()
     signals.notify("key")
-    watch.close()
+    waiter.close()
     assert list(directory.signals.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) < before  # noqa: PTH208 - counted only
 

@@ -8,7 +8,7 @@ import pytest
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.clock import ManualClock
@@ -66,7 +66,7 @@ def open_store(
 
     def open_store(**changes):
         usual = {"connection": connection, "clock": clock, "signals": signals}
-        stores.append(KafkaEventStore(names=opened_names(database, "storage"), **usual | changes))
+        stores.append(KafkaEventStore(index=open_index(database, "storage"), **usual | changes))
         return stores[-1]
 
     yield open_store

@@ -16,7 +16,7 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.delivery import Delivery
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex, open_index
 from tests.contracts.event_store import TOPIC, events
 
 
@@ -49,7 +49,7 @@ def main(servers: str, prefix: str, database: str, folder: str, step: str, kind:
         Delivery.deliver = die_having_delivered(Delivery.deliver, step)
     signals = EmbeddedSignals(Path(folder))
     connection = Connection(bootstrap_servers=servers, topic_prefix=prefix)
-    store = KafkaEventStore(connection, opened_names(database, "storage"), clock=SystemClock(), signals=signals)
+    store = KafkaEventStore(connection, open_index(database, "storage"), clock=SystemClock(), signals=signals)
     store.append(TOPIC, BATCHES, **once(kind))
 
 

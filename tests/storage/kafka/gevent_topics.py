@@ -24,7 +24,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import open_index
 
 
 CHANGING, ASKING = 4, 6
@@ -72,8 +72,8 @@ def main(servers: str, folder: Path) -> None:
     # So often that threads lose the interpreter between any two steps.
     sys.setswitchinterval(0.000_05)
     connection = Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")
-    names, signals = opened_names(f"sqlite:///{folder / 'names.db'}", "storage"), EmbeddedSignals(folder)
-    store = KafkaEventStore(connection, names, clock=SystemClock(), signals=signals)
+    index, signals = open_index(f"sqlite:///{folder / 'names.db'}", "storage"), EmbeddedSignals(folder)
+    store = KafkaEventStore(connection, index, clock=SystemClock(), signals=signals)
     threads, pool = Threads(store), gevent.get_hub().threadpool
     # As the server does: nothing that is offloaded runs on the hub's thread.
     tasks = [pool.spawn(threads.run, number) for number in range(len(threads.calls))]

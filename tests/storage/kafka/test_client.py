@@ -158,7 +158,7 @@ def test_everything_works_with_a_password_over_tls(open_store):
     assert store.append(TOPIC, {0: events(2)}, claim=IdempotencyClaim("name", "digest")) == {0: 1}
     assert read_all(store, TOPIC, 0) == events(1, 2)
     assert read_all(open_store(), TOPIC, 0) == events(1, 2)
-    assert store.expire(TOPIC, SystemClock().now_ms() + 1) == 2
+    assert store.delete_before(TOPIC, SystemClock().now_ms() + 1) == 2
     store.close_topic(TOPIC)
     store.delete_topic(TOPIC)
 

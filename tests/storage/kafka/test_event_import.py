@@ -4,8 +4,8 @@ import pytest
 
 from rioni.domain.errors import Conflict
 from rioni.domain.ports.event_store import Bounds, Chunk
-from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
-from rioni.storage.kafka.event_import import Adoption
+from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS, Headers
+from rioni.storage.kafka.event_import import EventImporter
 from tests.contracts.event_store import read_all, read_headers
 
 
@@ -15,7 +15,7 @@ KEY = Headers(key="k")
 
 @pytest.fixture
 def adoption(connection):
-    return Adoption(connection)
+    return EventImporter(connection)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_positions_that_are_gone_are_gone_here_too(adoption, store, topic):
     adoption.remove_before(topic, 0, 3)
     assert store.bounds(topic)[0] == Bounds(3, 8)
     assert read_all(store, topic, 0, first=3) == [b'{"a":4}', b"", b"", b'{"a":7}', b"", b""]
-    assert read_headers(store, topic, 0, oldest=3)[1:3] == [REMOVED, REMOVED]
+    assert read_headers(store, topic, 0, oldest=3)[1:3] == [COMPACTED, COMPACTED]
 
 
 def test_a_partition_that_somebody_else_has_written_to_is_refused(adoption, store, topic):

@@ -11,13 +11,13 @@ from confluent_kafka.admin import ListOffsetsResultInfo
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
 from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
-from rioni.domain.ports.thread_pool import StoreOffloads
-from rioni.domain.publishing.headers import REMOVED, Headers
+from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.publishing.headers import COMPACTED, Headers
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import tail_follower
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.kafka.idempotence.idempotency_index import opened_names
+from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.storage.kafka.records import Record, record_of
 from rioni.storage.kafka.topics.admin import Admin
 from rioni.tools.dev_cluster.servers import free_ports
@@ -42,7 +42,7 @@ class TestKafkaEventStore(EventStoreContract):
                 answers.wait()
             return function(*args, **kwargs)
 
-        yield open_store(offloads=StoreOffloads.all(offload), append_timeout_s=0.5)
+        yield open_store(pools=StorePools.all(offload), append_timeout_s=0.5)
         answers.set()
 
 
@@ -111,11 +111,11 @@ def test_an_offset_that_the_client_does_not_know_is_asked_for_again(store, monke
     def ask(name: str, *arguments: Any, **options: float) -> Any:
         asked.append(name)
         if len(asked) > 1:
-            return Admin.ask(admin, name, *arguments, **options)
+            return Admin.request(admin, name, *arguments, **options)
         ((place,),) = arguments
         return {place: ListOffsetsResultInfo(OFFSET_INVALID, -1, -1)}
 
-    monkeypatch.setattr(admin, "ask", ask)
+    monkeypatch.setattr(admin, "request", ask)
     assert store.bounds(TOPIC) == [Bounds(0, 0)]
     assert len(asked) == 3
 
@@ -194,9 +194,9 @@ def test_events_that_may_have_no_key_are_never_given_to_kafka_to_compact(store, 
         store.compact(TOPIC, clock.now_ms() - 1_000, keyed_since_ms)
     # A topic that is compacted would refuse it.
     assert store.append(TOPIC, {0: events(2)}) == {0: 0}
-    assert store.expire(TOPIC, keyed_since_ms) == 1
+    assert store.delete_before(TOPIC, keyed_since_ms) == 1
     clock.advance(1)
-    assert store.expire(TOPIC, clock.now_ms()) == 2
+    assert store.delete_before(TOPIC, clock.now_ms()) == 2
     store.append(TOPIC, {1: events(3)}, headers={1: [Headers(key="a")]})
     store.compact(TOPIC, clock.now_ms() - 1_000, keyed_since_ms)
     append_until_refused(store)
@@ -209,7 +209,7 @@ def test_a_compacted_topic_loses_what_is_too_old(store, clock):
     store.compact(TOPIC, clock.now_ms() - 60_000)
     clock.advance(1_000)
     store.append(TOPIC, {0: events(3)}, headers={0: keys[:1]})
-    assert store.expire(TOPIC, clock.now_ms()) == 2
+    assert store.delete_before(TOPIC, clock.now_ms()) == 2
     assert store.bounds(TOPIC) == [Bounds(2, 2)]
     assert read_all(store, TOPIC, 0) == events(3)
 
@@ -227,7 +227,7 @@ def test_what_kafka_has_compacted_leaves_removed_events_behind(store, clock, ope
         threading.Event().wait(0.05)
     assert found[:3] == [b"", *events(1, 2)]
     assert store.bounds(TOPIC)[0] == Bounds(0, len(found) - 1)
-    assert read_headers(late, TOPIC, 0)[0] == REMOVED
+    assert read_headers(late, TOPIC, 0)[0] == COMPACTED
 
 
 def test_a_topic_that_another_process_extends_or_deletes_is_found_so(store, other_store):
@@ -265,7 +265,7 @@ def test_a_clock_that_was_ahead_for_a_while_stops_nothing_when_it_is_right_again
 def test_where_no_broker_answers_everything_is_unavailable(signals, clock, database):
     (port,) = free_ports(1)
     connection = Connection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2)
-    nowhere = KafkaEventStore(connection, opened_names(database, "storage"), clock=clock, signals=signals)
+    nowhere = KafkaEventStore(connection, open_index(database, "storage"), clock=clock, signals=signals)
     for call in (
         lambda: nowhere.create_topic(TOPIC, 1),
         lambda: nowhere.append(TOPIC, {0: events(1)}),

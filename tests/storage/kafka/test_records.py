@@ -1,4 +1,4 @@
-from rioni.domain.publishing.headers import NO_HEADERS, REMOVED, Headers
+from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS, Headers
 from rioni.storage.kafka.records import CHUNK_BYTES, GAP_POSITIONS_MAX, Record, chunks_of, fitting
 
 
@@ -20,12 +20,12 @@ def test_a_chunk_ends_before_it_is_too_long():
 def test_positions_without_a_record_are_those_of_removed_events():
     (chunk,) = chunks_of([record(2), record(4, headers=Headers(key="a"))], 1, 6)
     assert [chunk.cut(position, position + 1) for position in range(1, 6)] == [b"", b"{}", b"", b"{}", b""]
-    assert chunk.headers == [REMOVED, NO_HEADERS, REMOVED, Headers(key="a"), REMOVED]
+    assert chunk.headers == [COMPACTED, NO_HEADERS, COMPACTED, Headers(key="a"), COMPACTED]
 
 
 def test_nothing_but_a_gap_is_removed_events_alone():
     (chunk,) = chunks_of([], 5, 8)
-    assert (chunk.first, chunk.next, chunk.headers) == (5, 8, [REMOVED] * 3)
+    assert (chunk.first, chunk.next, chunk.headers) == (5, 8, [COMPACTED] * 3)
 
 
 def test_of_a_long_gap_only_the_end_is_shown_and_what_is_read_at_once_has_no_gap():

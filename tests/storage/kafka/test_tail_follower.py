@@ -10,7 +10,7 @@ import pytest
 from rioni.domain.errors import OutcomeUnknown
 from rioni.domain.ports.event_store import Bounds
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.storage.chunk_cache import ChunkCache
 from tests.support.waiting import wait_until
 
@@ -122,9 +122,9 @@ def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
     cache = ChunkCache(2**20)
     with ThreadPoolExecutor(1) as thread:
         pool = _Pool(thread)
-        offloads = StoreOffloads()._replace(follow=pool)
+        pools = StorePools()._replace(follow=pool)
         connection = Connection("127.0.0.1:1")
-        followed = TailFollower(connection, _Topics(), cache, lambda _: None, offloads, StoreMeasurements())
+        followed = TailFollower(connection, _Topics(), cache, lambda _: None, pools, StoreMeasurements())
         with contextlib.closing(followed):
             followed.of("topic")
             assert _Consumer.polled.wait(ENOUGH_S)

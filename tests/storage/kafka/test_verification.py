@@ -70,7 +70,7 @@ def test_missing_topics_and_partitions_are_told(found, store):
 
 
 def expire(store):
-    store.expire(TOPIC, 1)
+    store.delete_before(TOPIC, 1)
 
 
 def compact(store):

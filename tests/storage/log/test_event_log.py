@@ -135,7 +135,7 @@ def test_any_sequence_of_appends_leaves_a_gapless_verified_log(engine: Engine, a
     cut_to(engine, data.draw(st.integers(0, len(expected))))
     assert not list(verify(engine, TOPICS)), "a prefix of a log is a log"
     for log in logs:
-        log._end.close()
+        log._head.close()
 
 
 def cut_to(engine: Engine, position: int) -> None:

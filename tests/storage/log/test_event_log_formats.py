@@ -58,7 +58,7 @@ def release(engine):
         log = SqlEventLog(create_engine(engine.url.render_as_string(hide_password=False)), **added)
         logs.append(log)
         log.follow(lambda: None)
-        if follower := getattr(log._end, "_follower", None):
+        if follower := getattr(log._head, "_listener", None):
             wait_until(lambda: follower.position() is not None)
         return log
 

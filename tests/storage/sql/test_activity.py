@@ -37,7 +37,7 @@ class TestSqlActivity(ActivityContract):
             for _ in range(10):
                 random.shuffle(clients_of[node])
                 activity.add({Sighting("read", "order", client): LastActivity(1, 9, 1) for client in clients_of[node]})
-                activity.forget(5)
+                activity.delete_before(5)
 
         clients_of = [clients.copy() for _ in range(4)]
         with ThreadPoolExecutor(4) as executor:

@@ -55,30 +55,30 @@ def end_sessions(url):
 
 
 def test_members_of_a_party_share_a_database(url, process):
-    members = [process(url, ONE).take(0) for _ in range(6)]
+    members = [process(url, ONE).acquire(0) for _ in range(6)]
     assert all(map(_checked, members))
 
 
 def test_others_are_told_who_is_there_and_what_to_do(url, process):
-    process(url, ONE).take(0)
+    process(url, ONE).acquire(0)
     with pytest.raises(
         Unavailable, match=r"in use by a broker without zookeeper on here\..*Stop the other broker or use another"
     ):
-        process(url, OTHER).take(0)
+        process(url, OTHER).acquire(0)
 
 
 def test_who_is_refused_leaves_nothing_behind(url, process):
-    held = process(url, ONE).take(0)
+    held = process(url, ONE).acquire(0)
     with pytest.raises(Unavailable):
-        process(url, OTHER).take(0)
-    process(url, ONE).take(0)
+        process(url, OTHER).acquire(0)
+    process(url, ONE).acquire(0)
     held.check()
 
 
 def test_who_comes_next_waits_for_the_last_member_to_go(url, process):
-    first, second = (process(url, ONE).take(0) for _ in range(2))
+    first, second = (process(url, ONE).acquire(0) for _ in range(2))
     coming = process(url, OTHER)
-    arrival = threading.Thread(target=coming.take, args=(WAIT_S,))
+    arrival = threading.Thread(target=coming.acquire, args=(WAIT_S,))
     arrival.start()
     first.close()
     wait_until(lambda: coming.refusal)
@@ -94,7 +94,7 @@ def test_of_many_that_come_at_once_one_party_gets_in(url, process):
 
     def arrive(occupancy):
         with contextlib.suppress(Unavailable):
-            entered.append(occupancy.take(0))
+            entered.append(occupancy.acquire(0))
 
     threads = [threading.Thread(target=arrive, args=(each,)) for each in arrivals]
     for each in threads:
@@ -105,13 +105,13 @@ def test_of_many_that_come_at_once_one_party_gets_in(url, process):
 
 
 def test_databases_of_one_server_have_nothing_to_do_with_each_other(postgres_url, process):
-    one, other = process(postgres_url(), ONE).take(0), process(postgres_url(), OTHER).take(0)
+    one, other = process(postgres_url(), ONE).acquire(0), process(postgres_url(), OTHER).acquire(0)
     assert _checked(one)
     assert _checked(other)
 
 
 def test_a_lock_that_was_lost_is_taken_again(url, process):
-    held = process(url, ONE).take(0)
+    held = process(url, ONE).acquire(0)
     assert end_sessions(url) == 1
     wait_until(lambda: _refused(process(url, OTHER)))
     wait_until(lambda: _checked(held))
@@ -120,9 +120,9 @@ def test_a_lock_that_was_lost_is_taken_again(url, process):
 
 def test_who_has_lost_the_lock_knows_it_though_the_server_can_not_be_reached(url, process):
     with proxy_to(url) as proxy:
-        held = process(proxy.url, ONE).take(0)
+        held = process(proxy.url, ONE).acquire(0)
         proxy.close()
-        other = process(url, OTHER).take(WAIT_S)
+        other = process(url, OTHER).acquire(WAIT_S)
         with pytest.raises(Unavailable, match="lost with its connection"):
             wait_until(held.check)
     held.close()
@@ -130,7 +130,7 @@ def test_who_has_lost_the_lock_knows_it_though_the_server_can_not_be_reached(url
 
 
 def test_who_was_overtaken_names_the_other_and_is_back_when_that_one_has_gone(url, process):
-    held = process(url, ONE).take(0)
+    held = process(url, ONE).acquire(0)
     # As if its own thread were late: what it finds is the same.
     other = process(url, OTHER)
     while not _entered(other):
@@ -161,12 +161,12 @@ def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url, monkeypatch
 
 def test_an_sqlite_file_is_left_to_the_lock_of_its_directory(tmp_path, process):
     for party in (ONE, OTHER):
-        assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", party).take(0))
+        assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", party).acquire(0))
 
 
 def _entered(occupancy):
     try:
-        occupancy.take(0)
+        occupancy.acquire(0)
     except Unavailable:
         return False
     return True

@@ -107,7 +107,7 @@ def test_changes_of_the_registry_are_stored_lost_or_unknown_as_clients_were_told
 def test_what_was_unknown_is_found_out_and_logged_at_the_next_start(tmp_path):
     config = Config(data=tmp_path / "data")
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
-        base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.own_context())
+        base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.system_context())
         base.registry.refresh()
         topic = base.registry.timelines("a").active.topic
         store = base.adapters.stores.of("default")

@@ -11,11 +11,11 @@ from tests.storage.log_writer import ROOT
 
 def test_there_are_so_many_places_and_no_more():
     places = ThreadSafeSemaphore(2)
-    assert places.take(0)
-    assert places.take(0)
-    assert not places.take(0.01)
-    places.give_back()
-    assert places.take(0)
+    assert places.acquire(0)
+    assert places.acquire(0)
+    assert not places.acquire(0.01)
+    places.release()
+    assert places.acquire(0)
 
 
 def test_who_waits_gets_the_place_that_becomes_free():
@@ -23,7 +23,7 @@ def test_who_waits_gets_the_place_that_becomes_free():
 
     def wait() -> bool:
         waiting.set()
-        return lock.take(20)
+        return lock.acquire(20)
 
     with ThreadPoolExecutor(1) as executor:
         with lock:
@@ -37,7 +37,7 @@ def test_a_block_that_raises_gives_back():
     lock = ThreadSafeSemaphore()
     with pytest.raises(ZeroDivisionError), lock:
         raise ZeroDivisionError
-    assert lock.take(0)
+    assert lock.acquire(0)
 
 
 @pytest.mark.slow

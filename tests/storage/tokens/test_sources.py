@@ -1,7 +1,7 @@
 from rioni.config.settings import Config
 from rioni.domain.access.authentication import TokenPolicy
 from rioni.domain.ports.thread_pool import direct
-from rioni.storage.tokens.http_get import Answer
+from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.sources import sources_of_tokens
 from tests.support.clock import ManualClock
 from tests.support.tokens import bearer, write_tokens
@@ -17,7 +17,9 @@ def test_the_file_is_asked_first_then_the_issuers_then_the_token_info_service(tm
     of_all, of_issuer = token(), token(CLAIMS | {"sub": "bob"})
 
     def info(headers):
-        return Answer(401, b"") if headers == bearer(UNKNOWN) else {"uid": "info", "scope": ["uid"], "expires_in": 100}
+        return (
+            Response(401, b"") if headers == bearer(UNKNOWN) else {"uid": "info", "scope": ["uid"], "expires_in": 100}
+        )
 
     web = Web({JWKS: {"keys": [jwk("RS")]}, TOKEN_INFO: info})
     write_tokens(tmp_path / "tokens.toml", {of_all: {"uid": "file"}})

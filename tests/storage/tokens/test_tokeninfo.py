@@ -3,7 +3,7 @@ import pytest
 from rioni.domain.errors import TokensUnavailable
 from rioni.storage.tokens.cached import ACCEPTED_S, REFUSED_MAX, REFUSED_S, CachedTokens
 from rioni.storage.tokens.circuit_breaker import FAILURES_MAX, PAUSE_S
-from rioni.storage.tokens.http_get import Answer
+from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
 from tests.contracts.tokens import ALICE, END_MS, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock
@@ -27,7 +27,7 @@ def web(clock):
     def answer(headers):
         lasts_s = (END_MS - clock.now_ms()) / 1000
         if headers["Authorization"] != f"Bearer {GOOD}" or lasts_s <= 0:
-            return Answer(400, b'{"error":"invalid_request"}')
+            return Response(400, b'{"error":"invalid_request"}')
         return ALICES | {"expires_in": lasts_s}
 
     return Web({LOCAL: answer, REMOTE: answer})
@@ -74,8 +74,8 @@ class TestCachedTokenInfoService(TestTokenInfoService):
         (ALICES | {"uid": "a\nb"}, False),
         (ALICES | {"realm": ["employees"]}, False),
         ([], False),
-        (Answer(401, b""), False),
-        (Answer(403, b""), False),
+        (Response(401, b""), False),
+        (Response(403, b""), False),
     ],
 )
 def test_an_answer_that_names_nobody_lets_nobody_in(web, clock, answer, accepted):
@@ -87,7 +87,7 @@ def test_an_answer_that_names_nobody_lets_nobody_in(web, clock, answer, accepted
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(500, b""), Answer(404, b""), Answer(302, b""), Answer(429, b""), Answer(200, b"<")]
+    "answer", [Response(500, b""), Response(404, b""), Response(302, b""), Response(429, b""), Response(200, b"<")]
 )
 def test_an_answer_that_says_nothing_about_the_token_is_none(web, clock, answer):
     web.pages[LOCAL] = answer
@@ -129,7 +129,7 @@ def test_the_remote_service_is_asked_where_the_local_one_can_not_be(web, clock):
     tokens = LocalAndRemote(*services, only_remote=lambda: False)
     assert tokens.inspect(GOOD) is not None
     assert web.asked == [LOCAL]
-    web.pages[LOCAL] = Answer(500, b"")
+    web.pages[LOCAL] = Response(500, b"")
     assert tokens.inspect(GOOD) is not None
     assert web.asked[1:] == [LOCAL, REMOTE]
     assert tokens.inspect("another") is None
@@ -164,7 +164,7 @@ def test_answers_are_remembered_for_a_while_also_while_nobody_can_be_asked(web, 
 def test_a_token_that_has_become_good_is_accepted_after_a_while(web, clock):
     tokens = CachedTokens(TokenInfoService(LOCAL, web.get, clock), clock)
     page = web.pages[LOCAL]
-    web.pages[LOCAL] = Answer(401, b"")
+    web.pages[LOCAL] = Response(401, b"")
     assert tokens.inspect(GOOD) is None
     web.pages[LOCAL] = page
     assert tokens.inspect(GOOD) is None

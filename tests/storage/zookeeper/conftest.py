@@ -19,7 +19,7 @@ from tests.support.tcp_proxy import TcpProxy, proxies_to
 class Process(NamedTuple):
     """What one worker process has."""
 
-    keeper: ZooKeeperSession
+    session: ZooKeeperSession
     signals: ZooKeeperSignals
     coordinator: ZooKeeperCoordinator
 
@@ -40,12 +40,12 @@ def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
     numbers = itertools.count()
 
     def start_at(hosts: str, session_timeout_s: float) -> Process:
-        keeper = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
+        session = ZooKeeperSession(hosts, clock=SystemClock(), session_timeout_s=session_timeout_s)
         directory = tmp_path / f"signals-{next(numbers)}"
         directory.mkdir()
-        signals = ZooKeeperSignals(keeper, EmbeddedSignals(directory))
-        coordinator = ZooKeeperCoordinator(keeper, signals.known, clock=SystemClock(), watch=signals.watch)
-        return Process(keeper, signals, coordinator)
+        signals = ZooKeeperSignals(session, EmbeddedSignals(directory))
+        coordinator = ZooKeeperCoordinator(session, signals.cache, clock=SystemClock(), watch=signals.watch)
+        return Process(session, signals, coordinator)
 
     return start_at
 

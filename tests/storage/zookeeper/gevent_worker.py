@@ -20,7 +20,7 @@ from rioni.domain.ports.coordinator import EventTypePartition  # noqa: E402
 from rioni.domain.subscriptions.cursor import format_offset  # noqa: E402
 from rioni.storage.embedded.signals import EmbeddedSignals  # noqa: E402
 from rioni.storage.zookeeper.factory import Shared, open_shared  # noqa: E402
-from rioni.storage.zookeeper.session.options import Options  # noqa: E402
+from rioni.storage.zookeeper.session.options import ZooKeeperOptions  # noqa: E402
 
 
 STREAMS, COMMITS, MANY = 4, 25, 1_000
@@ -28,7 +28,7 @@ STREAMS, COMMITS, MANY = 4, 25, 1_000
 
 def main(hosts: str, directory: str, pem: str = "") -> None:
     local = EmbeddedSignals(Path(directory))
-    shared = open_shared(hosts, local, options=Options(ca=pem, certificate=pem, key=pem))
+    shared = open_shared(hosts, local, options=ZooKeeperOptions(ca=pem, certificate=pem, key=pem))
     coordinator, signals = shared.coordinator, shared.signals
     subscription = str(uuid4())
     keys = [EventTypePartition("a", str(number)) for number in range(STREAMS)]
@@ -43,13 +43,13 @@ def main(hosts: str, directory: str, pem: str = "") -> None:
 
     def stream(key: EventTypePartition) -> str:
         name = str(uuid4())
-        watch = signals.watch([f"subscription:{subscription}", f"stream:{name}"])
+        waiter = signals.watch([f"subscription:{subscription}", f"stream:{name}"])
         coordinator.join(subscription, name, [key])
         for position in range(COMMITS):
             assert coordinator.commit(subscription, name, [(key, format_offset(1, position))]) == [True]
             while coordinator.cursors(subscription)[key] != format_offset(1, position):
-                assert watch.wait(20)
-        watch.close()
+                assert waiter.wait(20)
+        waiter.close()
         return name
 
     ticker = gevent.spawn(tick)
@@ -57,20 +57,20 @@ def main(hosts: str, directory: str, pem: str = "") -> None:
     names = {greenlet.get() for greenlet in greenlets}
     pool = gevent.get_hub().threadpool
     # From threads without a hub of their own, as commands call it.
-    alive = pool.apply(coordinator.lives, (coordinator.worker,))
+    alive = pool.apply(coordinator.is_alive, (coordinator.worker,))
     seen = pool.apply(coordinator.topology, (subscription,)).sessions.keys()
     several = [pool.spawn(coordinator.leave, subscription, name) for name in names]
     for each in several:
         each.get()
     left = len(coordinator.topology(subscription).sessions)
-    pool.apply(coordinator.forget, (subscription,))
+    pool.apply(coordinator.delete, (subscription,))
     forgotten = coordinator.topology(subscription).epoch == 0
-    taken = [pool.apply(shared.slots.take, (f"{n}", {"a": 2})) for n in range(3)]
+    taken = [pool.apply(shared.quota.acquire, (f"{n}", {"a": 2})) for n in range(3)]
     while not shared.leadership.held():
         time.sleep(0.001)
     ticker.kill()
     counts = ask_for_much_at_once(shared)
-    for adapter in (shared.leadership, shared.slots, shared.coordinator, signals):
+    for adapter in (shared.leadership, shared.quota, shared.coordinator, signals):
         adapter.close()
     result = {"alive": alive, "seen": seen == names, "left": left, "forgotten": forgotten, "taken": taken}
     sys.stdout.write(json.dumps(result | {"ticked": ticks > COMMITS, "counts": counts}))
@@ -80,7 +80,7 @@ def ask_for_much_at_once(shared: Shared) -> list[int]:
     subscription, keys = str(uuid4()), [EventTypePartition("a", str(number)) for number in range(MANY)]
     shared.coordinator.initialise(subscription, dict.fromkeys(keys, format_offset(1, -1)))
     asking = [gevent.spawn(shared.coordinator.cursors, subscription) for _ in range(2)]
-    asking.append(gevent.spawn(shared.slots.take, "many", {f"many-{number}": 1 for number in range(MANY)}))
+    asking.append(gevent.spawn(shared.quota.acquire, "many", {f"many-{number}": 1 for number in range(MANY)}))
     return [len(each.get()) for each in asking]
 
 

@@ -21,7 +21,7 @@ from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.ports.coordinator import Assignment, EventTypePartition
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import WORKERS
-from rioni.storage.zookeeper.slots import ZooKeeperSlots
+from rioni.storage.zookeeper.slots import ZooKeeperConnectionQuota
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.contracts.coordination import A0, A1, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to
@@ -59,8 +59,8 @@ for position in map(int, sys.stdin):
 def expire(process, hosts: str = "") -> None:
     """End the session of a process as ZooKeeper does when it has not heard of it: whoever knows its secret may."""
     twin = KazooClient(
-        hosts or ",".join(f"{host}:{port}" for host, port in process.keeper._client.hosts),
-        client_id=process.keeper._client.client_id,
+        hosts or ",".join(f"{host}:{port}" for host, port in process.session._client.hosts),
+        client_id=process.session._client.client_id,
     )
     twin.start()
     twin.stop()
@@ -79,9 +79,9 @@ def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, sta
     coordinator.join(subscription, stream)
     for position in range(5):
         worker = coordinator.worker
-        this.keeper.handler.hang_up()
+        this.session.handler.disconnect()
         assert coordinator.commit(subscription, stream, [(A0, offset(position))]) == [True]
-        this.keeper.handler.hang_up()
+        this.session.handler.disconnect()
         assert stream in coordinator.topology(subscription).sessions
         # At first as they were when they were last seen: streams don't wait for the connection.
         wait_until(lambda: coordinator.cursors(subscription)[A0] == offset(position))  # noqa: B023 - at once
@@ -104,19 +104,19 @@ def known(coordinator, subscription, key):
 
 def test_a_connection_comes_back_however_many_nodes_are_watched(hosts, start_at):
     with closing(start_at(hosts, SESSION_TIMEOUT_S)) as process:
-        coordinator, keeper = process.coordinator, process.keeper
+        coordinator, session = process.coordinator, process.session
         subscription, stream = name(), name()
         keys = [EventTypePartition("a", str(number)) for number in range(4_000)]
         watch = process.signals.watch([f"subscription:{subscription}"])
         wait_until(lambda: initialised(coordinator, subscription, keys))
         coordinator.join(subscription, stream)
-        keeper.handler.hang_up()
-        wait_until(lambda: not keeper.connected)
-        wait_until(lambda: keeper.connected)
+        session.handler.disconnect()
+        wait_until(lambda: not session.connected)
+        wait_until(lambda: session.connected)
         assert coordinator.commit(subscription, stream, [(keys[0], offset(1))]) == [True]
-        worker = keeper.worker
+        worker = session.worker
         expire(process)
-        wait_until(lambda: keeper.worker != worker and keeper.holds())
+        wait_until(lambda: session.worker != worker and session.is_session_safe())
         coordinator.join(subscription, name())
         wait_until(lambda: known(coordinator, subscription, keys[0]) == offset(1))
         watch.close()
@@ -125,11 +125,11 @@ def test_a_connection_comes_back_however_many_nodes_are_watched(hosts, start_at)
 def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, start_at):
     with closing(start_at(hosts, SESSION_TIMEOUT_S)) as busy:
         done = threading.Event()
-        busy.keeper.handler.dispatch_callback(Callback("busy", done.wait, ()))
+        busy.session.handler.dispatch_callback(Callback("busy", done.wait, ()))
         with pytest.raises(Unavailable):
-            busy.keeper.barrier()
+            busy.session.barrier()
         done.set()
-        busy.keeper.barrier()
+        busy.session.barrier()
 
 
 def test_who_gets_a_partition_does_not_begin_before_what_was_committed(cut_off, coordinator, subscription):
@@ -161,7 +161,7 @@ def test_who_asks_what_is_committed_is_never_told_what_was_before(cut_off, coord
     with ThreadPoolExecutor() as pool:
         committed = pool.submit(process.coordinator.committed, subscription)
         way.break_off()
-        wait_until(lambda: not process.keeper.connected)
+        wait_until(lambda: not process.session.connected)
         # Its own streams go on with what it knows.
         assert process.coordinator.cursors(subscription)[A0] == offset(-1)
         way.heal()
@@ -172,15 +172,15 @@ def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):
     process, way = cut_off
     way.cut_answer_to(b'"position":7')
     with ThreadPoolExecutor() as pool:
-        reported = pool.submit(process.keeper.report, 7)
+        reported = pool.submit(process.session.publish_position, 7)
         wait_until(lambda: b'"position":7' in entry_of(process, this))
         way.break_off()
         reported.result()
-    process.keeper.report(8)
+    process.session.publish_position(8)
     way.heal()
 
     def is_there() -> bool:
-        process.keeper.report(8)
+        process.session.publish_position(8)
         return b'"position":8' in entry_of(process, this)
 
     wait_until(is_there)
@@ -188,8 +188,8 @@ def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):
 
 def entry_of(process, witness) -> bytes:
     """What stands in the registry of workers."""
-    path = f"{WORKERS}/{process.keeper.worker}"
-    return witness.keeper.ask(lambda client: client.get_async(path))[0][0]
+    path = f"{WORKERS}/{process.session.worker}"
+    return witness.session.request(lambda client: client.get_async(path))[0][0]
 
 
 def test_who_asks_after_the_end_is_told_at_once(this, coordinator, subscription):
@@ -197,14 +197,14 @@ def test_who_asks_after_the_end_is_told_at_once(this, coordinator, subscription)
     before_s = time.monotonic()
     with pytest.raises(Unavailable):
         coordinator.topology(subscription)
-    assert time.monotonic() - before_s < this.keeper.timeout_s / 2
+    assert time.monotonic() - before_s < this.session.timeout_s / 2
 
 
 def test_what_is_made_anew_after_a_loss_is_not_taken_for_what_was_there(coordinator, subscription, start):
     other = start().coordinator
     for each in (coordinator, other):
         assert each.topology(subscription).partitions.keys() == ALL.keys()
-    coordinator.forget(subscription)
+    coordinator.delete(subscription)
     coordinator.initialise(subscription, {A0: offset(1)})
     for each in (coordinator, other):
         assert each.topology(subscription).partitions.keys() == {A0}
@@ -213,7 +213,7 @@ def test_what_is_made_anew_after_a_loss_is_not_taken_for_what_was_there(coordina
 
 def test_the_log_says_when_zookeeper_is_back(this):
     with capture_logs() as logged:
-        this.keeper.handler.hang_up()
+        this.session.handler.disconnect()
         wait_until(lambda: [line["event"] for line in logged] == ["ZooKeeper answers again"])
 
 
@@ -222,7 +222,7 @@ def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coo
     other.join(subscription, stream)
     watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
     for position in range(5):
-        this.keeper.handler.hang_up()
+        this.session.handler.disconnect()
         assert other.commit(subscription, stream, [(A0, offset(position))]) == [True]
         while coordinator.cursors(subscription)[A0] != offset(position):
             assert watch.wait(ENOUGH_S)
@@ -236,14 +236,14 @@ def test_with_the_session_its_streams_end_and_their_commits_are_refused(this, co
     coordinator.commit(subscription, mine, [(A0, offset(3))])
     other.join(subscription, theirs)
     worker = coordinator.worker
-    assert other.lives(worker)
+    assert other.is_alive(worker)
     expire(this)
     wait_until(lambda: set(other.topology(subscription).partitions.values()) == {Assignment(theirs)})
-    assert not other.lives(worker)
+    assert not other.is_alive(worker)
     with pytest.raises(Invalid, match=f"Session with stream id {mine} not found"):
         coordinator.commit(subscription, mine, [(A0, offset(4))])
     assert set(coordinator.topology(subscription).sessions) == {theirs}
-    wait_until(lambda: other.lives(coordinator.worker))
+    wait_until(lambda: other.is_alive(coordinator.worker))
     assert coordinator.worker != worker
     assert coordinator.cursors(subscription)[A0] == offset(3)
     coordinator.join(subscription, name())
@@ -262,7 +262,7 @@ def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_th
             answer = pool.submit(cut_off.coordinator.commit, subscription, stream, [(A0, offset(2))])
             wait_until(lambda: coordinator.cursors(subscription)[A0] == offset(2))
             expire(cut_off, zookeeper_cluster.zookeeper)
-            wait_until(lambda: not cut_off.keeper.connected)
+            wait_until(lambda: not cut_off.session.connected)
             way.heal()
             assert answer.result() == [True]
             with pytest.raises(Invalid, match="not found"):
@@ -300,11 +300,11 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
             wait([joined], timeout=0.5)
         with pytest.raises(Unavailable):
             joined.result()
-    assert not process.coordinator.holds(stream)
+    assert not process.coordinator.owns(stream)
     way.heal()
 
     def is_over() -> bool:
-        process.coordinator.reap()
+        process.coordinator.expire_dead_sessions()
         return coordinator.topology(subscription).sessions == {}
 
     wait_until(is_over)
@@ -343,7 +343,7 @@ def test_a_reset_that_nobody_knows_of_is_ended(cut_off, coordinator, subscriptio
     way.heal()
 
     def is_over() -> bool:
-        process.coordinator.reap()
+        process.coordinator.expire_dead_sessions()
         return not coordinator.topology(subscription).resetting
 
     wait_until(is_over)
@@ -358,7 +358,7 @@ def test_a_reset_waits_for_a_stream_that_is_lost_to_its_own_process_alone(cut_of
         reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, 6)
         wait_until(lambda: coordinator.topology(subscription).resetting)
         way.cut(there=False)
-        wait_until(lambda: not process.keeper.holds())
+        wait_until(lambda: not process.session.is_session_safe())
         way.heal()
         with pytest.raises(Unavailable):
             reset.result()
@@ -367,15 +367,15 @@ def test_a_reset_waits_for_a_stream_that_is_lost_to_its_own_process_alone(cut_of
 
 
 def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
-    slots = ZooKeeperSlots(this.keeper, SystemClock())
-    assert slots.take("one", {"a": 2}) == []
-    worker = this.keeper.worker
+    slots = ZooKeeperConnectionQuota(this.session, SystemClock())
+    assert slots.acquire("one", {"a": 2}) == []
+    worker = this.session.worker
     expire(this)
-    wait_until(lambda: this.keeper.worker != worker and this.keeper.holds())
-    other = ZooKeeperSlots(start().keeper, SystemClock())
-    assert slots.take("two", {"b": 1}) == []
-    assert other.take("three", {"a": 2}) == []
-    assert other.take("four", {"a": 2}) == ["a"]
+    wait_until(lambda: this.session.worker != worker and this.session.is_session_safe())
+    other = ZooKeeperConnectionQuota(start().session, SystemClock())
+    assert slots.acquire("two", {"b": 1}) == []
+    assert other.acquire("three", {"a": 2}) == []
+    assert other.acquire("four", {"a": 2}) == ["a"]
 
 
 def test_a_process_that_stood_still_too_long_has_lost_its_partitions(hosts, coordinator, subscription, tmp_path):
@@ -418,7 +418,7 @@ def lonely(own_cluster: LocalCluster, start_at) -> Iterator:
 def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(own_cluster, lonely):
     """Reference operations#worker-death."""
     (zookeeper,) = own_cluster.zookeepers
-    coordinator, keeper = lonely.coordinator, lonely.keeper
+    coordinator, session = lonely.coordinator, lonely.session
     subscription, stream = name(), name()
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, stream)
@@ -433,10 +433,10 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
     while stream in coordinator.topology(subscription).sessions:
         looks.append(coordinator.cursors(subscription) == cursors)
         assert coordinator.heartbeats(subscription) == dict.fromkeys(ALL, 0)
-        assert coordinator.troubles(subscription) == {}
+        assert coordinator.delivery_failures(subscription) == {}
         assert time.monotonic() - paused_at_s < SESSION_TIMEOUT_S
         watch.wait(SESSION_TIMEOUT_S)
-    assert not coordinator.holds(stream)
+    assert not coordinator.owns(stream)
     assert all(looks)
     with pytest.raises(Unavailable):
         coordinator.commit(subscription, stream, [(A0, offset(1))])
@@ -444,12 +444,12 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
     coordinator.leave(subscription, stream)
     with pytest.raises(Invalid, match=f"Session with stream id {stream} not found"):
         coordinator.commit(subscription, stream, [(A0, offset(1))])
-    coordinator.forget(deleted)
+    coordinator.delete(deleted)
     zookeeper.resume()
-    wait_until(lambda: keeper.connected and keeper.holds())
+    wait_until(lambda: session.connected and session.is_session_safe())
 
     def is_over() -> bool:
-        coordinator.reap()
+        coordinator.expire_dead_sessions()
         return coordinator.topology(subscription).sessions == {} and coordinator.cursors(deleted) == {}
 
     wait_until(is_over)
@@ -467,5 +467,5 @@ def test_what_is_acknowledged_survives_the_death_of_zookeeper(own_cluster, lonel
     zookeeper.kill()
     zookeeper.start()
     zookeeper.wait()
-    wait_until(lonely.keeper.holds)
+    wait_until(lonely.session.is_session_safe)
     assert coordinator.cursors(subscription)[A0] == offset(7)

@@ -24,7 +24,7 @@ steps = st.lists(
         st.tuples(st.just("commit"), nodes, st.integers(0, 5), st.sampled_from(KEYS), st.integers(-1, 9)),
         st.tuples(st.just("release"), nodes, st.integers(0, 5)),
         st.tuples(st.just("read"), nodes),
-        st.tuples(st.sampled_from(["hang_up", "hang_up", "expire"]), nodes),
+        st.tuples(st.sampled_from(["disconnect", "disconnect", "expire"]), nodes),
     ),
     max_size=30,
 )
@@ -83,20 +83,20 @@ class Model:
             assert all(owner.session for owner in owners.values())
         # A stream that lives holds what it owns.
         for owner in owners.values():
-            assert self.at(self.alive[owner.session]).holds(owner.session) if owner.session else True
+            assert self.at(self.alive[owner.session]).owns(owner.session) if owner.session else True
 
-    def hang_up(self, node: int) -> None:
-        self.processes[node].keeper.handler.hang_up()
+    def disconnect(self, node: int) -> None:
+        self.processes[node].session.handler.disconnect()
 
     def expire(self, node: int) -> None:
-        keeper = self.processes[node].keeper
-        wait_until(lambda: keeper.connected)
-        worker = keeper.worker
+        session = self.processes[node].session
+        wait_until(lambda: session.connected)
+        worker = session.worker
         mine = [stream for stream, owner in self.alive.items() if owner == node]
         expire(self.processes[node])
-        wait_until(lambda: keeper.worker != worker and keeper.holds())
+        wait_until(lambda: session.worker != worker and session.is_session_safe())
         for stream in mine:
-            assert not self.at(node).holds(stream)
+            assert not self.at(node).owns(stream)
             del self.alive[stream]
 
     def settled(self, node: int):
@@ -108,7 +108,7 @@ class Model:
 
     def sessions(self, coordinator) -> set[str]:
         for process in self.processes:
-            process.coordinator.reap()  # as every process does all the time
+            process.coordinator.expire_dead_sessions()  # as every process does all the time
         return {*coordinator.topology(self.subscription).sessions}
 
 
@@ -134,7 +134,7 @@ def test_whatever_breaks_all_nodes_agree_and_nothing_committed_is_lost(processes
         model.read(node)
     for stream in [*model.alive]:
         model.leave(0, model.streams.index(stream))
-    processes[0].coordinator.forget(model.subscription)
+    processes[0].coordinator.delete(model.subscription)
 
     def is_over() -> bool:
         coordinator = processes[1].coordinator

@@ -11,7 +11,7 @@ from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared
 from rioni.storage.zookeeper.paths import WORKERS
-from rioni.storage.zookeeper.session.options import Options
+from rioni.storage.zookeeper.session.options import ZooKeeperOptions
 from rioni.tools.dev_cluster.servers import free_ports
 from tests.contracts.coordination import ALL
 
@@ -24,10 +24,10 @@ def local(tmp_path: Path) -> Iterator[EmbeddedSignals]:
 
 @pytest.mark.zookeeper
 def test_with_a_password_nobody_else_gets_in(hosts: str, local: EmbeddedSignals):
-    options = Options(user="rioni", password="secret")
+    options = ZooKeeperOptions(user="rioni", password="secret")
     ours = open_shared(hosts, local, options=options)
     ours.coordinator.initialise("s", ALL)
-    for others in (Options(), Options(user="rioni", password="wrong")):
+    for others in (ZooKeeperOptions(), ZooKeeperOptions(user="rioni", password="wrong")):
         with pytest.raises(Unavailable, match="ZooKeeper authentication failed"):
             open_shared(hosts, local, options=others)
     again = open_shared(hosts, local, options=options)
@@ -41,8 +41,8 @@ def test_closing_leaves_no_worker_behind(hosts: str, local: EmbeddedSignals):
     one, two = open_shared(hosts, local), open_shared(hosts, local)
     one.coordinator.close()
     one.coordinator.close()
-    assert not two.coordinator.lives(one.coordinator.worker)
-    assert two.coordinator.lives(two.coordinator.worker)
+    assert not two.coordinator.is_alive(one.coordinator.worker)
+    assert two.coordinator.is_alive(two.coordinator.worker)
     two.coordinator.close()
 
 
@@ -63,13 +63,13 @@ def test_workers_tell_who_they_are_and_how_far_they_have_followed_the_log(hosts:
     shared = open_shared(hosts, local)
     path = f"{WORKERS}/{shared.coordinator.worker}"
     for position in (7, 8, 8):
-        shared.report(position)
-        ((data, stat),) = this.keeper.ask(lambda client: client.get_async(path))
+        shared.publish_position(position)
+        ((data, stat),) = this.session.request(lambda client: client.get_async(path))
         assert json.loads(data) == {"host": socket.gethostname(), "pid": os.getpid(), "position": position}
     assert stat.version == 2
     shared.coordinator.close()
-    assert this.keeper.ask(lambda client: client.exists_async(path)) == [None]
-    shared.report(9)
+    assert this.session.request(lambda client: client.exists_async(path)) == [None]
+    shared.publish_position(9)
 
 
 @pytest.mark.zookeeper

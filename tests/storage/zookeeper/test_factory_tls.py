@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from rioni.domain.errors import Unavailable
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared
-from rioni.storage.zookeeper.session.options import Options
+from rioni.storage.zookeeper.session.options import ZooKeeperOptions
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.servers import HOST, free_ports, zookeeper
 from tests.contracts.coordination import ALL
@@ -79,7 +79,7 @@ def local(tmp_path: Path) -> Iterator[EmbeddedSignals]:
 
 
 def test_with_certificates_of_both_sides_all_is_as_without_tls(secure: str, pem: Path, local: EmbeddedSignals):
-    options = Options(ca=str(pem), certificate=str(pem), key=str(pem))
+    options = ZooKeeperOptions(ca=str(pem), certificate=str(pem), key=str(pem))
     with closing(open_shared(secure, local, options=options).coordinator) as coordinator:
         coordinator.initialise("s", ALL)
         assert coordinator.cursors("s") == ALL
@@ -91,4 +91,4 @@ def test_so_it_is_in_a_patched_process(secure: str, pem: Path, tmp_path: Path):
 
 def test_who_shows_no_certificate_gets_nowhere(secure: str, pem: Path, local: EmbeddedSignals):
     with pytest.raises(Unavailable, match="can't be used"):
-        open_shared(secure, local, session_timeout_s=2, options=Options(ca=str(pem)))
+        open_shared(secure, local, session_timeout_s=2, options=ZooKeeperOptions(ca=str(pem)))

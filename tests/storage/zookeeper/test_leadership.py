@@ -12,16 +12,16 @@ pytestmark = pytest.mark.zookeeper
 class TestZooKeeperLeadership(LeadershipContract):
     @pytest.fixture
     def leadership(self, this) -> ZooKeeperLeadership:
-        return ZooKeeperLeadership(this.keeper)
+        return ZooKeeperLeadership(this.session)
 
     @pytest.fixture
     def other(self, start) -> ZooKeeperLeadership:
-        return ZooKeeperLeadership(start().keeper)
+        return ZooKeeperLeadership(start().session)
 
 
 def test_it_ends_with_the_session(this, start):
     second = start()
-    leadership, other = ZooKeeperLeadership(second.keeper), ZooKeeperLeadership(this.keeper)
+    leadership, other = ZooKeeperLeadership(second.session), ZooKeeperLeadership(this.session)
     wait_until(leadership.held)
     assert not other.held()
     second.close()
@@ -30,10 +30,10 @@ def test_it_ends_with_the_session(this, start):
 
 def test_a_worker_is_chosen_where_the_answer_to_it_was_lost(cut_off, this):
     process, way = cut_off
-    leadership, other = ZooKeeperLeadership(process.keeper), ZooKeeperLeadership(this.keeper)
-    way.cut_answer_to(process.keeper.worker.encode())
+    leadership, other = ZooKeeperLeadership(process.session), ZooKeeperLeadership(this.session)
+    way.cut_answer_to(process.session.worker.encode())
     assert not leadership.held()
-    wait_until(lambda: this.keeper.ask(lambda client: client.exists_async(LEADER))[0])
+    wait_until(lambda: this.session.request(lambda client: client.exists_async(LEADER))[0])
     way.break_off()
     way.heal()
     wait_until(leadership.held)

@@ -12,21 +12,21 @@ NEW = Progress(at(-1))
 
 def test_only_an_owner_whose_term_is_over_has_failed():
     sent = NEW.attempted(at(4), 3, None)
-    assert sent.trouble(3) is None
-    assert sent.trouble(5) == DeliveryFailure(1, at(4), "")
+    assert sent.delivery_failure(3) is None
+    assert sent.delivery_failure(5) == DeliveryFailure(1, at(4), "")
     assert sent.settled(5).settled(5).settled(7) == sent.settled(5)
 
 
 def test_the_same_stream_fails_in_each_of_its_terms():
     failed = NEW.attempted(at(4), 3, None).attempted(at(4), 5, None).attempted(at(4), 7, None)
-    assert failed.trouble(9) == DeliveryFailure(3, at(4), "")
+    assert failed.delivery_failure(9) == DeliveryFailure(3, at(4), "")
 
 
 def test_what_was_committed_has_not_failed():
     sent = NEW.attempted(at(4), 3, None)
-    assert sent.advanced(at(4), 3).trouble(5) is None
-    assert sent.advanced(at(3), 3).trouble(5) == DeliveryFailure(1, at(4), "")
-    assert sent.advanced(at(3), 5).trouble(5) is None
+    assert sent.advanced(at(4), 3).delivery_failure(5) is None
+    assert sent.advanced(at(3), 3).delivery_failure(5) == DeliveryFailure(1, at(4), "")
+    assert sent.advanced(at(3), 5).delivery_failure(5) is None
 
 
 def test_a_heartbeat_and_a_search_change_nothing_else():
@@ -34,7 +34,7 @@ def test_a_heartbeat_and_a_search_change_nothing_else():
     assert beaten == Progress(at(-1), heartbeats=2)
     searching = beaten.attempted(at(4), 3, at(9))
     assert searching.heartbeats == 2
-    assert searching.trouble(3) == DeliveryFailure(0, at(4), at(9))
+    assert searching.delivery_failure(3) == DeliveryFailure(0, at(4), at(9))
 
 
 def test_what_is_stored_is_short_and_complete():

@@ -24,7 +24,7 @@ def test_streams_on_other_nodes_hear_of_every_change(coordinator, signals, start
         lambda: other.leave(subscription, stream),
         lambda: other.leave(subscription, second),
         lambda: other.reset(subscription, {A0: offset(0)}, 0),
-        lambda: other.forget(subscription),
+        lambda: other.delete(subscription),
     ):
         change()
         assert watch.wait(ENOUGH_S)

@@ -24,16 +24,16 @@ STREAM_ID_HEADER = "X-Nakadi-StreamId"
 class SubscriptionCursorsResource:
     """The committed cursors of one subscription."""
 
-    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
+        self._dependencies = dependencies
         self._metrics = metrics
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """List the committed cursors; none until the subscription was first streamed."""
-        services = self._services
-        services.registry.refresh()
-        subscription = services.registry.subscription(subscription_id)
-        services.gate.blacklist(
+        dependencies = self._dependencies
+        dependencies.registry.refresh()
+        subscription = dependencies.registry.subscription(subscription_id)
+        dependencies.access.blacklist(
             "CONSUMER", subject_of(req), subscription.event_types, "Application or subscription is blocked"
         )
         items = [
@@ -43,7 +43,7 @@ class SubscriptionCursorsResource:
                 "event_type": partition.event_type,
                 "cursor_token": str(uuid4()),
             }
-            for partition, offset in services.coordinator.committed(subscription_id).items()
+            for partition, offset in dependencies.coordinator.committed(subscription_id).items()
         ]
         resp.data = orjson.dumps({"items": items})
 
@@ -51,8 +51,8 @@ class SubscriptionCursorsResource:
         """Reset cursors, once all streams have ended."""
         cursors = parsing.reset_cursors(read_json(req))
         command = ResetCursors(subscription_id=subscription_id, cursors=cursors)
-        self._services.positions.reset(command, context_of(req, self._services))
-        self._services.signals.notify(LOG_KEY)
+        self._dependencies.cursor_initializer.reset(command, context_of(req, self._dependencies))
+        self._dependencies.signals.notify(LOG_KEY)
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
@@ -62,9 +62,9 @@ class SubscriptionCursorsResource:
             raise Malformed(f"The header {STREAM_ID_HEADER} is missing")
         cursors = parsing.committed_cursors(read_json(req))
         command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
-        advanced = self._services.committer.commit(command, subject_of(req))
+        advanced = self._dependencies.committer.commit(command, subject_of(req))
         self._metrics.committed_cursors.inc(sum(advanced))
-        notice_commit(req, self._services, subscription_id, sum(advanced))
+        notice_commit(req, self._dependencies, subscription_id, sum(advanced))
         if all(advanced):
             resp.status = HTTPStatus.NO_CONTENT.value
             return

@@ -21,8 +21,8 @@ LIST_DEFAULT, LIST_MAX = 20, 1_000
 class DeadLettersResource:
     """The dead letters of one subscription."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """List dead letters, oldest first."""
@@ -30,21 +30,21 @@ class DeadLettersResource:
         if not 1 <= limit <= LIST_MAX:
             raise Malformed(f"limit must be from 1 to {LIST_MAX}")
         wanted = parsing.dead_letter_filter({name: req.get_param(name) for name in DeadLetterFilter.__struct_fields__})
-        page = self._services.dead_letters.page(subscription_id, wanted, limit, subject_of(req))
+        page = self._dependencies.dead_letters.page(subscription_id, wanted, limit, subject_of(req))
         resp.data = msgspec.json.encode({"items": [_item(kept) for kept in page]})
 
 
 class RedriveResource:
     """Publishes dead letters again."""
 
-    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
-        self._services, self._metrics = services, metrics
+    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
+        self._dependencies, self._metrics = dependencies, metrics
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Publish them, and answer their number."""
         command = parsing.redrive(subscription_id, read_json(req))
-        redriven = self._services.dead_letters.redrive(command, context_of(req, self._services))
-        self._services.signals.notify(LOG_KEY)
+        redriven = self._dependencies.dead_letters.redrive(command, context_of(req, self._dependencies))
+        self._dependencies.signals.notify(LOG_KEY)
         self._metrics.redriven_events.inc(redriven.redriven)
         resp.data = msgspec.json.encode(redriven)
 

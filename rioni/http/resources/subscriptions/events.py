@@ -27,7 +27,7 @@ from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
 from rioni.http.streaming.client import HttpClient, stream_counters
 from rioni.http.streaming.server_sent_events import last_cursors
 from rioni.http.streaming.stream_response import respond, stream_limits
-from rioni.http.streaming.subscription_stream import DeadLetterSink, SubscriptionStream
+from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
 
 
 SLOT_WAIT_S = 1.5
@@ -37,8 +37,8 @@ SLOT_WAIT_S = 1.5
 class SubscriptionEventsResource:
     """The events of one subscription."""
 
-    def __init__(self, services: Dependencies, metrics: Metrics) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
+        self._dependencies = dependencies
         self._metrics = metrics
         self._counters = stream_counters(metrics, "subscription")
 
@@ -55,40 +55,40 @@ class SubscriptionEventsResource:
         self._stream(req, resp, subscription_id, body)
 
     def _stream(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, wishes: dict[str, Any]) -> None:
-        services, subject = self._services, subject_of(req)
-        parameters = subscription_parameters(wishes, stream_limits(services))
-        services.registry.refresh()
+        dependencies, subject = self._dependencies, subject_of(req)
+        parameters = subscription_parameters(wishes, stream_limits(dependencies))
+        dependencies.registry.refresh()
         # Blocked clients must not learn what exists.
-        services.gate.blacklist("CONSUMER", subject, ())
-        subscription = services.registry.subscription(subscription_id)
-        services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+        dependencies.access.blacklist("CONSUMER", subject, ())
+        subscription = dependencies.registry.subscription(subscription_id)
+        dependencies.access.blacklist("CONSUMER", subject, subscription.event_types)
         partitions = [
             EventTypePartition(name, str(number))
             for name in subscription.event_types
-            for number in range(services.registry.timelines(name).active.partitions)
+            for number in range(dependencies.registry.timelines(name).active.partitions)
         ]
         check_partitions(parameters.partitions, partitions)
         seen = last_cursors(req)
 
-        _check(services, subject, subscription_id)
-        services.positions.initialise(subscription)
+        _check(dependencies, subject, subscription_id)
+        dependencies.cursor_initializer.initialise(subscription)
         stream_id = str(uuid4())
-        give_back = services.stream_slots.take(subject.name)
+        release_slot = dependencies.stream_quota.acquire(subject.name)
         with contextlib.ExitStack() as undo:
-            undo.callback(give_back)
+            undo.callback(release_slot)
             self._join(subscription_id, stream_id, parameters.partitions)
-            undo.callback(services.coordinator.leave, subscription_id, stream_id)
+            undo.callback(dependencies.coordinator.leave, subscription_id, stream_id)
             self._commit(subscription_id, stream_id, seen, subject)
             client = _Subscriber(
                 req,
-                services,
+                dependencies,
                 self._counters,
                 parameters,
-                give_back,
+                release_slot,
                 source=subscription_id,
                 stream_id=stream_id,
             )
-            ports = services.streams
+            ports = dependencies.streams
             dead_letters = self._dead_letters(subscription)
             stream = SubscriptionStream(subscription_id, stream_id, parameters, partitions, ports, client, dead_letters)
             undo.pop_all()
@@ -97,38 +97,38 @@ class SubscriptionEventsResource:
 
     def _join(self, subscription_id: str, stream_id: str, requested: Collection[EventTypePartition]) -> None:
         """Join; if there is no slot, wait briefly: a client may reconnect before its old stream has ended."""
-        services = self._services
-        join = partial(services.coordinator.join, subscription_id, stream_id, requested)
+        dependencies = self._dependencies
+        join = partial(dependencies.coordinator.join, subscription_id, stream_id, requested)
         with contextlib.suppress(Conflict):
             return join()
-        until_s = services.clock.monotonic() + SLOT_WAIT_S
-        watch = services.signals.watch([f"subscription:{subscription_id}"])
+        until_s = dependencies.clock.monotonic() + SLOT_WAIT_S
+        waiter = dependencies.signals.watch([f"subscription:{subscription_id}"])
         try:
             while True:
-                epoch = services.coordinator.topology(subscription_id).epoch
+                epoch = dependencies.coordinator.topology(subscription_id).epoch
                 try:
                     return join()
                 except Conflict:
-                    while services.coordinator.topology(subscription_id).epoch == epoch:
-                        if (left_s := until_s - services.clock.monotonic()) <= 0:
+                    while dependencies.coordinator.topology(subscription_id).epoch == epoch:
+                        if (left_s := until_s - dependencies.clock.monotonic()) <= 0:
                             raise
-                        watch.wait(left_s)
+                        waiter.wait(left_s)
         finally:
-            watch.close()
+            waiter.close()
 
-    def _dead_letters(self, subscription: Subscription) -> DeadLetterSink | None:
+    def _dead_letters(self, subscription: Subscription) -> DeadLetterHandler | None:
         """The subscription's dead letter policy, as it is when the stream begins."""
         policy = policy_of(subscription.annotations)
         if policy is None:
             return None
         count = self._metrics.unprocessable_events.labels(DEAD_LETTER_QUEUE if policy.keeps else SKIP_EVENT)
 
-        def bury(partition: EventTypePartition, event: Slice, sent: int) -> None:
+        def handle(partition: EventTypePartition, event: Slice, sent: int) -> None:
             if policy.keeps:
-                self._services.dead_letter_queue.keep(subscription.id, partition, event, sent)
+                self._dependencies.dead_letter_queue.keep(subscription.id, partition, event, sent)
             count.inc()
 
-        return DeadLetterSink(policy=policy, bury=bury)
+        return DeadLetterHandler(policy=policy, handle=handle)
 
     def _commit(
         self, subscription_id: str, stream_id: str, seen: Sequence[Mapping[str, Any]], subject: Subject
@@ -136,14 +136,14 @@ class SubscriptionEventsResource:
         """Commit what a browser has seen, as far as its partitions are this stream's."""
         if not seen:
             return
-        topology = self._services.coordinator.topology(subscription_id)
+        topology = self._dependencies.coordinator.topology(subscription_id)
         own = {key for key, assignment in topology.partitions.items() if assignment.session == stream_id}
         cursors = [each for each in seen if EventTypePartition(each["event_type"], each["partition"]) in own]
         if cursors:
             # If the commit fails for any reason, the events are delivered again.
             with contextlib.suppress(RioniError):
                 command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
-                self._services.committer.commit(command, subject)
+                self._dependencies.committer.commit(command, subject)
 
 
 class _Subscriber(HttpClient):
@@ -151,34 +151,34 @@ class _Subscriber(HttpClient):
 
     __slots__ = ()
     API = "hila"
-    DEED = STREAM
+    ACTION = STREAM
 
     def check(self) -> None:
-        _check(self.services, self.subject, self.source)
+        _check(self.dependencies, self.subject, self.source)
 
 
-def _check(services: Dependencies, subject: Subject, subscription_id: str) -> None:
-    subscription = services.gate.subscription(subject, subscription_id)
-    services.gate.blacklist("CONSUMER", subject, subscription.event_types)
+def _check(dependencies: Dependencies, subject: Subject, subscription_id: str) -> None:
+    subscription = dependencies.access.subscription(subject, subscription_id)
+    dependencies.access.blacklist("CONSUMER", subject, subscription.event_types)
     for name in subscription.event_types:
-        services.gate.event_type(subject, name, "READ")
+        dependencies.access.event_type(subject, name, "READ")
 
 
 class SubscriptionStreamResource:
     """One open stream, on any worker process."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:
         """Close a stream: its slot and partitions are free when this is answered; its client gets a final message.
 
         Clients that may commit for it may close it: readers of the subscription that know the stream's id.
         """
-        services = self._services
-        services.registry.refresh()
-        services.gate.subscription(subject_of(req), subscription_id)
-        if stream_id not in services.coordinator.topology(subscription_id).sessions:
+        dependencies = self._dependencies
+        dependencies.registry.refresh()
+        dependencies.access.subscription(subject_of(req), subscription_id)
+        if stream_id not in dependencies.coordinator.topology(subscription_id).sessions:
             raise NotFound(f"Session with stream id {stream_id} not found")
-        services.coordinator.leave(subscription_id, stream_id)
+        dependencies.coordinator.leave(subscription_id, stream_id)
         resp.status = HTTPStatus.NO_CONTENT.value

@@ -23,21 +23,21 @@ from rioni.projections.queries.timeline_reader import newest_consistent, recorde
 class SubscriptionStatsResource:
     """The statistics of one subscription."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Show all partitions with their readers and their lag; with `show_time_lag` also in seconds."""
-        services = self._services
-        services.registry.refresh()
-        subscription = services.registry.subscription(subscription_id)
-        topology = services.coordinator.topology(subscription_id)
-        cursors = services.coordinator.cursors(subscription_id)
-        event_types = {name: services.registry.timelines(name) for name in subscription.event_types}
+        dependencies = self._dependencies
+        dependencies.registry.refresh()
+        subscription = dependencies.registry.subscription(subscription_id)
+        topology = dependencies.coordinator.topology(subscription_id)
+        cursors = dependencies.coordinator.cursors(subscription_id)
+        event_types = {name: dependencies.registry.timelines(name) for name in subscription.event_types}
         unconsumed: dict[EventTypePartition, int] = {}
         errors: dict[EventTypePartition, str] = {}
         for timelines in event_types.values():
-            newest = newest_consistent(timelines, services.stores)
+            newest = newest_consistent(timelines, dependencies.stores)
             unconsumed.update(unconsumed_of(timelines, newest, cursors))
             errors.update(cursor_errors(timelines, newest, cursors))
         ages_s: dict[EventTypePartition, int | None] = {}
@@ -62,15 +62,15 @@ class SubscriptionStatsResource:
     ) -> dict[EventTypePartition, int | None]:
         """Age of the next events, None where unknown.
 
-        NOTE: stores leave the hub by themselves, and may begin to follow a topic: not to be offloaded as a whole.
+        NOTE: stores leave the hub by themselves, and may begin to follow a topic: not to be run in a pool as a whole.
         """
-        now_ms = self._services.clock.now_ms()
+        now_ms = self._dependencies.clock.now_ms()
         ages_s: dict[EventTypePartition, int | None] = dict.fromkeys(places)
         for key, place in places.items():
             # PERF: one lookup in an index for each partition, 16 us; the events themselves are not read.
             with contextlib.suppress(Unavailable, NotFound):
                 timelines = event_types[key.event_type]
-                at_ms = recorded_at_ms_after(timelines, self._services.stores, int(key.partition), place)
+                at_ms = recorded_at_ms_after(timelines, self._dependencies.stores, int(key.partition), place)
                 ages_s[key] = 0 if at_ms is None else max(0, (now_ms - at_ms) // 1_000)
         return ages_s
 
@@ -118,13 +118,13 @@ def _place(committed: str) -> TimelinePosition:
     return place
 
 
-def status_of(services: Dependencies, subscription: Subscription) -> list[dict[str, Any]]:
+def status_of(dependencies: Dependencies, subscription: Subscription) -> list[dict[str, Any]]:
     """The readers of all partitions, without their lag: the member `status` of a listed subscription."""
-    topology = services.coordinator.topology(subscription.id)
+    topology = dependencies.coordinator.topology(subscription.id)
     items = []
     for name in subscription.event_types:
         try:
-            timelines = services.registry.timelines(name)
+            timelines = dependencies.registry.timelines(name)
         except EventTypeNotFound:
             continue  # deleted a moment ago, and the subscription with it
         items.append(

@@ -27,14 +27,14 @@ NEW_TOKEN = "new"  # noqa: S105 - a place in a list, not a secret
 class SubscriptionsResource:
     """The collection."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a subscription, or answer the one that is the same."""
         spec = parsing.subscription_spec(read_json(req))
-        subscription, created = dispatch(CreateSubscription(spec=spec), req, self._services)
-        self._services.own_event_types.ensure_for(subscription)
+        subscription, created = dispatch(CreateSubscription(spec=spec), req, self._dependencies)
+        self._dependencies.system_event_types.ensure_for(subscription)
         location = f"/subscriptions/{subscription.id}"
         resp.set_header("Location", location)
         if created:
@@ -49,7 +49,7 @@ class SubscriptionsResource:
             raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
         if offset < 0:
             raise Malformed("'offset' parameter can't be lower than 0")
-        self._services.registry.refresh()
+        self._dependencies.registry.refresh()
         wanted = SubscriptionFilter(
             owning_application=req.get_param("owning_application"),
             event_types=tuple(listed(req, "event_type")),
@@ -59,20 +59,20 @@ class SubscriptionsResource:
         if (
             token is None
             and offset == 0
-            and "token_subscriptions_iteration" in self._services.registry.settings.features
+            and "token_subscriptions_iteration" in self._dependencies.registry.settings.features
         ):
             token = NEW_TOKEN
         if token is None:
-            found = self._services.query(subscriptions.page, wanted, offset, limit)
+            found = self._dependencies.query(subscriptions.page, wanted, offset, limit)
             places = _offset_places(offset, limit, len(found))
         else:
             place = _parse_token(token)
-            found = self._services.query(subscriptions.page_by_id, wanted, place, limit + 1)
+            found = self._dependencies.query(subscriptions.page_by_id, wanted, place, limit + 1)
             found, places = _token_places(found, place, limit)
         links = {rel: {"href": _href(req, place, limit)} for rel, place in places.items()}
         show_status = req.get_param_as_bool("show_status") or False
         # The page may know of event types that came meanwhile.
-        self._services.registry.refresh()
+        self._dependencies.registry.refresh()
         items = [self._item(each, show_status=show_status) for each in found]
         resp.data = b'{"items":[%b],"_links":%b}' % (b",".join(items), orjson.dumps(links))
 
@@ -80,29 +80,29 @@ class SubscriptionsResource:
         body = msgspec.json.encode(subscription)
         if not show_status:
             return body
-        return body[:-1] + b',"status":' + orjson.dumps(status_of(self._services, subscription)) + b"}"
+        return body[:-1] + b',"status":' + orjson.dumps(status_of(self._dependencies, subscription)) + b"}"
 
 
 class SubscriptionResource:
     """One subscription."""
 
-    def __init__(self, services: Dependencies) -> None:
-        self._services = services
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Show a subscription."""
-        resp.data = msgspec.json.encode(self._services.query(subscriptions.get, subscription_id))
+        resp.data = msgspec.json.encode(self._dependencies.query(subscriptions.get, subscription_id))
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Change a subscription."""
         spec = parsing.subscription_spec(read_json(req))
-        changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._services)
-        self._services.own_event_types.ensure_for(changed)
+        changed = dispatch(ChangeSubscription(subscription_id=subscription_id, spec=spec), req, self._dependencies)
+        self._dependencies.system_event_types.ensure_for(changed)
         resp.status = HTTPStatus.NO_CONTENT.value
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Delete a subscription."""
-        dispatch(DeleteSubscription(subscription_id=subscription_id), req, self._services)
+        dispatch(DeleteSubscription(subscription_id=subscription_id), req, self._dependencies)
         resp.status = HTTPStatus.NO_CONTENT.value
 
 

@@ -40,17 +40,17 @@ class Changes:
         self.advances: dict[str, Advance] = {}
         """By subscription; complete after `finish`."""
         self._cursors: dict[str, _Cursors] = {}
-        self._seats: dict[str, StreamSlots] = {}
+        self._stream_slots: dict[str, StreamSlots] = {}
         self._ended: list[tuple[str, str]] = []
         self._unbalanced: set[str] = set()
 
     def join(self, subscription_id: str, session: Session) -> None:
         """Start a session; raises as the port does."""
-        seats = self._seats.get(subscription_id)
-        if seats is None:
+        slots = self._stream_slots.get(subscription_id)
+        if slots is None:
             topology = tables.load_topology(self._connection, subscription_id)
-            seats = self._seats[subscription_id] = StreamSlots(subscription_id, topology)
-        seats.take(session)
+            slots = self._stream_slots[subscription_id] = StreamSlots(subscription_id, topology)
+        slots.assign(session)
         tables.add_session(self._connection, subscription_id, self._worker, session)
         self._unbalanced.add(subscription_id)
 
@@ -60,7 +60,7 @@ class Changes:
         if tables.remove_session(self._connection, subscription_id, stream_id):
             self._ended.append((subscription_id, stream_id))
             self._unbalanced.add(subscription_id)
-            self._seats.pop(subscription_id, None)
+            self._stream_slots.pop(subscription_id, None)
             self.keys |= {f"subscription:{subscription_id}", f"stream:{stream_id}"}
 
     def release(self, subscription_id: str, stream_id: str, partitions: Sequence[EventTypePartition]) -> None:
@@ -69,7 +69,7 @@ class Changes:
         if heirs := tables.hand_over(self._connection, subscription_id, stream_id, partitions):
             self.keys |= {f"stream:{name}" for name in (*heirs, stream_id)}
 
-    def attempt(
+    def record_delivery_attempt(
         self,
         subscription_id: str,
         stream_id: str,
@@ -86,8 +86,8 @@ class Changes:
         known = self._cursors.get(subscription_id)
         if known is None:
             known = self._cursors[subscription_id] = _Cursors(self._connection, subscription_id)
-        advanced, heard = known.commit(stream_id, cursors)
-        if heard:
+        advanced, repeated = known.commit(stream_id, cursors)
+        if repeated:
             self.keys.add(f"stream:{stream_id}")
         return advanced
 
@@ -96,7 +96,7 @@ class Changes:
         for subscription_id in list(self._cursors):
             self._settle(subscription_id)
         for subscription_id in self._unbalanced:
-            self.keys |= {f"stream:{name}" for name in tables.share_out(self._connection, subscription_id)}
+            self.keys |= {f"stream:{name}" for name in tables.rebalance_subscription(self._connection, subscription_id)}
         for subscription_id, stream_id in self._ended:
             tables.count_failures(self._connection, subscription_id, stream_id)
 
@@ -124,7 +124,7 @@ class _Cursors:
 
     def commit(self, stream_id: str, cursors: Cursors) -> tuple[Sequence[bool], bool]:
         """Return the result of each cursor, and whether to notify the stream."""
-        check_commit(stream_id, cursors, lives=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
+        check_commit(stream_id, cursors, is_alive=self._lives(stream_id), owner=lambda key: self._owner(key)[0])
         stored = {key: self._offsets.get(key, self._owner(key)[1]) for key, _ in cursors}
         advanced, ahead, again = compare(stored, cursors)
         self._offsets |= ahead
@@ -138,7 +138,7 @@ class _Cursors:
         connection, subscription_id = self._connection, self._subscription_id
         tables.advance_cursors(connection, subscription_id, self._offsets.items())
         tables.count_heartbeats(connection, subscription_id, self._beats.items())
-        return Advance(tables.revise(connection, subscription_id), self._offsets, self._beats)
+        return Advance(tables.increment_revision(connection, subscription_id), self._offsets, self._beats)
 
     def _lives(self, stream_id: str) -> bool:
         alive = self._alive.get(stream_id)

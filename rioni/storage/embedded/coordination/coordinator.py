@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Session, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, EventTypePartition, Session, Topology
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.system.installation import Anchor, Marks
@@ -31,7 +31,6 @@ CACHE_ENTRIES_MAX = 10_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Cursors = Mapping[EventTypePartition, str]
 
 
 class _Change(Job, Generic[T]):
@@ -55,7 +54,7 @@ class _Standing(NamedTuple):
     """The cursors of a subscription at one revision."""
 
     revision: int
-    cursors: Cursors
+    cursors: CommittedOffsets
     heartbeats: Mapping[EventTypePartition, int]
 
     def after(self, advance: Advance) -> "_Standing":
@@ -70,39 +69,39 @@ NO_STANDING = _Standing(0, {}, {})
 class EmbeddedCoordinator:
     """The port `Coordinator` on SQLite. A forked process must open its own."""
 
-    def __init__(self, path: Path, *, clock: Clock, signals: Notifier, offload: ThreadPool = direct) -> None:
+    def __init__(self, path: Path, *, clock: Clock, signals: Notifier, pool: ThreadPool = direct) -> None:
         """Open the file, creating it if it doesn't exist, and end the sessions of dead processes; blocks.
 
         Args:
             path: of the database; further files are created beside it.
             clock: used for deadlines only.
             signals: notified with `subscription:<id>` after every change.
-            offload: the pool that waits for the disk.
+            pool: the pool that waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
         """
-        self._clock, self._signals, self._offload = clock, signals, offload
+        self._clock, self._signals, self._pool = clock, signals, pool
         self._database = CoordinationDatabase(path)
         self._anchors = CoordinationAnchors(self._database)
-        self._changes: GroupCommit[_Change[Any]] = GroupCommit(self._write_changes, offload)
+        self._changes: GroupCommit[_Change[Any]] = GroupCommit(self._write_changes, pool)
         self._topologies: dict[str, Topology] = {}
         self._standings: dict[str, _Standing] = {}
         self._reaped_at_s = clock.monotonic()
         with self._database.writing() as connection:
             # NOTE: in a transaction, so that no process mistakes the new file, not locked at first, for a dead one's.
             self._workers = WorkerRegistry(Path(f"{path}-workers"))
-            self._bury(connection, self._workers.known() | tables.workers_named(connection))
+            self._remove_dead(connection, self._workers.known() | tables.workers_named(connection))
 
     # --- sessions ---
 
-    def initialise(self, subscription_id: str, cursors: Cursors) -> None:
+    def initialise(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Create the partitions with their initial offsets; see the port."""
         # PERF: every stream calls this, and nearly always nothing is left to do.
         if not self.cursors(subscription_id) and self._transact(tables.add_subscription, subscription_id, cursors):
             self._changed(subscription_id)
 
-    def extend(self, subscription_id: str, cursors: Cursors) -> None:
+    def extend(self, subscription_id: str, cursors: CommittedOffsets) -> None:
         """Add partitions and rebalance; see the port."""
         if not cursors.keys() <= self.cursors(subscription_id).keys() and self._transact(
             tables.add_partitions, subscription_id, cursors
@@ -125,7 +124,7 @@ class EmbeddedCoordinator:
 
     def topology(self, subscription_id: str) -> Topology:
         """Return sessions and assignments; see the port. PERF: about 10 us if nothing has changed."""
-        self.reap()
+        self.expire_dead_sessions()
         rows = self._database.fetch("SELECT epoch FROM subscriptions WHERE id = ?", (subscription_id,))
         known = self._topologies.get(subscription_id)
         if known is None or [(known.epoch,)] != rows:
@@ -138,11 +137,11 @@ class EmbeddedCoordinator:
 
     # --- cursors ---
 
-    def cursors(self, subscription_id: str) -> Cursors:
+    def cursors(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; see the port. PERF: about 5 us if nothing has changed."""
         return self._standing(subscription_id).cursors
 
-    def committed(self, subscription_id: str) -> Cursors:
+    def committed(self, subscription_id: str) -> CommittedOffsets:
         """Return the committed offsets; see the port."""
         return self.cursors(subscription_id)
 
@@ -168,7 +167,7 @@ class EmbeddedCoordinator:
         """Commit offsets durably; see the port."""
         return self._change(lambda changes: changes.commit(subscription_id, stream_id, cursors))
 
-    def attempt(
+    def record_delivery_attempt(
         self,
         subscription_id: str,
         stream_id: str,
@@ -177,29 +176,31 @@ class EmbeddedCoordinator:
         search_until: str | None = None,
     ) -> None:
         """Record what is about to be sent; see the port."""
-        self._change(lambda changes: changes.attempt(subscription_id, stream_id, partition, offset, search_until))
+        self._change(
+            lambda changes: changes.record_delivery_attempt(subscription_id, stream_id, partition, offset, search_until)
+        )
 
-    def troubles(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
+    def delivery_failures(self, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
         """Return the partitions with failed deliveries or a running search; see the port."""
-        return self._read(tables.load_troubles, subscription_id)
+        return self._read(tables.load_delivery_failures, subscription_id)
 
-    def reset(self, subscription_id: str, cursors: Cursors, timeout_s: float) -> Cursors:
+    def reset(self, subscription_id: str, cursors: CommittedOffsets, timeout_s: float) -> CommittedOffsets:
         """End all streams, then set offsets; see the port."""
         if not cursors:
             return {}
         self._reap()
-        watch = self._signals.watch([f"subscription:{subscription_id}"])
+        waiter = self._signals.watch([f"subscription:{subscription_id}"])
         try:
             self._transact(self._begin_reset, subscription_id)
             self._changed(subscription_id)
             ended = False
             try:
-                ended = wait_for_streams_to_end(partial(self.topology, subscription_id), watch, self._clock, timeout_s)
+                ended = wait_for_streams_to_end(partial(self.topology, subscription_id), waiter, self._clock, timeout_s)
             finally:
                 previous = self._transact(_end_reset, subscription_id, cursors if ended else {})
                 self._changed(subscription_id)
         finally:
-            watch.close()
+            waiter.close()
         if not ended:
             raise Unavailable("Timeout resetting cursors")
         return previous
@@ -208,7 +209,7 @@ class EmbeddedCoordinator:
         """Return the ids of all initialised subscriptions; see the port."""
         return [subscription_id for (subscription_id,) in self._database.fetch("SELECT id FROM subscriptions", ())]
 
-    def forget(self, subscription_id: str) -> None:
+    def delete(self, subscription_id: str) -> None:
         """Delete sessions, assignments and cursors; see the port."""
         self._transact(tables.remove_subscription, subscription_id)
         self._topologies.pop(subscription_id, None)
@@ -220,56 +221,56 @@ class EmbeddedCoordinator:
             connection.execute("INSERT INTO resets VALUES (?, ?)", (subscription_id, self._workers.own))
         except sqlite3.IntegrityError as ex:
             raise Conflict("Cursors reset is already in progress for provided subscription") from ex
-        tables.bump(connection, subscription_id)
+        tables.increment_epoch(connection, subscription_id)
 
     # --- processes ---
 
-    def holds(self, stream_id: str) -> bool:  # noqa: ARG002 - this holds for all
+    def owns(self, stream_id: str) -> bool:  # noqa: ARG002 - this holds for all
         """Whether no other process can have taken over; see the port. Others only do so when this process has died."""
-        return not self._workers.left
+        return not self._workers.ended
 
     @property
     def worker(self) -> str:
         """The id of this process; see the port."""
         return self._workers.own
 
-    def lives(self, worker: str) -> bool:
+    def is_alive(self, worker: str) -> bool:
         """Whether a process is alive; see the port."""
-        return not (self._workers.left and worker == self.worker) and self._workers.alive(worker)
+        return not (self._workers.ended and worker == self.worker) and self._workers.alive(worker)
 
-    def reap(self) -> None:
+    def expire_dead_sessions(self) -> None:
         """End the sessions of dead processes; see the port."""
         if self._clock.monotonic() - self._reaped_at_s >= REAP_EVERY_S:
             self._reap()
 
     def anchor(self, anchor: Anchor, *, everything: bool) -> Marks:  # noqa: ARG002 - there is one mark only
         """Store an anchor and return the mark; see the port `Anchored`."""
-        return self._offload(self._anchors.note, anchor)
+        return self._pool(self._anchors.note, anchor)
 
     def close(self) -> None:
         """End all sessions of this process and close all files; see the port."""
-        if self._workers.left:
+        if self._workers.ended:
             return
         self._changes.close()
         for subscription in self._transact(tables.remove_workers, [self._workers.own]):
             self._changed(subscription)
         self._workers.leave()
-        self._offload(self._database.close)
+        self._pool(self._database.close)
 
     def _reap(self) -> None:
         self._reaped_at_s = self._clock.monotonic()
         with self._database.reading() as connection:
             workers = tables.workers_named(connection)
         if not all(map(self._workers.alive, workers)):
-            for subscription in self._transact(self._bury, workers):
+            for subscription in self._transact(self._remove_dead, workers):
                 self._changed(subscription)
 
-    def _bury(self, connection: sqlite3.Connection, workers: Collection[str]) -> set[str]:
+    def _remove_dead(self, connection: sqlite3.Connection, workers: Collection[str]) -> set[str]:
         dead = [worker for worker in workers if not self._workers.alive(worker)]
         concerned = tables.remove_workers(connection, dead)
         # Before the transaction ends: a process without a file counts as dead as well.
         for worker in dead:
-            self._workers.forget(worker)
+            self._workers.reap(worker)
         return concerned
 
     # --- the database ---
@@ -308,7 +309,7 @@ class EmbeddedCoordinator:
             with self._database.writing() as connection:
                 return function(connection, *args, **kwargs)
 
-        return self._offload(run)
+        return self._pool(run)
 
     def _read(self, function: Callable[[sqlite3.Connection, str], T], subscription_id: str) -> T:
         with self._database.reading() as connection:
@@ -319,11 +320,11 @@ class EmbeddedCoordinator:
                 connection.execute("COMMIT")
 
 
-def _end_reset(connection: sqlite3.Connection, subscription_id: str, cursors: Cursors) -> Cursors:
+def _end_reset(connection: sqlite3.Connection, subscription_id: str, cursors: CommittedOffsets) -> CommittedOffsets:
     stored = tables.load_cursors(connection, subscription_id)
     connection.execute("DELETE FROM resets WHERE subscription = ?", (subscription_id,))
     tables.reset_cursors(connection, subscription_id, cursors.items())
-    tables.bump(connection, subscription_id)
+    tables.increment_epoch(connection, subscription_id)
     return {key: stored[key] for key in cursors if key in stored}
 
 

@@ -96,7 +96,9 @@ def load_heartbeats(connection: sqlite3.Connection, subscription_id: str) -> Map
     return {EventTypePartition(event_type, partition): count for event_type, partition, count in rows}
 
 
-def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mapping[EventTypePartition, DeliveryFailure]:
+def load_delivery_failures(
+    connection: sqlite3.Connection, subscription_id: str
+) -> Mapping[EventTypePartition, DeliveryFailure]:
     """Return the partitions with failed deliveries or a running search."""
     rows = connection.execute(
         "SELECT event_type, partition, failures, sent, search_until FROM partitions "
@@ -104,7 +106,7 @@ def load_troubles(connection: sqlite3.Connection, subscription_id: str) -> Mappi
         (subscription_id,),
     )
     return {
-        EventTypePartition(event_type, partition): DeliveryFailure(*trouble) for event_type, partition, *trouble in rows
+        EventTypePartition(event_type, partition): DeliveryFailure(*failure) for event_type, partition, *failure in rows
     }
 
 
@@ -176,8 +178,8 @@ def add_partitions(
     added = {key: offset for key, offset in cursors.items() if key not in known}
     if added:
         _insert_partitions(connection, subscription_id, added, first_place=len(known))
-        revise(connection, subscription_id)
-        share_out(connection, subscription_id)
+        increment_revision(connection, subscription_id)
+        rebalance_subscription(connection, subscription_id)
     return bool(added)
 
 
@@ -195,7 +197,7 @@ def _insert_partitions(
 
 
 def add_session(connection: sqlite3.Connection, subscription_id: str, worker: str, session: Session) -> None:
-    """Start a session; call `share_out` afterwards."""
+    """Start a session; call `rebalance_subscription` afterwards."""
     connection.execute(
         "INSERT INTO sessions VALUES (?, ?, ?, ?)",
         (session.id, subscription_id, worker, json.dumps(sorted(session.requested))),
@@ -203,7 +205,7 @@ def add_session(connection: sqlite3.Connection, subscription_id: str, worker: st
 
 
 def remove_session(connection: sqlite3.Connection, subscription_id: str, stream_id: str) -> bool:
-    """End a session; return whether it existed. Call `share_out` and then `count_failures` afterwards."""
+    """End a session; return whether it existed. Call `rebalance_subscription` and then `count_failures` afterwards."""
     removed = connection.execute(
         "DELETE FROM sessions WHERE id = ? AND subscription = ?", (stream_id, subscription_id)
     ).rowcount
@@ -222,7 +224,7 @@ def remove_workers(connection: sqlite3.Connection, workers: Iterable[str]) -> se
         concerned.update(subscription for subscription, *_ in sessions + resets)
         ended += sessions
     for subscription in concerned:
-        share_out(connection, subscription)
+        rebalance_subscription(connection, subscription)
     for subscription, stream_id in ended:
         count_failures(connection, subscription, stream_id)
     return concerned
@@ -243,7 +245,7 @@ def hand_over(
         heirs.update(session for (session,) in given.fetchall())
     if heirs:
         count_failures(connection, subscription_id, stream_id)
-        bump(connection, subscription_id)
+        increment_epoch(connection, subscription_id)
     return heirs
 
 
@@ -273,7 +275,7 @@ def count_failures(connection: sqlite3.Connection, subscription_id: str, stream_
     )
 
 
-def bump(connection: sqlite3.Connection, subscription_id: str) -> None:
+def increment_epoch(connection: sqlite3.Connection, subscription_id: str) -> None:
     """Increment the epoch: sessions or assignments have changed."""
     connection.execute("UPDATE subscriptions SET epoch = epoch + 1 WHERE id = ?", (subscription_id,))
 
@@ -281,14 +283,14 @@ def bump(connection: sqlite3.Connection, subscription_id: str) -> None:
 def advance_cursors(
     connection: sqlite3.Connection, subscription_id: str, cursors: Iterable[tuple[EventTypePartition, str]]
 ) -> None:
-    """Store offsets that are ahead of the stored ones; call `revise` afterwards."""
+    """Store offsets that are ahead of the stored ones; call `increment_revision` afterwards."""
     _set_cursors(connection, subscription_id, cursors, "failures = 0")
 
 
 def count_heartbeats(
     connection: sqlite3.Connection, subscription_id: str, counts: Iterable[tuple[EventTypePartition, int]]
 ) -> None:
-    """Count commits that repeated the committed offset; call `revise` afterwards."""
+    """Count commits that repeated the committed offset; call `increment_revision` afterwards."""
     connection.executemany(
         "UPDATE partitions SET heartbeats = heartbeats + ? WHERE subscription = ? AND event_type = ? AND partition = ?",
         ((count, subscription_id, *key) for key, count in counts),
@@ -300,7 +302,7 @@ def reset_cursors(
 ) -> None:
     """Set offsets unconditionally and clear the failures of their partitions."""
     _set_cursors(connection, subscription_id, cursors, "failures = 0, sent = '', sent_by = '', search_until = ''")
-    revise(connection, subscription_id)
+    increment_revision(connection, subscription_id)
 
 
 def _set_cursors(
@@ -316,7 +318,7 @@ def _set_cursors(
     )
 
 
-def revise(connection: sqlite3.Connection, subscription_id: str) -> int:
+def increment_revision(connection: sqlite3.Connection, subscription_id: str) -> int:
     """Increment the revision: something was committed; return the new revision."""
     connection.execute("UPDATE subscriptions SET revision = revision + 1 WHERE id = ?", (subscription_id,))
     return load_revision(connection, subscription_id)
@@ -329,7 +331,7 @@ def remove_subscription(connection: sqlite3.Connection, subscription_id: str) ->
         connection.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription_id,))  # noqa: S608 - constants
 
 
-def share_out(connection: sqlite3.Connection, subscription_id: str) -> set[str]:
+def rebalance_subscription(connection: sqlite3.Connection, subscription_id: str) -> set[str]:
     """Rebalance; return the streams whose partitions have changed, ended ones included."""
     before = dict(_assignments(connection, subscription_id))
     after = rebalance(before, _sessions(connection, subscription_id))
@@ -339,5 +341,5 @@ def share_out(connection: sqlite3.Connection, subscription_id: str) -> set[str]:
         "WHERE subscription = ? AND event_type = ? AND partition = ?",
         ((*after[key], subscription_id, *key) for key in moved),
     )
-    bump(connection, subscription_id)
+    increment_epoch(connection, subscription_id)
     return {name for key in moved for name in (*before[key], *after[key]) if name}

@@ -31,33 +31,33 @@ class SlotsDatabase(SQLiteFile):
         return connection
 
 
-class EmbeddedSlots:
+class EmbeddedConnectionQuota:
     """The port `ConnectionQuota` on SQLite. A forked process must open its own."""
 
-    def __init__(self, path: Path, *, worker: str, lives: Callable[[str], bool], offload: ThreadPool = direct) -> None:
+    def __init__(self, path: Path, *, worker: str, is_alive: Callable[[str], bool], pool: ThreadPool = direct) -> None:
         """Open the file, creating it if it doesn't exist; blocks.
 
         Args:
             path: of the database; further files are created beside it.
             worker: the id of this process.
-            lives: whether the process with an id is alive.
-            offload: the pool that waits for the disk.
+            is_alive: whether the process with an id is alive.
+            pool: the pool that waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
         """
-        self._worker, self._lives, self._offload = worker, lives, offload
+        self._worker, self._is_alive, self._pool = worker, is_alive, pool
         self._database = SlotsDatabase(path)
         with self._database.writing() as connection:
-            self._bury(connection)
+            self._remove_dead(connection)
 
-    def take(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
+    def acquire(self, holder: str, slots: Mapping[str, int]) -> Sequence[str]:
         """Take all slots or none; see the port."""
 
         def run() -> Sequence[str]:
             with self._database.writing() as connection:
                 full = _full(connection, slots)
-                if full and self._bury(connection):
+                if full and self._remove_dead(connection):
                     full = _full(connection, slots)
                 if not full:
                     connection.executemany(
@@ -65,25 +65,25 @@ class EmbeddedSlots:
                     )
                 return full
 
-        return self._offload(run)
+        return self._pool(run)
 
-    def give_back(self, holder: str) -> None:
+    def release(self, holder: str) -> None:
         """Release all slots of a holder; see the port."""
 
         def run() -> None:
             with self._database.writing() as connection:
                 connection.execute("DELETE FROM taken WHERE holder = ?", (holder,))
 
-        self._offload(run)
+        self._pool(run)
 
     def close(self) -> None:
         """Close all files; see the port."""
-        self._offload(self._database.close)
+        self._pool(self._database.close)
 
-    def _bury(self, connection: sqlite3.Connection) -> bool:
+    def _remove_dead(self, connection: sqlite3.Connection) -> bool:
         """Release the slots of dead processes; return whether there were any."""
         workers = [worker for (worker,) in connection.execute("SELECT DISTINCT worker FROM taken").fetchall()]
-        dead = [(worker,) for worker in workers if not self._lives(worker)]
+        dead = [(worker,) for worker in workers if not self._is_alive(worker)]
         connection.executemany("DELETE FROM taken WHERE worker = ?", dead)
         return bool(dead)
 

@@ -23,7 +23,7 @@ class WorkerRegistry:
         try_lock(self._fd)
 
     @property
-    def left(self) -> bool:
+    def ended(self) -> bool:
         """Whether this process has unregistered."""
         return self._fd < 0
 
@@ -44,13 +44,13 @@ class WorkerRegistry:
         finally:
             os.close(fd)
 
-    def forget(self, worker: str) -> None:
+    def reap(self, worker: str) -> None:
         """Remove the file of a dead process."""
         (self._directory / worker).unlink(missing_ok=True)
 
     def leave(self) -> None:
         """Unregister this process."""
-        if not self.left:
-            self.forget(self.own)
+        if not self.ended:
+            self.reap(self.own)
             os.close(self._fd)
             self._fd = -1

@@ -89,10 +89,10 @@ class Appender:
     """Appends batches in groups: one transaction, and one wait for the disk, for all pending batches."""
 
     def __init__(
-        self, database: EventsDatabase, clock: Clock, offload: ThreadPool, publish: Publish, timeout_s: float
+        self, database: EventsDatabase, clock: Clock, pool: ThreadPool, publish: Publish, timeout_s: float
     ) -> None:
         self._database, self._clock, self._publish, self._timeout_s = database, clock, publish, timeout_s
-        self._commits = GroupCommit[_Batch](self._write, offload)
+        self._commits = GroupCommit[_Batch](self._write, pool)
 
     def append(
         self,

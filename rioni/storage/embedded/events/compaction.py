@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from rioni.domain.ports.event_store import Chunk
-from rioni.domain.publishing.headers import REMOVED
+from rioni.domain.publishing.headers import COMPACTED
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode, encode
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, find_all
@@ -129,14 +129,14 @@ def _rewrite(connection: sqlite3.Connection, partition_id: int, chunk: Chunk, go
     events = [chunk.cut(position, position + 1) for position in range(chunk.first, chunk.next)]
     removed = 0
     for index in (position - chunk.first for position in gone):
-        if headers[index] == REMOVED:
+        if headers[index] == COMPACTED:
             continue
         if not events[index]:
             # A deletion that is still the last event of its key: remove the key as well.
             key = headers[index].key
             assert key is not None, "a deletion has a key"
             connection.execute(_DELETE_KEY, (partition_id, short_hash(key), chunk.first + index))
-        events[index], headers[index] = b"", REMOVED
+        events[index], headers[index] = b"", COMPACTED
         removed += 1
     ends = array("I", _ends(events))
     after = Chunk(chunk.first, chunk.recorded_at_ms, b",".join(events), ends, headers)

@@ -104,7 +104,7 @@ def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
     return frozenset([names[found] for (found,) in rows])
 
 
-def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
+def delete_before(database: EventsDatabase, before_ms: int) -> Steps[None]:
     """Delete the ids stored before a time; blocks on the disk, appends continue in between."""
     removed = FORGOTTEN_IDS
     while removed == FORGOTTEN_IDS:

@@ -12,7 +12,7 @@ from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Bounds, Chunk, IdempotencyClaim
 from rioni.domain.ports.notifier import Notifier
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.storage.chunk_cache import ChunkCache
@@ -25,7 +25,7 @@ from rioni.storage.embedded.events.closed_topics import close
 from rioni.storage.embedded.events.compaction import compact
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, create, extend, find, find_all, find_compacted, names
-from rioni.storage.embedded.events.retention import delete, expire, first_since, recorded_at_ms
+from rioni.storage.embedded.events.retention import delete, delete_before, offset_at_time, recorded_at_ms
 from rioni.storage.embedded.events.steps import in_steps
 from rioni.storage.embedded.events.verification import verify
 
@@ -49,7 +49,7 @@ class EmbeddedEventStore:
         *,
         clock: Clock,
         signals: Notifier,
-        offloads: StoreOffloads = StoreOffloads(),  # noqa: B008 - immutable
+        pools: StorePools = StorePools(),  # noqa: B008 - immutable
         cache_bytes_max: int = 64 * 2**20,
         append_timeout_s: float = 30.0,
     ) -> None:
@@ -59,20 +59,20 @@ class EmbeddedEventStore:
             path: of the database; further files are created beside it.
             clock: supplies the times when events are recorded.
             signals: notified with `topic:<topic>` after every append.
-            offloads: the pools that wait for the disk.
+            pools: the pools that wait for the disk.
             cache_bytes_max: of chunks kept in memory.
             append_timeout_s: how long an append waits for the disk.
 
         Raises:
             RioniError: the file can't be used; the text says why.
         """
-        self._signals, self._offloads, self._clock = signals, offloads, clock
+        self._signals, self._pools, self._clock = signals, pools, clock
         self._database = EventsDatabase(path)
         self._anchors = EventAnchors(self._database)
         self._cache = ChunkCache(cache_bytes_max)
         self._compacted: dict[int, int] = {}
         """For each compacted partition, the compaction counter that its cached chunks correspond to."""
-        self._appender = Appender(self._database, clock, offloads.append, self._publish, append_timeout_s)
+        self._appender = Appender(self._database, clock, pools.append, self._publish, append_timeout_s)
 
     # --- topics ---
 
@@ -83,26 +83,26 @@ class EmbeddedEventStore:
             Conflict: it exists with another number of partitions.
             Unavailable: the store can't write.
         """
-        self._offloads.topics(create, self._database, topic, partitions)
+        self._pools.topics(create, self._database, topic, partitions)
 
     def extend_topic(self, topic: str, partitions: int) -> None:
         """Add partitions up to a number; see the port."""
-        self._offloads.topics(extend, self._database, topic, partitions)
+        self._pools.topics(extend, self._database, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
         """Reject all further appends; see the port."""
-        partitions = self._offloads.topics(close, self._database, topic)
+        partitions = self._pools.topics(close, self._database, topic)
         return [Bounds(partition.oldest, partition.next - 1) for partition in partitions]
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its events; deleting an unknown one changes nothing."""
-        for partition_id in in_steps(self._offloads.topics, delete(self._database, topic)):
+        for partition_id in in_steps(self._pools.topics, delete(self._database, topic)):
             self._cache.drop(partition_id)
         self._signals.notify(f"topic:{topic}")
 
     def topics(self) -> Collection[str]:
         """Return the names of all topics; see the port `TopicNames`."""
-        return self._offloads.topics(names, self._database)
+        return self._pools.topics(names, self._database)
 
     # --- appending ---
 
@@ -122,14 +122,14 @@ class EmbeddedEventStore:
         """Return the digest of the batch stored under an idempotency key; see the port."""
         return idempotency_keys.digest_of(self._database, claim_id)
 
-    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+    def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; see the port."""
-        return self._offloads.read(known_ids.known, self._database, ids)
+        return self._pools.read(known_ids.known, self._database, ids)
 
-    def forget_ids(self, before_ms: int) -> None:
+    def expire_ids(self, before_ms: int) -> None:
         """Delete the event ids and idempotency keys stored before this time; see the port."""
-        in_steps(self._offloads.keep, idempotency_keys.forget(self._database, before_ms))
-        in_steps(self._offloads.keep, known_ids.forget(self._database, before_ms))
+        in_steps(self._pools.keep, idempotency_keys.delete_before(self._database, before_ms))
+        in_steps(self._pools.keep, known_ids.delete_before(self._database, before_ms))
 
     # --- reading ---
 
@@ -139,7 +139,7 @@ class EmbeddedEventStore:
         partition: int,
         first: int,
         bytes_max: int,
-        beside: Callable[[], Mapping[int, int]] = dict,  # noqa: ARG002 - of the port
+        prefetch: Callable[[], Mapping[int, int]] = dict,  # noqa: ARG002 - of the port
     ) -> Sequence[Chunk]:
         """Return chunks from a position on; see the port. Cached chunks without blocking, others from a pool thread.
 
@@ -156,7 +156,7 @@ class EmbeddedEventStore:
                 return []
             if chunks := self._cache.run(found.id, position, found.next, bytes_max):
                 return chunks
-            chunks, damage = self._offloads.read(self._load, found, position, bytes_max)
+            chunks, damage = self._pools.read(self._load, found, position, bytes_max)
             again, compacted_since = find_compacted(self._database, topic, partition)
             if compacted_since == compacted:
                 for chunk in chunks:
@@ -181,40 +181,40 @@ class EmbeddedEventStore:
         """Return the last position of every partition; see the port. As fast and as accurate as `bounds`."""
         return [bounds.newest for bounds in self.bounds(topic)]
 
-    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+    def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """Return the position of the first chunk stored at this time or later; after the newest if there is none."""
         found = find(self._database, topic, partition)
-        return self._offloads.read(first_since, self._database, found, recorded_at_ms, self._clock.now_ms())
+        return self._pools.read(offset_at_time, self._database, found, recorded_at_ms, self._clock.now_ms())
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
         """Return when the event at a position, or the next existing one, was stored; None after the newest."""
-        return self._offloads.read(recorded_at_ms, self._database, find(self._database, topic, partition), first)
+        return self._pools.read(recorded_at_ms, self._database, find(self._database, topic, partition), first)
 
     # --- retention ---
 
-    def expire(self, topic: str, before_ms: int) -> int:
+    def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete the chunks stored before this time and return the number of events deleted."""
-        return in_steps(self._offloads.keep, expire(self._database, topic, before_ms, self._clock.now_ms()))
+        return in_steps(self._pools.keep, delete_before(self._database, topic, before_ms, self._clock.now_ms()))
 
     def compact(self, topic: str, before_ms: int, keyed_since_ms: int = 0) -> int:  # noqa: ARG002 - of the port
         """Remove events superseded before this time and return their number; see the port."""
-        removed = in_steps(self._offloads.keep, compact(self._database, topic, before_ms))
+        removed = in_steps(self._pools.keep, compact(self._database, topic, before_ms))
         for partition_id in removed:
             self._cache.drop(partition_id)
         return sum(removed.values())
 
     def anchor(self, anchor: Anchor, *, everything: bool) -> Marks:
         """Store an anchor and return the ends of topics as marks; see the port `Anchored`."""
-        return self._offloads.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
+        return self._pools.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
 
     def verify(self) -> Sequence[Damage]:
         """Read everything and return all damage; as slow as the disk; does not block appends and reads."""
-        return self._offloads.keep(verify, self._database)
+        return self._pools.keep(verify, self._database)
 
     def close(self) -> None:
         """Close all files after pending appends are written."""
         self._appender.close()
-        self._offloads.topics(self._database.close)
+        self._pools.topics(self._database.close)
 
     def _note_compaction(self, partition_id: int, compacted: int) -> None:
         """Drop the cached chunks of a partition changed by a compaction in any process."""

@@ -36,7 +36,7 @@ def add(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim], reco
     connection.execute(_INSERT, (recorded_at_ms, json.dumps(claims)))
 
 
-def forget(database: EventsDatabase, before_ms: int) -> Steps[None]:
+def delete_before(database: EventsDatabase, before_ms: int) -> Steps[None]:
     """Delete the keys of batches stored before a time; blocks on the disk."""
     removed = FORGOTTEN
     while removed == FORGOTTEN:

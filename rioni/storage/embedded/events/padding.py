@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from rioni.domain.publishing.headers import REMOVED
+from rioni.domain.publishing.headers import COMPACTED
 from rioni.storage.embedded.events.chunks import Piece, encode, join
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, insert_partitions
@@ -53,7 +53,7 @@ def _pad(connection: sqlite3.Connection, topic: str, number: int, partition: Par
     else:
         for first in range(partition.next, end, PADDED_EVENTS):
             count = min(PADDED_EVENTS, end - first)
-            piece = Piece(b"," * (count - 1), [1] * count, [REMOVED] * count)
+            piece = Piece(b"," * (count - 1), [1] * count, [COMPACTED] * count)
             for chunk in join([piece], first, partition.recorded_at_ms):
                 connection.execute(_INSERT_CHUNK, encode(partition.id, chunk))
     after = partition._replace(oldest=oldest, next=end)

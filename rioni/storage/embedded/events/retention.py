@@ -30,7 +30,7 @@ _SELECT_CUT = "SELECT key FROM chunks WHERE key >= ? AND key < ? ORDER BY key LI
 _DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
 
 
-def first_since(database: EventsDatabase, partition: Partition, recorded_at_ms: int, now_ms: int) -> int:
+def offset_at_time(database: EventsDatabase, partition: Partition, recorded_at_ms: int, now_ms: int) -> int:
     """Return the position of the first chunk stored at a time or later, after the newest if there is none; blocks.
 
     Args:
@@ -70,7 +70,7 @@ def recorded_at_ms(database: EventsDatabase, partition: Partition, first: int) -
     return int(rows[0][0]) if rows else None
 
 
-def expire(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) -> Steps[int]:
+def delete_before(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) -> Steps[int]:
     """Delete the chunks of a topic stored before a time and return the number of events; blocks on the disk."""
     removed = 0
     for number, partition in enumerate(find_all(database, topic)):
@@ -81,7 +81,7 @@ def expire(database: EventsDatabase, topic: str, before_ms: int, now_ms: int) ->
 
 def _expired_until(database: EventsDatabase, partition: Partition, before_ms: int, now_ms: int) -> int:
     """Return the position up to which all chunks are older than a time."""
-    stop = first_since(database, partition, before_ms, now_ms)
+    stop = offset_at_time(database, partition, before_ms, now_ms)
     # The search may have passed a chunk whose time is too early, from a clock that was behind. PERF: reads no more
     # chunks than are about to be deleted.
     bounds = chunk_key(partition.id, partition.oldest), chunk_key(partition.id, stop)

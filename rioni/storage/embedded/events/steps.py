@@ -16,17 +16,17 @@ STEP_S = 5.0
 """Duration of one task; a transaction already started is finished."""
 
 
-def in_steps(offload: ThreadPool, work: Steps[T]) -> T:
+def in_steps(pool: ThreadPool, work: Steps[T]) -> T:
     """Run the work in several tasks, return its result or raise its error; blocks only the caller.
 
     A single task would count as hanging once it exceeds its pool's deadline, even if it makes progress.
 
     Args:
-        offload: the pool that runs the tasks.
+        pool: the pool that runs the tasks.
         work: stops if a task can't be run; its finished transactions remain.
     """
     while True:
-        ended, result = offload(_step, work)
+        ended, result = pool(_step, work)
         if ended:
             return result  # type: ignore[return-value]  # there is one now
 

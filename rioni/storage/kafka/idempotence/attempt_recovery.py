@@ -18,8 +18,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from rioni.domain.errors import NotFound, Unavailable
-from rioni.storage.kafka.client import END, Connection, unavailable
-from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, Place
+from rioni.storage.kafka.client import END, Connection, to_unavailable
+from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, EventRef
 from rioni.storage.kafka.topics.append_probe import AppendProbe
 from rioni.storage.kafka.topics.topics import LATE_S, Topics
 
@@ -34,13 +34,13 @@ SETTLED_MS = int(1_000 * (LATE_S + SKEW_S))
 """This long after the start of an attempt, none of its records is accepted any more."""
 
 MESSAGES_MAX = 1_000
-LOOK_EVERY_S = 0.1
+POLL_EVERY_S = 0.1
 
 
 class Recovered(NamedTuple):
     """Recovered outcome of an attempt."""
 
-    stored: frozenset[Place]
+    stored: frozenset[EventRef]
     final: bool
     """Whether no further record can arrive."""
 
@@ -49,9 +49,9 @@ class AttemptRecovery:
     """Searches topics for the records of attempts; blocks."""
 
     def __init__(self, connection: Connection, topics: Topics) -> None:
-        self._connection, self._topics, self._probes = connection, topics, AppendProbe(connection)
+        self._connection, self._topics, self._probe = connection, topics, AppendProbe(connection)
 
-    def look(self, attempt: Attempt, now_ms: int) -> Recovered:
+    def recover(self, attempt: Attempt, now_ms: int) -> Recovered:
         """Read the stored records of an attempt.
 
         Raises:
@@ -71,22 +71,22 @@ class AttemptRecovery:
             return Recovered(stored, final=True)
         # Checked after reading, so that records that arrived meanwhile are not missed.
         settled = now_ms > attempt.begun_ms + SETTLED_MS
-        return Recovered(stored, final=settled and self._probes.nothing_behind(self._topics.name(attempt.topic), rest))
+        return Recovered(stored, final=settled and self._probe.nothing_behind(self._topics.name(attempt.topic), rest))
 
     def _read(self, scan: "_Scan", starts: Mapping[int, int]) -> None:
         timeout_s = self._connection.request_timeout_s
         deadline_s = time.monotonic() + timeout_s
         name = self._topics.name(scan.attempt.topic)
         with contextlib.closing(Consumer(self._connection.consumer())) as consumer:
-            consumer.assign([TopicPartition(name, number, starts[number]) for number in scan.left])
-            while scan.left:
+            consumer.assign([TopicPartition(name, number, starts[number]) for number in scan.remaining])
+            while scan.remaining:
                 messages = [*_next(consumer), *consumer.consume(MESSAGES_MAX, 0)]
                 if any(message.error() is None or message.error().code() == END for message in messages):
                     deadline_s = time.monotonic() + timeout_s
                 elif time.monotonic() > deadline_s:
                     raise Unavailable("Kafka does not respond. Try again later.")
                 for message in messages:
-                    scan.take(message)
+                    scan.add(message)
 
 
 class _Scan:
@@ -94,32 +94,32 @@ class _Scan:
 
     def __init__(self, attempt: Attempt, ends: Mapping[int, int]) -> None:
         self.attempt, self._ends = attempt, ends
-        self.left = {number: len(attempt.indexes[number]) for number in ends}
+        self.remaining = {number: len(attempt.indexes[number]) for number in ends}
         """The number of events not found yet, for each partition still to be read."""
-        self.found: set[Place] = set()
+        self.found: set[EventRef] = set()
         self.passed: set[int] = set()
         """The partitions read up to a time at which no record of the attempt could be accepted."""
         self._passed_ms = attempt.begun_ms + SETTLED_MS + int(1_000 * SKEW_S)
 
-    def take(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         number = message.partition() or 0
         if (error := message.error()) is not None:
             if error.code() == END:
-                self.left.pop(number, None)
+                self.remaining.pop(number, None)
             elif not error.retriable():
-                raise unavailable(error)
-        elif number in self.left:
+                raise to_unavailable(error)
+        elif number in self.remaining:
             if (index := index_of(message, self.attempt.id)) is not None:
                 self.found.add((number, index))
-                self.left[number] -= 1
+                self.remaining[number] -= 1
             elif message.timestamp()[1] > self._passed_ms:
                 self.passed.add(number)
-            if number in self.passed or not self.left[number] or message.offset() + 1 >= self._ends[number]:
-                del self.left[number]
+            if number in self.passed or not self.remaining[number] or message.offset() + 1 >= self._ends[number]:
+                del self.remaining[number]
 
 
 def _next(consumer: Consumer) -> list[Message]:
-    message = consumer.poll(LOOK_EVERY_S)
+    message = consumer.poll(POLL_EVERY_S)
     return [] if message is None else [message]
 
 

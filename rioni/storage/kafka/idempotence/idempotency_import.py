@@ -8,7 +8,7 @@ from sqlalchemy import Engine, delete, func, insert, select
 from rioni.domain.errors import Conflict
 from rioni.storage.embedded.events import event_ids, idempotency_keys
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.kafka.idempotence.idempotency_index import ASKED, ATTEMPTS, NAMES, IdempotencyIndex
+from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPTS, LOOKUP_MAX, NAMES, IdempotencyIndex
 from rioni.storage.sql.engines import reading, writing
 
 
@@ -23,18 +23,18 @@ Pages = Callable[[], Iterator[Rows]]
 
 def of_embedded(database: EventsDatabase, engine: Engine, store: str) -> Pages:
     """Return the idempotency keys of an embedded store, as rows of the index of the store with this id."""
-    names = IdempotencyIndex(engine, store)
+    index = IdempotencyIndex(engine, store)
     stored = {"store": store, "attempt": None, "partition": 0, "place": 0}
 
     def pages() -> Iterator[Rows]:
         for batches in idempotency_keys.pages(database):
             yield [
-                {"hash": names.batch(name), "digest": digest, "recorded_at_ms": at_ms, **stored}
+                {"hash": index.batch(name), "digest": digest, "recorded_at_ms": at_ms, **stored}
                 for name, digest, at_ms in batches
             ]
         for events in event_ids.pages(database):
             yield [
-                {"hash": names.event_of(hashed), "digest": None, "recorded_at_ms": at_ms, **stored}
+                {"hash": index.event_of(hashed), "digest": None, "recorded_at_ms": at_ms, **stored}
                 for hashed, at_ms in events
             ]
 
@@ -60,7 +60,7 @@ def of_kafka(engine: Engine, store: str) -> tuple[Pages, Rows]:
     return pages, [dict(row) for row in attempts]
 
 
-def adopt(engine: Engine, store: str, pages: Pages, attempts: Rows = ()) -> None:
+def import_keys(engine: Engine, store: str, pages: Pages, attempts: Rows = ()) -> None:
     """Replace a store's idempotency keys with these, and verify them; it must not be in use. Blocks.
 
     A repeated call starts over, as the keys of an earlier one may be outdated.
@@ -84,8 +84,8 @@ def _compare(engine: Engine, store: str, pages: Iterable[Rows]) -> None:
     count = 0
     for rows in pages:
         count += len(rows)
-        for first in range(0, len(rows), ASKED):
-            wanted = {row["hash"]: dict(row) for row in rows[first : first + ASKED]}
+        for first in range(0, len(rows), LOOKUP_MAX):
+            wanted = {row["hash"]: dict(row) for row in rows[first : first + LOOKUP_MAX]}
             with reading(engine) as connection:
                 found = connection.execute(select(NAMES).where(NAMES.c.hash.in_(wanted))).mappings()
                 if {row["hash"]: dict(row) for row in found} != wanted:

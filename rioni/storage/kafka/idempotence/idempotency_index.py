@@ -62,13 +62,13 @@ ATTEMPTS = Table(
 
 ATTEMPT_BYTES = 16
 
-ASKED = 1_000
+LOOKUP_MAX = 1_000
 """Maximum number of keys that one query looks up."""
 
-FORGOTTEN = 5_000
+DELETED_MAX = 5_000
 """Maximum number of keys that one transaction deletes."""
 
-Place = tuple[int, int]
+EventRef = tuple[int, int]
 """An event of a batch: the number of the partition, and its index among the batch's events there."""
 
 
@@ -82,7 +82,7 @@ class IdempotencyKey(NamedTuple):
     hash: bytes
     digest: str | None
     """Of a batch; None for an event."""
-    place: Place
+    event: EventRef
 
 
 class IndexEntry(NamedTuple):
@@ -112,7 +112,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the attempt has ended: the remaining events are not stored, and left to a retry of the batch."""
 
     @property
-    def whole(self) -> frozenset[Place]:
+    def whole(self) -> frozenset[EventRef]:
         """All events to be written."""
         return frozenset((number, index) for number, indexes in self.indexes.items() for index in indexes)
 
@@ -146,8 +146,8 @@ class IdempotencyIndex:
         query = select(NAMES.c.hash, NAMES.c.digest, NAMES.c.attempt)
         found: dict[bytes, IndexEntry] = {}
         with reading(self._engine) as connection:
-            for first in range(0, len(hashes), ASKED):
-                rows = connection.execute(query.where(NAMES.c.hash.in_(hashes[first : first + ASKED])))
+            for first in range(0, len(hashes), LOOKUP_MAX):
+                rows = connection.execute(query.where(NAMES.c.hash.in_(hashes[first : first + LOOKUP_MAX])))
                 found |= {row.hash: IndexEntry(row.digest, row.attempt) for row in rows}
         return found
 
@@ -160,33 +160,33 @@ class IdempotencyIndex:
         Raises:
             IndexConflict: one of the keys was used concurrently; nothing was recorded.
         """
-        names: list[dict[str, object]] = []
+        keys: list[dict[str, object]] = []
         rows: list[dict[str, object]] = []
         replaced: list[tuple[bytes, bytes]] = []
-        for attempt, own, completes in attempts:
+        for attempt, new_keys, completes in attempts:
             rows.append(
                 {"id": attempt.id, "store": self._store, "begun_ms": attempt.begun_ms, "data": _encode(attempt)}
             )
-            names += [
+            keys += [
                 {
-                    "hash": name.hash,
+                    "hash": key.hash,
                     "store": self._store,
-                    "digest": name.digest,
+                    "digest": key.digest,
                     "recorded_at_ms": attempt.begun_ms,
                     "attempt": attempt.id,
-                    "partition": name.place[0],
-                    "place": name.place[1],
+                    "partition": key.event[0],
+                    "place": key.event[1],
                 }
-                for name in own
+                for key in new_keys
             ]
             if completes is not None:
                 replaced.append((completes, attempt.id))
         # Sorted in the same order by all processes, so they wait for each other's rows without deadlocks.
-        names.sort(key=lambda row: row["hash"])  # type: ignore[arg-type, return-value]  # bytes
+        keys.sort(key=lambda row: row["hash"])  # type: ignore[arg-type, return-value]  # bytes
         try:
             with writing(self._engine) as connection:
-                if names:
-                    _execute(connection, insert(NAMES), names)
+                if keys:
+                    _execute(connection, insert(NAMES), keys)
                 for old, new in replaced:
                     if not connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.id == old)).rowcount:
                         raise IndexConflict
@@ -201,13 +201,13 @@ class IdempotencyIndex:
             row = connection.execute(select(ATTEMPTS.c.data).where(ATTEMPTS.c.id == attempt_id)).one_or_none()
         return None if row is None else _decode(row)
 
-    def unsettled(self, before_ms: int) -> list[Attempt]:
+    def unfinished(self, before_ms: int) -> list[Attempt]:
         """Return the unfinished attempts of this store that began before a time."""
         query = select(ATTEMPTS.c.data).where(ATTEMPTS.c.store == self._store, ATTEMPTS.c.begun_ms < before_ms)
         with reading(self._engine) as connection:
             return [attempt for row in connection.execute(query) if not (attempt := _decode(row)).settled]
 
-    def settle(self, outcomes: Mapping[bytes, tuple[Attempt, frozenset[Place]]]) -> None:
+    def settle(self, outcomes: Mapping[bytes, tuple[Attempt, frozenset[EventRef]]]) -> None:
         """Record the outcome of attempts: keys of stored records are kept, the others deleted.
 
         For a partially stored batch the stored events are recorded, so that the rest can be stored later. Attempts
@@ -220,7 +220,7 @@ class IdempotencyIndex:
             for attempt, stored in outcomes.values():
                 self._settle(connection, attempt, stored)
 
-    def _settle(self, connection: SqlConnection, attempt: Attempt, stored: frozenset[Place]) -> None:
+    def _settle(self, connection: SqlConnection, attempt: Attempt, stored: frozenset[EventRef]) -> None:
         ours = NAMES.c.attempt == attempt.id
         if stored == attempt.whole:
             # PERF: the common case, two statements regardless of the number of events.
@@ -229,37 +229,37 @@ class IdempotencyIndex:
             return
         if not connection.execute(delete(ATTEMPTS).where(ATTEMPTS.c.id == attempt.id)).rowcount:
             return
-        names = connection.execute(select(NAMES.c.hash, NAMES.c.digest, NAMES.c.partition, NAMES.c.place).where(ours))
+        keys = connection.execute(select(NAMES.c.hash, NAMES.c.digest, NAMES.c.partition, NAMES.c.place).where(ours))
         done = {number: set(indexes) for number, indexes in attempt.done.items()}
         for number, index in stored:
             done.setdefault(number, set()).add(index)
-        for name in names.all():
-            this = NAMES.c.hash == name.hash
-            if name.digest is not None and any(done.values()):
+        for key in keys.all():
+            this = NAMES.c.hash == key.hash
+            if key.digest is not None and any(done.values()):
                 rest = msgspec.structs.replace(
                     attempt, settled=True, done={number: sorted(each) for number, each in done.items()}
                 )
                 row = {"id": attempt.id, "store": self._store, "begun_ms": attempt.begun_ms, "data": _encode(rest)}
                 connection.execute(insert(ATTEMPTS), row)
-            elif name.digest is None and (name.partition, name.place) in stored:
+            elif key.digest is None and (key.partition, key.place) in stored:
                 connection.execute(update(NAMES).where(this).values(attempt=None))
             else:
                 connection.execute(delete(NAMES).where(this))
 
-    def forget(self, before_ms: int) -> None:
+    def delete_before(self, before_ms: int) -> None:
         """Delete the keys stored before a time, and old attempts of partially stored batches."""
         old = (
             select(NAMES.c.hash)
             .where(NAMES.c.store == self._store, NAMES.c.recorded_at_ms < before_ms)
-            .limit(FORGOTTEN)
+            .limit(DELETED_MAX)
         )
         left = delete(ATTEMPTS).where(
             ATTEMPTS.c.store == self._store,
             ATTEMPTS.c.begun_ms < before_ms,
             ATTEMPTS.c.id.not_in(select(NAMES.c.attempt).where(NAMES.c.attempt.is_not(None))),
         )
-        removed = FORGOTTEN
-        while removed == FORGOTTEN:
+        removed = DELETED_MAX
+        while removed == DELETED_MAX:
             with writing(self._engine) as connection:
                 removed = connection.execute(delete(NAMES).where(NAMES.c.hash.in_(old))).rowcount
         with writing(self._engine) as connection:
@@ -273,7 +273,7 @@ class IdempotencyIndex:
         return blake2b(b"%s\0%s" % (kind, name), digest_size=HASH_BYTES, key=self._store.encode()[:64]).digest()
 
 
-def opened_names(url: str, store: str) -> IdempotencyIndex:
+def open_index(url: str, store: str) -> IdempotencyIndex:
     """Open the index of a store: in PostgreSQL, with tables from the migrations, or in an SQLite file.
 
     Raises:

@@ -23,23 +23,22 @@ from rioni.domain.errors import OutcomeUnknown, PartiallyStored, RioniError, Top
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, IdempotencyClaim
 from rioni.domain.ports.store_measurements import StoreMeasurements
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import Publish, Written, measure
-from rioni.storage.kafka.client import Connection
-from rioni.storage.kafka.client import TopicPartitionRef as PartitionPlace
+from rioni.storage.kafka.client import Connection, TopicPartitionRef
 from rioni.storage.kafka.delivery import Delivery
 from rioni.storage.kafka.idempotence.attempt_recovery import SETTLED_MS, AttemptRecovery
-from rioni.storage.kafka.idempotence.idempotency_index import Attempt, IdempotencyIndex, IndexConflict, Place
-from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, NamedBatch
+from rioni.storage.kafka.idempotence.idempotency_index import Attempt, EventRef, IdempotencyIndex, IndexConflict
+from rioni.storage.kafka.idempotence.idempotent_batch import RETRY_AFTER_S, IdempotentBatch
 from rioni.storage.kafka.topics.topics import Topics
 
 
 WAIT_S = 3.0
 """How long to wait for another process's attempt before searching for its records."""
 
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 
 TRIES_MAX = 10
 """Maximum number of other attempts to wait for, one after the other, to determine what is stored."""
@@ -61,21 +60,21 @@ class IdempotentAppender:
     def __init__(
         self,
         connection: Connection,
-        names: IdempotencyIndex,
+        index: IdempotencyIndex,
         topics: Topics,
         clock: Clock,
-        offloads: StoreOffloads,
+        pools: StorePools,
         publish: Publish,
         timeout_s: float,
         measurements: StoreMeasurements,
     ) -> None:
         """Connect to nothing yet; arguments as for `Appender`, plus the idempotency index and the topics."""
-        self._names, self._topics, self._clock, self._offloads = names, topics, clock, offloads
+        self._index, self._topics, self._clock, self._pools = index, topics, clock, pools
         self._publish, self._timeout_s, self._measurements = publish, timeout_s, measurements
         self._delivery = Delivery(connection, timeout_s, **{"retry.backoff.ms": int(1_000 * RETRY_AFTER_S)})
-        self._settling = AttemptRecovery(connection, topics)
-        self._ends: dict[PartitionPlace, tuple[int, float]] = {}
-        self._commits = GroupCommit[NamedBatch](self._write, offloads.append)
+        self._recovery = AttemptRecovery(connection, topics)
+        self._ends: dict[TopicPartitionRef, tuple[int, float]] = {}
+        self._commits = GroupCommit[IdempotentBatch](self._write, pools.append)
 
     def append(
         self,
@@ -86,11 +85,11 @@ class IdempotentAppender:
         claim: IdempotencyClaim | None,
     ) -> Appended:
         """Append the events not stored yet; see the port `EventStore`."""
-        hashes = {number: [self._names.event(each) for each in ids[number]] for number in batches if number in ids}
-        hashed = None if claim is None else (self._names.batch(claim.id), claim.digest)
+        hashes = {number: [self._index.event(each) for each in ids[number]] for number in batches if number in ids}
+        hashed = None if claim is None else (self._index.batch(claim.id), claim.digest)
         deadline_s = time.monotonic() + self._timeout_s
         while True:
-            batch = NamedBatch(topic, self._topics.name(topic), batches, headers, hashes, hashed)
+            batch = IdempotentBatch(topic, self._topics.name(topic), batches, headers, hashes, hashed)
             try:
                 self._commits.submit(batch, max(0.0, deadline_s - time.monotonic()))
             except OutcomeUnknown as ex:
@@ -105,41 +104,41 @@ class IdempotentAppender:
         Raises:
             Unavailable: the outcome of an attempt to store the batch is unknown.
         """
-        hashed = self._names.batch(claim_id)
+        hashed = self._index.batch(claim_id)
         for _ in range(TRIES_MAX):
-            known = self._offloads.read(self._names.known, [hashed]).get(hashed)
+            known = self._pools.read(self._index.known, [hashed]).get(hashed)
             if known is None or known.attempt is None:
                 return None if known is None else known.digest
-            attempt = self._offloads.read(self._names.attempt, known.attempt)
+            attempt = self._pools.read(self._index.attempt, known.attempt)
             if attempt is not None and attempt.settled:
                 # It was stored partially; a retry stores the rest.
                 return None
             self._wait_for(known.attempt)
         raise Unavailable(UNSETTLED)
 
-    def known_ids(self, ids: Collection[str]) -> Collection[str]:
+    def existing_ids(self, ids: Collection[str]) -> Collection[str]:
         """Return the ids under which an event is stored; see the port.
 
         Raises:
             Unavailable: the outcome of an attempt to store one of them is unknown.
         """
-        hashes = {self._names.event(each): each for each in ids}
+        hashes = {self._index.event(each): each for each in ids}
         for _ in range(TRIES_MAX):
-            known = self._offloads.read(self._names.known, list(hashes))
+            known = self._pools.read(self._index.known, list(hashes))
             pending = next((each.attempt for each in known.values() if each.attempt is not None), None)
             if pending is None:
                 return [hashes[each] for each in known]
             self._wait_for(pending)
         raise Unavailable(UNSETTLED)
 
-    def forget(self, before_ms: int) -> None:
+    def delete_before(self, before_ms: int) -> None:
         """Delete old keys, after recovering unfinished attempts while their records still exist in the topic."""
         now_ms = self._clock.now_ms()
-        for attempt in self._names.unsettled(now_ms - SETTLED_MS):
+        for attempt in self._index.unfinished(now_ms - SETTLED_MS):
             self._settle(attempt)
-        self._names.forget(before_ms)
+        self._index.delete_before(before_ms)
 
-    def forget_topic(self, topic: str) -> None:
+    def drop_topic(self, topic: str) -> None:
         """Drop the cached end positions of a topic's partitions."""
         name = self._topics.name(topic)
         self._ends = {place: end for place, end in self._ends.items() if place.topic != name}
@@ -147,7 +146,7 @@ class IdempotentAppender:
     def close(self) -> None:
         """Reject further batches, wait until the pending ones are written, and close the database."""
         self._commits.close()
-        self._names.close()
+        self._index.close()
 
     # --- attempts of others ---
 
@@ -158,38 +157,38 @@ class IdempotentAppender:
             Unavailable: its outcome can't be determined yet.
         """
         deadline_s = time.monotonic() + WAIT_S
-        while (attempt := self._offloads.read(self._names.attempt, attempt_id)) is not None and not attempt.settled:
+        while (attempt := self._pools.read(self._index.attempt, attempt_id)) is not None and not attempt.settled:
             if time.monotonic() >= deadline_s or self._clock.now_ms() - attempt.begun_ms > 1_000 * WAIT_S:
-                if self._offloads.read(self._settle, attempt):
-                    self._measurements.settled_batches(1)
+                if self._pools.read(self._settle, attempt):
+                    self._measurements.recovered_batches(1)
                     return
                 raise Unavailable(UNSETTLED)
-            threading.Event().wait(LOOK_EVERY_S)
+            threading.Event().wait(POLL_EVERY_S)
 
     def _settle(self, attempt: Attempt) -> bool:
-        finding = self._settling.look(attempt, self._clock.now_ms())
-        if finding.final:
-            self._names.settle({attempt.id: (attempt, finding.stored)})
+        recovered = self._recovery.recover(attempt, self._clock.now_ms())
+        if recovered.final:
+            self._index.settle({attempt.id: (attempt, recovered.stored)})
             _log.info(
                 "recovered the outcome of an interrupted batch",
                 topic=attempt.topic,
-                stored=len(finding.stored),
+                stored=len(recovered.stored),
                 of=len(attempt.whole),
             )
-        return finding.final
+        return recovered.final
 
     # --- in the writer's thread ---
 
-    def _write(self, group: Sequence[NamedBatch]) -> Callable[[], None]:
+    def _write(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
         publish: list[Callable[[], None]] = []
-        left, begun = list(group), list[NamedBatch]()
-        while left:
+        remaining, begun = list(group), list[IdempotentBatch]()
+        while remaining:
             try:
-                left, begun = self._begin(left)
+                remaining, begun = self._begin(remaining)
                 if begun:
                     publish.append(self._deliver(begun))
             except Exception as ex:  # noqa: BLE001 - it is the answer to those that it has stopped, and to no others
-                for batch in (*begun, *left):
+                for batch in (*begun, *remaining):
                     batch.error, batch.under_way = batch.error or ex, False
                 break
             begun = []
@@ -200,29 +199,29 @@ class IdempotentAppender:
 
         return publish_all
 
-    def _begin(self, group: Sequence[NamedBatch]) -> tuple[list[NamedBatch], list[NamedBatch]]:
+    def _begin(self, group: Sequence[IdempotentBatch]) -> tuple[list[IdempotentBatch], list[IdempotentBatch]]:
         """Look up keys and record the new ones.
 
         Returns:
             The batches that share a key with an earlier one and so come next, and those to be stored now.
         """
         while True:
-            known = self._names.known(list(set(itertools.chain.from_iterable(batch.names for batch in group))))
-            later: list[NamedBatch] = []
-            now: list[NamedBatch] = []
+            known = self._index.known(list(set(itertools.chain.from_iterable(batch.keys for batch in group))))
+            later: list[IdempotentBatch] = []
+            now: list[IdempotentBatch] = []
             used: set[bytes] = set()
             for batch in group:
-                if not used.isdisjoint(batch.names):
+                if not used.isdisjoint(batch.keys):
                     later.append(batch)
                 elif batch.look_up(known, self._settled):
-                    used |= batch.names
+                    used |= batch.keys
                     now.append(batch)
             now, begun_ms = self._startable(now), self._clock.now_ms()
             starts = {place: end for place, (end, _) in self._ends.items()}
             try:
                 if now:
-                    self._names.begin(
-                        (batch.begin(begun_ms, starts), batch.own, batch.completes.id if batch.completes else None)
+                    self._index.begin(
+                        (batch.begin(begun_ms, starts), batch.new_keys, batch.completes.id if batch.completes else None)
                         for batch in now
                     )
             except IndexConflict:
@@ -230,10 +229,10 @@ class IdempotentAppender:
             return later, now
 
     def _settled(self, attempt_id: bytes) -> Attempt | None:
-        attempt = self._names.attempt(attempt_id)
+        attempt = self._index.attempt(attempt_id)
         return attempt if attempt is not None and attempt.settled else None
 
-    def _startable(self, group: Sequence[NamedBatch]) -> list[NamedBatch]:
+    def _startable(self, group: Sequence[IdempotentBatch]) -> list[IdempotentBatch]:
         """Return the batches whose partitions all exist, with their current or recent end positions cached."""
         old_s = time.monotonic() - ENDS_KEPT_S
         self._ends = {place: end for place, end in self._ends.items() if end[1] > old_s}
@@ -242,26 +241,26 @@ class IdempotentAppender:
             if all(place in self._ends for place in batch.parts):
                 continue
             # Kafka is queried once per topic, and no more after it fails to answer: all other batches wait meanwhile.
-            silent = next((ex for ex in failed.values() if isinstance(ex, Unavailable)), failed.get(batch.topic))
-            if silent is None:
+            error = next((ex for ex in failed.values() if isinstance(ex, Unavailable)), failed.get(batch.topic))
+            if error is None:
                 try:
                     bounds = self._topics.bounds(batch.topic)
                 except RioniError as ex:
-                    silent = failed[batch.topic] = ex
+                    error = failed[batch.topic] = ex
                 else:
                     now_s = time.monotonic()
                     for number, each in enumerate(bounds):
-                        self._ends[PartitionPlace(batch.name, number)] = each.newest + 1, now_s
-            batch.error = silent
+                        self._ends[TopicPartitionRef(batch.name, number)] = each.newest + 1, now_s
+            batch.error = error
         return [batch for batch in group if batch.error is None]
 
-    def _deliver(self, group: Sequence[NamedBatch]) -> Callable[[], None]:
+    def _deliver(self, group: Sequence[IdempotentBatch]) -> Callable[[], None]:
         now_ms = max(batch.attempt.begun_ms for batch in group if batch.attempt)
         begun_s = time.monotonic()
         self._delivery.deliver([batch for batch in group if batch.parts], now_ms)
         seconds = time.monotonic() - begun_s
         written: Written = {}
-        outcomes: dict[bytes, tuple[Attempt, frozenset[Place]]] = {}
+        outcomes: dict[bytes, tuple[Attempt, frozenset[EventRef]]] = {}
         for batch in group:
             assert batch.attempt is not None
             stored = batch.outcome()
@@ -277,7 +276,7 @@ class IdempotentAppender:
                     self._ends[place] = part.offsets[-1] + 1, time.monotonic()
             batch.appended.duplicates = batch.count - sum(len(part.events) for part in batch.parts.values())
         try:
-            self._names.settle(outcomes)
+            self._index.settle(outcomes)
         except Unavailable:
             # The events may be stored or not; the next use of one of these keys determines that.
             _log.exception("could not mark idempotency keys as stored")

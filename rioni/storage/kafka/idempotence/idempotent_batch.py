@@ -10,10 +10,16 @@ from confluent_kafka import KafkaError, Message
 from rioni.domain.errors import IdempotencyKeyReused, Unavailable
 from rioni.domain.ports.event_store import Appended
 from rioni.domain.publishing.headers import Headers
-from rioni.storage.kafka.client import TopicPartitionRef as PartitionPlace
+from rioni.storage.kafka.client import TopicPartitionRef
 from rioni.storage.kafka.delivery import Delivered, Part, ProduceBatch, RecordHeaders, refused
 from rioni.storage.kafka.idempotence.attempt_recovery import header_of
-from rioni.storage.kafka.idempotence.idempotency_index import ATTEMPT_BYTES, Attempt, IdempotencyKey, IndexEntry, Place
+from rioni.storage.kafka.idempotence.idempotency_index import (
+    ATTEMPT_BYTES,
+    Attempt,
+    EventRef,
+    IdempotencyKey,
+    IndexEntry,
+)
 from rioni.storage.kafka.records import headers_of
 
 
@@ -39,7 +45,7 @@ class _Part(Part):
         self.stored: set[int] = set()
 
     def callbacks(self) -> Iterable[Delivered]:
-        return [partial(self._told, index) for index in self.indexes]
+        return [partial(self._on_delivery, index) for index in self.indexes]
 
     def abandon(self) -> None:
         super().abandon()
@@ -48,7 +54,7 @@ class _Part(Part):
     def record_headers(self, index: int) -> RecordHeaders:
         return [*headers_of(self.headers[index]), header_of(self.attempt_id, self.indexes[index])]
 
-    def _told(self, index: int, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, index: int, error: KafkaError | None, message: Message) -> None:
         self._delivered(error, message)
         if error is None:
             self.stored.add(index)
@@ -56,7 +62,7 @@ class _Part(Part):
             self.open = True
 
 
-class NamedBatch(ProduceBatch):
+class IdempotentBatch(ProduceBatch):
     """A waiting call of `append`, its idempotency keys, and the attempt that it has to wait for."""
 
     def __init__(
@@ -69,16 +75,16 @@ class NamedBatch(ProduceBatch):
         claim: tuple[bytes, str] | None,
     ) -> None:
         self.name, self.batches, self.headers, self.hashes, self.claim = name, batches, headers, hashes, claim
-        self.whole = {PartitionPlace(name, n): Part(events, headers.get(n)) for n, events in batches.items()}
+        self.whole = {TopicPartitionRef(name, n): Part(events, headers.get(n)) for n, events in batches.items()}
         super().__init__(topic, self.whole)
-        self.names = {each for hashes_there in hashes.values() for each in hashes_there}
+        self.keys = {each for hashes_there in hashes.values() for each in hashes_there}
         if claim is not None:
-            self.names.add(claim[0])
+            self.keys.add(claim[0])
         self.count = sum(len(events) for events in batches.values())
         self.appended = Appended()
         self.completes: Attempt | None = None
         self.waits_for: bytes | None = None
-        self.own: list[IdempotencyKey] = []
+        self.new_keys: list[IdempotencyKey] = []
         self.done: dict[int, list[int]] = {}
         self.attempt: Attempt | None = None
 
@@ -90,7 +96,7 @@ class NamedBatch(ProduceBatch):
             settled: returns the attempt with an id, if it was partially stored.
         """
         done: dict[int, set[int]] = {}
-        self.completes, self.own, self.waits_for = None, [], None
+        self.completes, self.new_keys, self.waits_for = None, [], None
         if self.claim is not None and (found := known.get(self.claim[0])) is not None:
             if found.digest != self.claim[1]:
                 self.error = IdempotencyKeyReused()
@@ -110,7 +116,7 @@ class NamedBatch(ProduceBatch):
                 return False
             done = {number: set(indexes) for number, indexes in self.completes.done.items()}
         elif self.claim is not None:
-            self.own.append(IdempotencyKey(*self.claim, (-1, -1)))
+            self.new_keys.append(IdempotencyKey(*self.claim, (-1, -1)))
         return self._leave_out(known, done)
 
     def _leave_out(self, known: Mapping[bytes, IndexEntry], done: dict[int, set[int]]) -> bool:
@@ -124,7 +130,7 @@ class NamedBatch(ProduceBatch):
                     already.add(index)
                 elif (found := known.get(each)) is None:
                     seen.add(each)
-                    self.own.append(IdempotencyKey(each, None, (number, index)))
+                    self.new_keys.append(IdempotencyKey(each, None, (number, index)))
                 elif found.attempt is not None:
                     self.waits_for = found.attempt
                     return False
@@ -137,18 +143,20 @@ class NamedBatch(ProduceBatch):
         return True
 
     def _choose(self, done: Mapping[int, set[int]]) -> None:
-        parts: dict[PartitionPlace, Part] = {}
+        parts: dict[TopicPartitionRef, Part] = {}
         for number, events in self.batches.items():
-            left = [index for index in range(len(events)) if index not in done.get(number, ())]
-            if left:
+            remaining = [index for index in range(len(events)) if index not in done.get(number, ())]
+            if remaining:
                 headers = self.headers.get(number)
-                parts[PartitionPlace(self.name, number)] = _Part(
-                    [events[index] for index in left], headers and [headers[index] for index in left], left
+                parts[TopicPartitionRef(self.name, number)] = _Part(
+                    [events[index] for index in remaining],
+                    headers and [headers[index] for index in remaining],
+                    remaining,
                 )
         self.parts = parts
         self.done = {number: sorted(each) for number, each in done.items() if each}
 
-    def begin(self, begun_ms: int, starts: Mapping[PartitionPlace, int]) -> Attempt:
+    def begin(self, begun_ms: int, starts: Mapping[TopicPartitionRef, int]) -> Attempt:
         """Create the attempt to store the remaining events."""
         self.attempt = attempt = Attempt(
             id=os.urandom(ATTEMPT_BYTES),
@@ -156,18 +164,18 @@ class NamedBatch(ProduceBatch):
             topic=self.topic,
             counts={number: len(events) for number, events in self.batches.items()},
             starts={place.partition: starts.get(place, 0) for place in self.parts},
-            indexes={place.partition: list(part.indexes) for place, part in self._own_parts()},
+            indexes={place.partition: list(part.indexes) for place, part in self._new_parts()},
             done=self.done,
         )
-        for _, part in self._own_parts():
+        for _, part in self._new_parts():
             part.attempt_id = attempt.id
         return attempt
 
-    def outcome(self) -> frozenset[Place] | None:
+    def outcome(self) -> frozenset[EventRef] | None:
         """Return the stored events; None if the outcome of some events is unknown."""
-        if any(part.open for _, part in self._own_parts()):
+        if any(part.open for _, part in self._new_parts()):
             return None
-        return frozenset((place.partition, index) for place, part in self._own_parts() for index in part.stored)
+        return frozenset((place.partition, index) for place, part in self._new_parts() for index in part.stored)
 
-    def _own_parts(self) -> Iterable[tuple[PartitionPlace, _Part]]:
+    def _new_parts(self) -> Iterable[tuple[TopicPartitionRef, _Part]]:
         return ((place, part) for place, part in self.parts.items() if isinstance(part, _Part))

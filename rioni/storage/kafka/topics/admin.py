@@ -113,7 +113,7 @@ class Admin:
         """
         return Request(self, self._client, name, arguments, self._timeout_s if timeout_s is None else timeout_s)
 
-    def ask(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
+    def request(self, name: str, *arguments: Any, timeout_s: float | None = None) -> Any:
         """Send a request and wait for its result; see `begin` and `Request.result`."""
         return self.begin(name, *arguments, timeout_s=timeout_s).result()
 

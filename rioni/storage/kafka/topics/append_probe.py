@@ -13,7 +13,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, unavailable
+from rioni.storage.kafka.client import END, OUT_OF_RANGE, UNKNOWN, Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import GRACE_S, RENEWED_EVERY_S, pause
 
 
@@ -69,7 +69,7 @@ class AppendProbe:
                 if (error := message.error()) is None or error.code() == END:
                     return False
                 if error.code() != OUT_OF_RANGE:
-                    raise unavailable(error)
+                    raise to_unavailable(error)
                 waiting.discard(message.partition())
         return not waiting
 

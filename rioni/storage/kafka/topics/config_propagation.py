@@ -37,7 +37,7 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
         KafkaException: Kafka does not answer.
         Unavailable: not all of them know it in time.
     """
-    heard: set[int] = set()
+    configured: set[int] = set()
     while True:
         admin.renew()
         try:
@@ -48,15 +48,15 @@ def wait_until_propagated(admin: Admin, name: str, setting: str, value: str, dea
                 raise
             pause(LOOK_EVERY_S)
             continue
-        if not (waiting := copies - heard):
-            return heard
+        if not (waiting := copies - configured):
+            return configured
         if time.monotonic() > deadline_s:
             raise Unavailable(
                 f"Kafka brokers {', '.join(map(str, sorted(waiting)))} did not apply the configuration of topic "
                 f"{name} in time. Try again later."
             )
-        heard |= _who_say(admin, waiting, name, setting, value)
-        if waiting - heard:
+        configured |= _brokers_with(admin, waiting, name, setting, value)
+        if waiting - configured:
             pause(LOOK_EVERY_S)
 
 
@@ -68,7 +68,7 @@ def _living_copies(admin: Admin, name: str) -> set[int]:
     return copies.intersection(found.brokers)
 
 
-def _who_say(admin: Admin, brokers: set[int], name: str, setting: str, value: str) -> set[int]:
+def _brokers_with(admin: Admin, brokers: set[int], name: str, setting: str, value: str) -> set[int]:
     """Return the brokers that know the value of a topic's setting."""
     topic = ConfigResource(ResourceType.TOPIC, name)
     # In a request with a broker resource, the topic resource goes to the same broker.
@@ -80,11 +80,11 @@ def _who_say(admin: Admin, brokers: set[int], name: str, setting: str, value: st
         )
         for number in brokers
     }
-    heard = set()
+    configured = set()
     for number, request in requests.items():
         try:
             if request.result()[topic][setting].value == value:
-                heard.add(number)
+                configured.add(number)
         except KafkaException:
             continue  # retried
-    return heard
+    return configured

@@ -8,13 +8,13 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.health import Health
-from rioni.storage.kafka.client import Connection, unavailable
+from rioni.storage.kafka.client import Connection, to_unavailable
 from rioni.storage.kafka.topics.admin import Admin
 
 
 ANSWER_TIMEOUT_S = 2.0
-COMPLAINT_TIMEOUT_S = 1.0
-COMPLAINTS_MAX = 1_000
+CLIENT_ERROR_TIMEOUT_S = 1.0
+CLIENT_ERRORS_MAX = 1_000
 
 NO_ANSWER = (
     "No Kafka broker responds. Check the brokers and the settings `kafka` and `kafka_options`; the client's errors "
@@ -41,16 +41,16 @@ class ClusterHealth:
         self._connection = connection
         self._answers = True
 
-    def look(self, admin: Admin) -> Health:
+    def check(self, admin: Admin) -> Health:
         """Ask a broker for the live brokers; blocks for some seconds at most.
 
         Raises:
             Unavailable: no broker answers, or the request is rejected.
         """
         try:
-            brokers = len(admin.ask("describe_cluster", timeout_s=ANSWER_TIMEOUT_S).nodes)
+            brokers = len(admin.request("describe_cluster", timeout_s=ANSWER_TIMEOUT_S).nodes)
         except KafkaException as ex:
-            raise self._no_answer() if ex.args[0].code() in _SILENCE else unavailable(ex.args[0]) from ex
+            raise self._no_answer() if ex.args[0].code() in _SILENCE else to_unavailable(ex.args[0]) from ex
         self._answers = True
         _, enough = self._connection.copies(brokers)
         warnings = (SINGLE,) if brokers == 1 else (ONE_COPY_ENOUGH,) if enough == 1 else ()
@@ -60,18 +60,18 @@ class ClusterHealth:
         if self._answers:
             self._answers = False
             servers = self._connection.bootstrap_servers
-            _log.warning("no Kafka broker responds", servers=servers, error=_complaint(self._connection))
+            _log.warning("no Kafka broker responds", servers=servers, error=_client_error(self._connection))
         return Unavailable(NO_ANSWER)
 
 
-def _complaint(connection: Connection) -> str:
+def _client_error(connection: Connection) -> str:
     """Return the error of a connecting client, such as rejected credentials; blocks for a second."""
     met: list[KafkaError] = []
     # A separate client: unfetched errors would accumulate in a long-lived one.
     admin = AdminClient(connection.client(error_cb=met.append))
     with contextlib.suppress(KafkaException):
-        admin.list_topics(timeout=COMPLAINT_TIMEOUT_S)
-    for _ in range(COMPLAINTS_MAX):
+        admin.list_topics(timeout=CLIENT_ERROR_TIMEOUT_S)
+    for _ in range(CLIENT_ERRORS_MAX):
         if not admin.poll(0):
             break
     return next((each.str() for each in met if each.code() != KafkaError._ALL_BROKERS_DOWN), "")  # noqa: SLF001

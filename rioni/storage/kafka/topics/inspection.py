@@ -7,7 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_END, TopicPartition
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.kafka.client import Connection, asked
+from rioni.storage.kafka.client import Connection, translate_errors
 from rioni.storage.kafka.topics.admin import Admin
 
 
@@ -41,7 +41,7 @@ def inspect(
         Unavailable: no broker answers in time, or the request is rejected.
     """
     admin = Admin(connection)
-    metadata = asked(lambda: admin.metadata(timeout_s=reach_s), "")
+    metadata = translate_errors(lambda: admin.metadata(timeout_s=reach_s), "")
     deadline_s = time.monotonic() + timeout_s
     prefix = connection.topic_prefix
     partitions = {
@@ -70,4 +70,4 @@ def _answers(admin: Admin, places: list[TopicPartition], timeout_s: float) -> Ma
         found: Mapping[TopicPartition, object] = admin.begin("list_offsets", places, timeout_s=timeout_s).outcomes()
         return found
 
-    return asked(ask, "")
+    return translate_errors(ask, "")

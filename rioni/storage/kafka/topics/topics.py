@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.event_store import Bounds
 from rioni.domain.ports.health import Health
-from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, asked
+from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, translate_errors
 from rioni.storage.kafka.topics.admin import Admin, pause
 from rioni.storage.kafka.topics.append_probe import SETTLED_S, AppendProbe
 from rioni.storage.kafka.topics.config_propagation import wait_until_propagated
@@ -74,7 +74,7 @@ class Topics:
         self._timeout_s = connection.request_timeout_s
         self._admin = Admin(connection)
         self._health = ClusterHealth(connection)
-        self._probes = AppendProbe(connection)
+        self._probe = AppendProbe(connection)
         self._counts: dict[str, int] = {}
         self._compacted: dict[str, int] = {}
         self._safe: set[str] = set()
@@ -94,25 +94,25 @@ class Topics:
 
     def _partitions(self, topic: str, timeout_s: float | None = None) -> Mapping[int, PartitionMetadata]:
         name = self.name(topic)
-        found = asked(lambda: self._admin.metadata(name, timeout_s), topic).topics[name]
+        found = translate_errors(lambda: self._admin.metadata(name, timeout_s), topic).topics[name]
         if found.error is not None:
             self._counts.pop(topic, None)
-            asked(functools.partial(_raise, found.error), topic)
+            translate_errors(functools.partial(_raise, found.error), topic)
         partitions: Mapping[int, PartitionMetadata] = found.partitions
         self._counts[topic] = len(partitions)
         return partitions
 
-    def forget(self, topic: str) -> None:
+    def drop(self, topic: str) -> None:
         """Drop the cached partition count of a topic."""
         self._counts.pop(topic, None)
 
     def cluster_id(self) -> str:
         """Return the id of the cluster; queries Kafka."""
-        return str(asked(lambda: self._admin.ask("describe_cluster"), "").cluster_id)
+        return str(translate_errors(lambda: self._admin.request("describe_cluster"), "").cluster_id)
 
     def health(self) -> Health:
         """Check the live brokers; blocks for some seconds at most."""
-        return self._health.look(self._admin)
+        return self._health.check(self._admin)
 
     # --- changes ---
 
@@ -131,16 +131,16 @@ class Topics:
             configuration[LATE] = REFUSED
         new = NewTopic(self.name(topic), partitions, copies, config=configuration)
         try:
-            self._admin.ask("create_topics", [new])
+            self._admin.request("create_topics", [new])
         except KafkaException as ex:
             if ex.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                asked(functools.partial(_raise, ex.args[0]), topic)
+                translate_errors(functools.partial(_raise, ex.args[0]), topic)
             if (count := self._count_of_new(topic)) != partitions:
                 raise Conflict(f"topic {topic} exists with {count} partitions") from ex
             # An earlier attempt may have ended before there were leaders; and the topic may be closed already.
-            self._probes.until_there(self.name(topic), range(partitions))
+            self._probe.until_there(self.name(topic), range(partitions))
             return
-        self._probes.until_open(self.name(topic), range(partitions))
+        self._probe.until_open(self.name(topic), range(partitions))
         self._counts[topic] = partitions
 
     def _count_of_new(self, topic: str) -> int:
@@ -162,12 +162,12 @@ class Topics:
         if partitions <= count:
             return
         try:
-            self._admin.ask("create_partitions", [NewPartitions(self.name(topic), partitions)])
+            self._admin.request("create_partitions", [NewPartitions(self.name(topic), partitions)])
         except KafkaException as ex:
             # The queried broker did not know yet that another attempt has added them.
             if ex.args[0].code() != KafkaError.INVALID_PARTITIONS:
-                asked(functools.partial(_raise, ex.args[0]), topic)
-        self._probes.until_there(self.name(topic), range(count, partitions))
+                translate_errors(functools.partial(_raise, ex.args[0]), topic)
+        self._probe.until_there(self.name(topic), range(count, partitions))
         self._counts[topic] = partitions
 
     def close(self, topic: str) -> Sequence[Bounds]:
@@ -179,13 +179,15 @@ class Topics:
         deadline_s = time.monotonic() + SETTLED_S
         while True:
             # First all possible leaders must know the setting; then the probes confirm that the leaders apply it.
-            heard = asked(lambda: wait_until_propagated(self._admin, name, SIZE, CLOSED, deadline_s), topic)
-            self._probes.until_closed(name, partitions, deadline_s)
+            configured = translate_errors(
+                lambda: wait_until_propagated(self._admin, name, SIZE, CLOSED, deadline_s), topic
+            )
+            self._probe.until_closed(name, partitions, deadline_s)
             # A broker that does not know it may be a former leader that has not noticed its replacement.
-            if {each.leader for each in self._partitions(topic).values()} <= heard:
+            if {each.leader for each in self._partitions(topic).values()} <= configured:
                 bounds = self._bounds(topic, partitions)
                 # Records accepted before may still be being replicated.
-                if self._probes.nothing_behind(name, {number: each.newest + 1 for number, each in enumerate(bounds)}):
+                if self._probe.nothing_behind(name, {number: each.newest + 1 for number, each in enumerate(bounds)}):
                     return bounds
             if time.monotonic() > deadline_s:
                 raise Unavailable(f"Timed out reading the end offsets of topic {topic} from Kafka. Try again later.")
@@ -197,18 +199,18 @@ class Topics:
                 self._configure(topic, {UNCLEAN: "false"})
             self._safe.add(topic)
 
-    def take_late(self, topic: str, *, late: bool) -> None:
+    def accept_old_timestamps(self, topic: str, *, late: bool) -> None:
         """Make the brokers accept or reject records with old timestamps; takes effect a little later."""
         self._configure(topic, {LATE: TAKEN if late else REFUSED})
 
     def delete(self, topic: str) -> None:
         """Delete a topic; unknown ones are ignored."""
-        self.forget(topic)
+        self.drop(topic)
         self._compacted.pop(topic, None)
         self._safe.discard(topic)
         deadline_s = time.monotonic() + self._timeout_s
         try:
-            asked(lambda: self._admin.ask("delete_topics", [self.name(topic)]), topic)
+            translate_errors(lambda: self._admin.request("delete_topics", [self.name(topic)]), topic)
             # The brokers apply it one after the other.
             while (left_s := deadline_s - time.monotonic()) > 0:
                 self.count(topic, left_s)
@@ -234,18 +236,19 @@ class Topics:
             self._configure(topic, {name: str(value) for name, value in policy.items()})
             self._compacted[topic] = lag_ms
 
-    def expire(self, topic: str, before_ms: int) -> int:
+    def delete_before(self, topic: str, before_ms: int) -> int:
         """Delete records before the first one recorded at this time or later; return their number."""
         self.make_safe(topic)
         count = self.count(topic)
-        before, since = self.bounds(topic), self._offsets(topic, range(count), _since(before_ms))
+        before, offsets = self.bounds(topic), self._offsets(topic, range(count), _since(before_ms))
         ends = {
-            number: bounds.newest + 1 if since[number] < 0 else since[number] for number, bounds in enumerate(before)
+            number: bounds.newest + 1 if offsets[number] < 0 else offsets[number]
+            for number, bounds in enumerate(before)
         }
         removed = {number: end for number, end in ends.items() if end > before[number].oldest}
         if removed:
             places = [TopicPartition(self.name(topic), number, end) for number, end in removed.items()]
-            asked(lambda: self._admin.ask("delete_records", places), topic)
+            translate_errors(lambda: self._admin.request("delete_records", places), topic)
         return sum(end - before[number].oldest for number, end in removed.items())
 
     # --- questions ---
@@ -253,7 +256,7 @@ class Topics:
     def is_safe(self, topic: str) -> bool:
         """Whether the topic's own configuration disables unclean leader election."""
         resource = ConfigResource(ResourceType.TOPIC, self.name(topic))
-        entry = asked(lambda: self._admin.ask("describe_configs", [resource]), topic)[resource][UNCLEAN]
+        entry = translate_errors(lambda: self._admin.request("describe_configs", [resource]), topic)[resource][UNCLEAN]
         return bool(entry.value == "false" and entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
@@ -265,7 +268,7 @@ class Topics:
         oldest, next_ = (self._offsets(topic, partitions, spec) for spec in (OFFSET_BEGINNING, OFFSET_END))
         return [Bounds(oldest[number], max(oldest[number], next_[number]) - 1) for number in partitions]
 
-    def first_since(self, topic: str, partition: int, recorded_at_ms: int) -> int:
+    def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """Return the position of the first event recorded at this time or later; after the newest if there is none."""
         first = self._offsets(topic, [partition], _since(recorded_at_ms))[partition]
         return first if first >= 0 else self._offsets(topic, [partition], OFFSET_END)[partition]
@@ -277,7 +280,7 @@ class Topics:
         def look() -> dict[int, int]:
             while True:
                 try:
-                    answers = self._admin.ask("list_offsets", wanted)
+                    answers = self._admin.request("list_offsets", wanted)
                     found = {place.partition: each.offset for place, each in answers.items()}
                 except KafkaException as ex:
                     if ex.args[0].code() not in MOVED or time.monotonic() > deadline_s:
@@ -294,17 +297,17 @@ class Topics:
                 # Otherwise it would keep asking the leader that it knows.
                 self._admin.metadata(self.name(topic))
 
-        return asked(look, topic)
+        return translate_errors(look, topic)
 
     def _configure(self, topic: str, values: Mapping[str, str]) -> None:
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, self.name(topic), incremental_configs=entries)
-        asked(lambda: self._admin.ask("incremental_alter_configs", [resource]), topic)
+        translate_errors(lambda: self._admin.request("incremental_alter_configs", [resource]), topic)
 
     def _brokers(self) -> int:
-        return len(asked(self._admin.metadata, "").brokers)
+        return len(translate_errors(self._admin.metadata, "").brokers)
 
 
 def _since(ms: int) -> int:

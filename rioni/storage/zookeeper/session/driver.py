@@ -87,7 +87,7 @@ def new_handler() -> Any:
     return _GeventHandler() if monkey.is_module_patched("threading") else _ThreadingHandler()
 
 
-class _HangsUp:
+class _Disconnects:
     """A handler that can close the connection in use; requests through it are never blocked by the send loop."""
 
     _connection: socket.socket | None = None
@@ -101,22 +101,22 @@ class _HangsUp:
         """Create the pipe that wakes the send loop."""
         return waking_pair()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Make the client detect a broken connection, so that it connects to another server."""
         with contextlib.suppress(OSError):
             if self._connection is not None:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
 
-class _GeventHandler(_HangsUp, SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
+class _GeventHandler(_Disconnects, SequentialGeventHandler):  # type: ignore[misc]  # kazoo has no types
     pass
 
 
-class _ThreadingHandler(_HangsUp, SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class _ThreadingHandler(_Disconnects, SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     pass
 
 
-def judged(answers: Any) -> list[Any] | None:
+def transaction_result(answers: Any) -> list[Any] | None:
     """Return the answers of a transaction, None if a node was not as expected.
 
     Raises:
@@ -130,7 +130,7 @@ def judged(answers: Any) -> list[Any] | None:
     raise _unavailable(errors[0]) from errors[0]
 
 
-def outcome(pending: Any) -> Any:
+def result(pending: Any) -> Any:
     """Return the answer to a request, or its error if that is one of `REFUSALS`.
 
     Raises:

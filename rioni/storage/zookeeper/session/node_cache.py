@@ -16,7 +16,7 @@ NODES_MAX = 50_000
 """Maximum number of cached nodes; the oldest are evicted first, unless they are followed."""
 
 
-BREATH_NODES = 100
+REREAD_NODES = 100
 """Number of nodes reread at a time after reconnecting, so that other requests, mainly heartbeats, are not delayed."""
 
 
@@ -32,11 +32,11 @@ class Node(NamedTuple):
 class _Watch(NamedTuple):
     """Receives the next change of a node; rereading it adds no watch, as the driver keeps equal watches once."""
 
-    spoil: Callable[[str], None]
+    invalidate: Callable[[str], None]
     path: str
 
     def __call__(self, _event: Any) -> None:
-        self.spoil(self.path)
+        self.invalidate(self.path)
 
 
 class _Reading:
@@ -48,7 +48,7 @@ class _Reading:
         self.done = threading.Event()
         self.node: Node | None = None
         self.failed = False
-        self.spoiled = False
+        self.invalidated = False
 
 
 class NodeCache:
@@ -59,25 +59,25 @@ class NodeCache:
 
     def __init__(
         self,
-        keeper: ZooKeeperSession,
+        session: ZooKeeperSession,
         follow: Callable[[str], bool],
-        tell: Callable[[str, bool], None],
+        on_change: Callable[[str, bool], None],
         *,
         nodes_max: int = NODES_MAX,
     ) -> None:
         """Start empty.
 
         Args:
-            keeper: sends requests and sets watches.
+            session: sends requests and sets watches.
             follow: whether a path is followed, so that it is reread as soon as it changes.
-            tell: receives the followed paths that have changed, and whether they are cached again, or can't be because
-                there is no connection; must not block.
+            on_change: receives the followed paths that have changed, and whether they are cached again, or can't be
+                because there is no connection; must not block.
             nodes_max: maximum number of cached nodes.
         """
-        self._keeper, self._follow, self._tell, self._nodes_max = keeper, follow, tell, nodes_max
+        self._session, self._follow, self._on_change, self._nodes_max = session, follow, on_change, nodes_max
         self._readings: dict[str, _Reading] = {}
         self._written: dict[str, Node] = {}
-        keeper.listen(lambda: keeper.handler.spawn(self._resume))
+        session.listen(lambda: session.handler.spawn(self._resume))
 
     def nodes(self, paths: Sequence[str]) -> list[Node | None]:
         """Return the current nodes, None for those that don't exist; blocks for changed ones.
@@ -87,7 +87,7 @@ class NodeCache:
         """
         readings = [self._reading(path) for path in paths]
         for reading in readings:
-            if not reading.done.wait(self._keeper.timeout_s) or reading.failed:
+            if not reading.done.wait(self._session.timeout_s) or reading.failed:
                 raise Interrupted("Connection to ZooKeeper lost. Try again later.")
         return [reading.node for reading in readings]
 
@@ -100,7 +100,7 @@ class NodeCache:
         reading = self._readings.get(path)
         return reading.node if reading else None
 
-    def supposed(self, paths: Sequence[str]) -> list[Node | None]:
+    def cached(self, paths: Sequence[str]) -> list[Node | None]:
         """Return the cached nodes, possibly stale: for callers that verify them afterwards.
 
         PERF: repeated commits from the same process need not read what it has written itself.
@@ -109,10 +109,10 @@ class NodeCache:
         self.nodes(unknown)
         return [self._newest(path) for path in paths]
 
-    def want(self, paths: Iterable[str]) -> None:
+    def prefetch(self, paths: Iterable[str]) -> None:
         """Start reading nodes, with a notification when they are cached; never blocks."""
         for path in paths:
-            if path not in self._readings and self._keeper.connected:
+            if path not in self._readings and self._session.connected:
                 self._read(path, again=True)
 
     def wrote(self, path: str, node: Node) -> None:
@@ -121,7 +121,7 @@ class NodeCache:
             self._written.clear()
         self._written[path] = node
 
-    def forget(self, paths: Sequence[str]) -> None:
+    def drop_written(self, paths: Sequence[str]) -> None:
         """Drop the written nodes that other processes have changed or deleted."""
         for path in paths:
             self._written.pop(path, None)
@@ -135,12 +135,12 @@ class NodeCache:
 
     def _is_good(self, path: str) -> bool:
         reading = self._readings.get(path)
-        return reading is not None and reading.done.is_set() and not reading.spoiled and not reading.failed
+        return reading is not None and reading.done.is_set() and not reading.invalidated and not reading.failed
 
     def _reading(self, path: str) -> _Reading:
         reading = self._readings.get(path)
-        if reading is None or reading.spoiled or reading.failed:
-            if not self._keeper.connected:
+        if reading is None or reading.invalidated or reading.failed:
+            if not self._session.connected:
                 raise Interrupted(UNREACHABLE)
             reading = self._read(path)
         return reading
@@ -159,12 +159,14 @@ class NodeCache:
         return reading
 
     def _ask(self, path: str, reading: _Reading) -> None:
-        watch, have = _Watch(self._spoil, path), partial(self._have, path, reading)
+        watch, have = _Watch(self._invalidate, path), partial(self._have, path, reading)
         if path.endswith("/"):
             parent = path[:-1]
-            self._keeper.watched(lambda client: client.get_children_async(parent, watch=watch, include_data=True), have)
+            self._session.watched(
+                lambda client: client.get_children_async(parent, watch=watch, include_data=True), have
+            )
         else:
-            self._keeper.watched(lambda client: client.get_async(path, watch=watch), have)
+            self._session.watched(lambda client: client.get_async(path, watch=watch), have)
 
     def _have(self, path: str, reading: _Reading, answer: Any) -> None:
         error = answer.exception
@@ -176,14 +178,14 @@ class NodeCache:
                 reading.node = Node(value, stat.version)
             self._finish(path, reading)
         elif isinstance(error, NoNodeError) and not path.endswith("/"):
-            watch = _Watch(self._spoil, path)
-            self._keeper.watched(
+            watch = _Watch(self._invalidate, path)
+            self._session.watched(
                 lambda client: client.exists_async(path, watch=watch), partial(self._have_not, path, reading)
             )
         else:
             if isinstance(error, NoNodeError):
                 # There are no watches on children of missing nodes: callers that need them read again.
-                reading.node, reading.spoiled = None, True
+                reading.node, reading.invalidated = None, True
             else:
                 reading.failed = True
             self._finish(path, reading)
@@ -201,39 +203,39 @@ class NodeCache:
     def _finish(self, path: str, reading: _Reading) -> None:
         reading.done.set()
         if self._follow(path):
-            if reading.spoiled and not path.endswith("/"):
+            if reading.invalidated and not path.endswith("/"):
                 self._read(path, again=True)
             elif reading.again:
-                self._tell(path, not reading.failed)
+                self._on_change(path, not reading.failed)
 
-    def _spoil(self, path: str) -> None:
+    def _invalidate(self, path: str) -> None:
         reading = self._readings.get(path)
         if reading is None:
             return
-        reading.spoiled = True
+        reading.invalidated = True
         if not reading.done.is_set():
             return
-        if self._follow(path) and self._keeper.connected:
+        if self._follow(path) and self._session.connected:
             self._read(path, again=True)
         else:
-            self._tell(path, False)
+            self._on_change(path, False)
 
     # --- when the connection breaks, or is back ---
 
     def _resume(self) -> None:
         """Reread all followed nodes once there is a connection, and notify in any case."""
         paths = list(self._readings)
-        for start in range(0, len(paths), BREATH_NODES):
-            again = map(self._read_again, paths[start : start + BREATH_NODES])
+        for start in range(0, len(paths), REREAD_NODES):
+            again = map(self._read_again, paths[start : start + REREAD_NODES])
             for reading in [reading for reading in again if reading]:
-                reading.done.wait(self._keeper.timeout_s)
+                reading.done.wait(self._session.timeout_s)
             time.sleep(0)
 
     def _read_again(self, path: str) -> _Reading | None:
         reading = self._readings.get(path)
         if reading is None or not self._follow(path):
             return None
-        if self._keeper.connected and (reading.spoiled or reading.failed):
+        if self._session.connected and (reading.invalidated or reading.failed):
             return self._read(path, again=True)
-        self._tell(path, False)
+        self._on_change(path, False)
         return None

@@ -8,7 +8,7 @@ import msgspec
 from rioni.domain.errors import Unavailable
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ZooKeeperOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The options of the file."""
 
     user: str = ""
@@ -22,22 +22,22 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """A PEM file with the key of the client certificate."""
 
 
-def read_options(path: Path | None) -> Options:
+def read_options(path: Path | None) -> ZooKeeperOptions:
     """Read the file, if one is set; blocks on the disk. No error shows a value, as that may be a password.
 
     Raises:
         Unavailable: it can't be read, or contains anything else.
     """
     if path is None:
-        return Options()
+        return ZooKeeperOptions()
     try:
-        options = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Options)
+        options = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), ZooKeeperOptions)
     except OSError as ex:
         raise Unavailable(f"zookeeper_options: {path} can't be read: {ex.strerror}.") from ex
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as ex:
         raise Unavailable(f"zookeeper_options: {path} is not valid TOML: {ex}.") from ex
     except msgspec.ValidationError as ex:
-        names = ", ".join(Options.__struct_fields__)
+        names = ", ".join(ZooKeeperOptions.__struct_fields__)
         raise Unavailable(f"zookeeper_options: invalid option in {path}: {ex}. Allowed (strings): {names}.") from ex
     for name, needed in (("user", "password"), ("password", "user"), ("certificate", "key"), ("key", "certificate")):
         if getattr(options, name) and not getattr(options, needed):

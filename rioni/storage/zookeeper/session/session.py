@@ -2,7 +2,7 @@
 
 One session for each worker process: its ephemeral nodes end with it. ZooKeeper ends a session after receiving no
 heartbeat for the session timeout. This side measures from the sending of the last answered request, and uses only two
-thirds of that time, so it always notices first: see `holds`.
+thirds of that time, so it always notices first: see `is_session_safe`.
 """
 
 import contextlib
@@ -22,10 +22,17 @@ from kazoo.protocol.states import Callback, KazooState, KeeperState
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import direct
-from rioni.storage.group_commit import GroupCommit, Job
+from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.threads.hub_thread import HubThread
 from rioni.storage.zookeeper.paths import ROOTS, WORKERS
-from rioni.storage.zookeeper.session.driver import UNREACHABLE, Interrupted, judged, new_client, new_handler, outcome
+from rioni.storage.zookeeper.session.driver import (
+    UNREACHABLE,
+    Interrupted,
+    new_client,
+    new_handler,
+    result,
+    transaction_result,
+)
 from rioni.storage.zookeeper.session.operations import Operation, send
 
 
@@ -41,7 +48,7 @@ The rest covers clock differences, and the time that a follower takes to report 
 STUCK_SHARE = 1 / 5
 """A server that does not answer for this share of the session timeout is replaced by another one."""
 
-BEATS = 10
+HEARTBEATS = 10
 """Minimum number of heartbeats per session timeout."""
 
 _NEVER_REACHED = "no server can be reached. Check the servers and the settings `zookeeper` and `zookeeper_options`."
@@ -66,7 +73,7 @@ class ZooKeeperSession:
         Raises:
             Unavailable: no server responds, or authentication failed.
         """
-        self.home = HubThread()
+        self.hub_thread = HubThread()
         self._clock, self.timeout_s = clock, session_timeout_s
         self._connect = partial(new_client, hosts, timeout=session_timeout_s, **options)
         self.handler = new_handler()
@@ -93,12 +100,12 @@ class ZooKeeperSession:
         except Unavailable as ex:
             self._stop()
             raise Unavailable(f"ZooKeeper at {hosts} can't be used: {ex}") from ex
-        self._beating = threading.Thread(target=self._beat, name="rioni-zookeeper", daemon=True)
-        self._beating.start()
+        self._heartbeat_thread = threading.Thread(target=self._send_heartbeats, name="rioni-zookeeper", daemon=True)
+        self._heartbeat_thread.start()
 
-    # --- asking ---
+    # --- requests ---
 
-    def ask(self, *requests: Request) -> list[Any]:
+    def request(self, *requests: Request) -> list[Any]:
         """Send all requests at once and wait for all answers.
 
         Returns:
@@ -115,22 +122,22 @@ class ZooKeeperSession:
         for each in pending:
             each.wait(max(0.0, sent_at_s + self.timeout_s - self._clock.monotonic()))
             self._arrivals += each.ready()
-        answers = [outcome(each) for each in pending]
+        answers = [result(each) for each in pending]
         self._answered_at_s = max(self._answered_at_s, sent_at_s)
         return answers
 
-    def change(self, *operations: Operation) -> list[Any] | None:
+    def transaction(self, *operations: Operation) -> list[Any] | None:
         """Execute all operations in one transaction, or none.
 
         Returns:
             The answers, None if a node was not as expected.
 
         Raises:
-            Unavailable: as `ask`.
+            Unavailable: as `request`.
         """
-        return judged(self.ask(partial(send, operations=operations))[0])
+        return transaction_result(self.request(partial(send, operations=operations))[0])
 
-    def change_all(self, transactions: Sequence[Sequence[Operation]]) -> list[bool | None]:
+    def transactions(self, transactions: Sequence[Sequence[Operation]]) -> list[bool | None]:
         """Execute several transactions at once, each atomic.
 
         Returns:
@@ -140,17 +147,17 @@ class ZooKeeperSession:
             Unavailable: there is no connection; nothing was executed.
         """
         try:
-            answers = self.ask(*[partial(send, operations=operations) for operations in transactions])
+            answers = self.request(*[partial(send, operations=operations) for operations in transactions])
         except Interrupted:
             return [None] * len(transactions)
-        return [judged(answer) is not None for answer in answers]
+        return [transaction_result(answer) is not None for answer in answers]
 
-    def ask_patiently(self, *requests: Request) -> list[Any]:
+    def request_with_retry(self, *requests: Request) -> list[Any]:
         """Send idempotent requests: retried once if the connection breaks."""
         try:
-            return self.ask(*requests)
+            return self.request(*requests)
         except Interrupted:
-            return self.ask(*requests)
+            return self.request(*requests)
 
     def barrier(self, *, patient: bool = False) -> None:
         """Return when all earlier changes on any node are visible here; concurrent callers share one request.
@@ -159,7 +166,7 @@ class ZooKeeperSession:
             patient: whether to wait for a connection if there is none.
 
         Raises:
-            Unavailable: as `ask`.
+            Unavailable: as `request`.
         """
         if not patient and not self.connected:
             raise Unavailable(UNREACHABLE)
@@ -178,14 +185,14 @@ class ZooKeeperSession:
         request(self._client).rawlink(arrived)
 
     def _sync(self, _group: Sequence[Job]) -> Callable[[], None]:
-        self.ask(lambda client: client.sync_async("/"))
-        heard = threading.Event()
-        self.handler.dispatch_callback(Callback("heard", heard.set, ()))
-        if not heard.wait(self.timeout_s):
+        self.request(lambda client: client.sync_async("/"))
+        handled = threading.Event()
+        self.handler.dispatch_callback(Callback("handled", handled.set, ()))
+        if not handled.wait(self.timeout_s):
             raise Interrupted("Process overloaded: a ZooKeeper notification was not handled in time. Try again later.")
-        return _nothing
+        return no_follow_up
 
-    # --- living ---
+    # --- state and lifetime ---
 
     @property
     def connected(self) -> bool:
@@ -207,11 +214,11 @@ class ZooKeeperSession:
         """The zxid of the last change that this process has seen."""
         return int(self._client.last_zxid)
 
-    def holds(self) -> bool:
+    def is_session_safe(self) -> bool:
         """Whether the session is certainly alive. Cheap."""
-        return self._registered and self.left_s() > 0
+        return self._registered and self.safe_for_s() > 0
 
-    def left_s(self) -> float:
+    def safe_for_s(self) -> float:
         """For how many more seconds the session is certainly alive; negative if that time is over."""
         return self._answered_at_s + SAFE_SHARE * self.timeout_s - self._clock.monotonic()
 
@@ -222,14 +229,14 @@ class ZooKeeperSession:
         """
         self._listeners.append(listener)
 
-    def report(self, position: int) -> None:
+    def publish_position(self, position: int) -> None:
         """Publish this worker's position in the log in the registry of workers; without ZooKeeper, later."""
         if position == self._position or not self.registered:
             return
         before, self._position = self._position, position
         path, entry = f"{WORKERS}/{self.worker}", self._entry()
         try:
-            self.ask(lambda client: client.set_async(path, entry))
+            self.request(lambda client: client.set_async(path, entry))
         except Unavailable:
             self._position = before
 
@@ -243,7 +250,7 @@ class ZooKeeperSession:
             return
         self._closed.set()
         self._barriers.close()
-        self._beating.join(self.timeout_s)
+        self._heartbeat_thread.join(self.timeout_s)
         self._stop()
 
     def _stop(self) -> None:
@@ -262,15 +269,15 @@ class ZooKeeperSession:
             # Ephemeral nodes are gone, or soon will be: the id of the lost session is not used again.
             self._registered = False
             self.worker = _new_name()
-        self._tell()
+        self._notify_listeners()
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self._listeners:
             listener()
 
     def _lay_out(self) -> None:
         """Create the parent nodes, if this is the first process."""
-        if self.ask(lambda client: client.exists_async("/"))[0] is None:
+        if self.request(lambda client: client.exists_async("/"))[0] is None:
             # The path itself must be created by a client that is not restricted to it.
             whole, path = self._connect(handler=new_handler(), whole=True), self._client.chroot
             whole.start_async().wait(self.timeout_s)
@@ -281,34 +288,34 @@ class ZooKeeperSession:
             finally:
                 whole.stop()
                 whole.close()
-        self.ask(*[lambda client, path=path: client.create_async(path) for path in ROOTS])
+        self.request(*[lambda client, path=path: client.create_async(path) for path in ROOTS])
 
     def _register(self) -> None:
         name, entry = self.worker, self._entry()
-        self.ask(lambda client: client.create_async(f"{WORKERS}/{name}", entry, ephemeral=True))
+        self.request(lambda client: client.create_async(f"{WORKERS}/{name}", entry, ephemeral=True))
         self._registered = name == self.worker
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Send heartbeats, disconnect from unresponsive servers, and notify when the session may be lost."""
-        while not self._closed.wait(self._until_beat_s()):
+        while not self._closed.wait(self._until_heartbeat_s()):
             with contextlib.suppress(Unavailable):
                 if self.connected:
-                    self._live()
+                    self._heartbeat()
                 elif self._client.client_state in _GIVEN_UP:
                     self._client.start_async()
-            if self._was_safe and not self.holds():
+            if self._was_safe and not self.is_session_safe():
                 _log.error("ZooKeeper session considered lost; ending all subscription streams")
-                self._tell()
-            self._was_safe = self.holds()
+                self._notify_listeners()
+            self._was_safe = self.is_session_safe()
 
-    def _until_beat_s(self) -> float:
-        every_s = self.timeout_s / BEATS
-        return min(every_s, left_s) if (left_s := self.left_s()) > 0 else every_s
+    def _until_heartbeat_s(self) -> float:
+        every_s = self.timeout_s / HEARTBEATS
+        return min(every_s, safe_for_s) if (safe_for_s := self.safe_for_s()) > 0 else every_s
 
-    def _live(self) -> None:
+    def _heartbeat(self) -> None:
         if not self._registered:
             self._register()
-            self._tell()
+            self._notify_listeners()
         sent_at_s = self._clock.monotonic()
         pending = self._client.exists_async("/")
         while not pending.ready():
@@ -316,7 +323,7 @@ class ZooKeeperSession:
             arrivals = self._arrivals
             pending.wait(STUCK_SHARE * self.timeout_s)
             if arrivals == self._arrivals and not pending.ready():
-                self.handler.hang_up()
+                self.handler.disconnect()
                 return
         if pending.successful():
             self._answered_at_s = max(self._answered_at_s, sent_at_s)
@@ -324,7 +331,3 @@ class ZooKeeperSession:
 
 def _new_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(6).hex()}"
-
-
-def _nothing() -> None:
-    """Do nothing."""

@@ -47,7 +47,7 @@ def commit(name: str, *cursors, subscription: str = "s") -> Change:
 
 def attempt(name: str, key, position: int, search: int | None = None) -> Change:
     until = None if search is None else offset(search)
-    return lambda changes: changes.attempt("s", name, key, offset(position), until)
+    return lambda changes: changes.record_delivery_attempt("s", name, key, offset(position), until)
 
 
 def open_database(path: Path) -> CoordinationDatabase:
@@ -70,7 +70,7 @@ def read(database: CoordinationDatabase, load: Callable[..., Any], subscription:
 
 
 def state(database: CoordinationDatabase) -> list[Any]:
-    loads = (tables.load_cursors, tables.load_heartbeats, tables.load_troubles)
+    loads = (tables.load_cursors, tables.load_heartbeats, tables.load_delivery_failures)
     return [read(database, load) for load in loads]
 
 

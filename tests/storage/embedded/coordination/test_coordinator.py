@@ -179,9 +179,9 @@ def test_a_file_of_version_1_keeps_its_cursors_and_learns_to_count(tmp_path: Pat
     coordinator.join("s", "stream")
     assert coordinator.commit("s", "stream", [(A0, offset(7))]) == [False]
     assert coordinator.heartbeats("s") == {A0: 1}
-    coordinator.attempt("s", "stream", A0, offset(8))
+    coordinator.record_delivery_attempt("s", "stream", A0, offset(8))
     coordinator.leave("s", "stream")
-    assert coordinator.troubles("s") == {A0: DeliveryFailure(1, offset(8), "")}
+    assert coordinator.delivery_failures("s") == {A0: DeliveryFailure(1, offset(8), "")}
     coordinator.close()
 
 
@@ -193,7 +193,7 @@ def test_commits_that_wait_share_a_transaction(directory: DataDirectory, signals
             held.append(len(args[0]))
         return function(*args, **kwargs)
 
-    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals, offload=offload)
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals, pool=offload)
     subscription, stream = str(uuid4()), str(uuid4())
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, stream)

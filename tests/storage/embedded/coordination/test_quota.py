@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rioni.storage.embedded.coordination.quota import EmbeddedSlots
+from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
 from tests.contracts.slots import SlotsContract
 
 
@@ -12,26 +12,26 @@ class TestEmbeddedSlots(SlotsContract):
         return {"this", "other"}
 
     @pytest.fixture
-    def slots(self, tmp_path, alive) -> Iterator[EmbeddedSlots]:
-        slots = EmbeddedSlots(tmp_path / "slots.db", worker="this", lives=alive.__contains__)
+    def slots(self, tmp_path, alive) -> Iterator[EmbeddedConnectionQuota]:
+        slots = EmbeddedConnectionQuota(tmp_path / "slots.db", worker="this", is_alive=alive.__contains__)
         yield slots
         slots.close()
 
     @pytest.fixture
-    def other(self, tmp_path, alive) -> Iterator[EmbeddedSlots]:
-        slots = EmbeddedSlots(tmp_path / "slots.db", worker="other", lives=alive.__contains__)
+    def other(self, tmp_path, alive) -> Iterator[EmbeddedConnectionQuota]:
+        slots = EmbeddedConnectionQuota(tmp_path / "slots.db", worker="other", is_alive=alive.__contains__)
         yield slots
         slots.close()
 
     def test_what_a_dead_process_holds_is_free(self, slots, other, alive):
         """Reference operations#slot-release."""
-        assert other.take("one", {"a": 1}) == []
-        assert slots.take("two", {"a": 1}) == ["a"]
+        assert other.acquire("one", {"a": 1}) == []
+        assert slots.acquire("two", {"a": 1}) == ["a"]
         alive.remove("other")
-        assert slots.take("three", {"a": 1}) == []
+        assert slots.acquire("three", {"a": 1}) == []
 
     def test_a_new_process_frees_what_the_dead_hold(self, slots, other, alive, tmp_path):
-        other.take("one", {"a": 1, "b": 1})
+        other.acquire("one", {"a": 1, "b": 1})
         alive.remove("other")
-        EmbeddedSlots(tmp_path / "slots.db", worker="third", lives=alive.__contains__).close()
+        EmbeddedConnectionQuota(tmp_path / "slots.db", worker="third", is_alive=alive.__contains__).close()
         assert slots._database.fetch("SELECT * FROM taken") == []

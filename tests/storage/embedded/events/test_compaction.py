@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.publishing.headers import REMOVED, Headers
+from rioni.domain.publishing.headers import COMPACTED, Headers
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -95,7 +95,7 @@ def test_what_is_removed_takes_no_space_but_its_place(tmp_path):
         store.append(TOPIC, {0: [b"x" * 1_000] * 10}, headers={0: [Headers(key=f"k{n}", avro=b"y") for n in range(10)]})
     assert store.compact(TOPIC, clock.now_ms() + 1) == 490
     assert sum(len(chunk.data) for chunk in store.read(TOPIC, 0, 0, 10**6)) < 10 * 1_000 + 600
-    assert read_headers(store, TOPIC, 0)[:490] == [REMOVED] * 490
+    assert read_headers(store, TOPIC, 0)[:490] == [COMPACTED] * 490
     assert not store.verify()
     store.close()
     signals.close()

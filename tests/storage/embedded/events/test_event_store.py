@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from rioni.domain.ports.event_store import IdempotencyClaim
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
@@ -27,7 +27,7 @@ class TestEmbeddedEventStore(EventStoreContract):
             return function(*args, **kwargs)
 
         store = EmbeddedEventStore(
-            directory.events, clock=clock, signals=signals, offloads=StoreOffloads.all(offload), append_timeout_s=1.0
+            directory.events, clock=clock, signals=signals, pools=StorePools.all(offload), append_timeout_s=1.0
         )
         yield store
         answers.set()
@@ -56,5 +56,5 @@ def test_any_number_of_names_is_forgotten(store):
             [IdempotencyClaim(str(number), "digest") for number in range(2 * idempotency_keys.FORGOTTEN + 1)],
             0,
         )
-    store.forget_ids(1)
+    store.expire_ids(1)
     assert store._database.fetch("SELECT count(*) FROM claims") == [(0,)]

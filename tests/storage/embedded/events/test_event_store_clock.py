@@ -29,10 +29,10 @@ def test_an_append_ten_years_ahead_does_not_end_retention(store, clock, before, 
     append(store, clock, wrong)
     clock.advance(-JUMP_MS)
     append(store, clock, after)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == 0
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == 0
     clock.advance(30 * DAY_MS)
     append(store, clock, 2)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == before + wrong + after
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == before + wrong + after
     assert bounds(store) == (before + wrong + after, before + wrong + after + 1)
 
 
@@ -43,12 +43,12 @@ def test_an_append_ten_years_back_lets_nothing_expire_too_early(store, clock, be
     append(store, clock, before)
     clock.advance(-JUMP_MS)
     append(store, clock, wrong)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == 0
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == 0
     clock.advance(JUMP_MS)
     append(store, clock, 5)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == 0
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == 0
     clock.advance(2 * DAY_MS)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == before + wrong + 5
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == before + wrong + 5
 
 
 def test_several_jumps_are_survived(store, clock):
@@ -59,6 +59,6 @@ def test_several_jumps_are_survived(store, clock):
         append(store, clock, 10)
         clock.advance(-jump_ms)
     append(store, clock, 10)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == 0
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == 0
     clock.advance(30 * DAY_MS)
-    assert store.expire(TOPIC, clock.now_ms() - DAY_MS) == 70
+    assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == 70

@@ -98,7 +98,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.storage.embedded.events.test_event_store_faults import BATCH, Silence
 from tests.support.clock import ManualClock
@@ -108,8 +108,8 @@ pool = ThreadPoolExecutor(1)
 def offload(function, *args):
     return pool.submit(function, *args).result()
 
-offloads = StoreOffloads.all(offload)
-store = EmbeddedEventStore(Path(sys.argv[1]), clock=ManualClock(), signals=Silence(), offloads=offloads)
+pools = StorePools.all(offload)
+store = EmbeddedEventStore(Path(sys.argv[1]), clock=ManualClock(), signals=Silence(), pools=pools)
 refused = 0
 acknowledged = []
 for _ in range(60):

@@ -56,7 +56,7 @@ def test_ids_and_headers_are_shared_with_other_processes_and_survive_opening_aga
     assert other_store.append("topic", {0: events(3, 1)}, headers={0: KEYS[::-1]}, ids={0: ["c", "a"]}) == {0: 2}
     again = EmbeddedEventStore(directory.events, clock=clock, signals=signals)
     assert again.append("topic", {0: events(3, 2, 4)}, ids={0: ["c", "b", "d"]}) == {0: 3}
-    again.forget_ids(clock.now_ms() + 1)
+    again.expire_ids(clock.now_ms() + 1)
     again.close()
     assert store.append("topic", {0: events(1)}, ids={0: ["a"]}) == {0: 4}
     for each in (store, other_store):

@@ -120,7 +120,7 @@ class EventStoreMachine(RuleBasedStateMachine):
     def forget_ids(self, number: int, age_ms: int):
         before_ms = self.clock.now_ms() - age_ms
         kept = {name: at_ms for name, at_ms in self.ids.items() if at_ms >= before_ms}
-        self.stores[number].forget_ids(before_ms)
+        self.stores[number].expire_ids(before_ms)
         self.ids = kept
 
     @rule(ms=st.integers(-20, 100))
@@ -138,7 +138,7 @@ class EventStoreMachine(RuleBasedStateMachine):
             oldest = len(partition.events) - kept
             removed += oldest - partition.oldest
             partition.oldest = oldest
-        assert self.stores[number].expire(topic, before_ms) == removed
+        assert self.stores[number].delete_before(topic, before_ms) == removed
 
     @precondition(lambda self: self.topics)
     @rule(number=STORES, data=st.data(), bytes_max=st.integers(0, 3000))
@@ -159,7 +159,7 @@ class EventStoreMachine(RuleBasedStateMachine):
         partition = self.topics[topic][each]
         at_ms = self.clock.now_ms() - age_ms
         younger = sum(time >= at_ms for time in partition.times[partition.oldest :])
-        assert self.stores[number].first_since(topic, each, at_ms) == len(partition.events) - younger
+        assert self.stores[number].offset_at_time(topic, each, at_ms) == len(partition.events) - younger
 
     @invariant()
     def bounds_agree(self):

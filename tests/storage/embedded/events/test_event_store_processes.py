@@ -47,7 +47,7 @@ def test_what_another_process_expires_is_not_served_from_memory(store, other_sto
     assert read_all(store, "topic", 0) == events(1, 2)
     clock.advance(1)
     other_store.append("topic", {0: events(3)})
-    other_store.expire("topic", clock.now_ms())
+    other_store.delete_before("topic", clock.now_ms())
     assert [chunk.first for chunk in store.read("topic", 0, 0, 1000)] == [2]
 
 

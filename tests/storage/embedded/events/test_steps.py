@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rioni.domain.ports.event_store import IdempotencyClaim
-from rioni.domain.ports.thread_pool import StoreOffloads
+from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.storage.embedded.events import compaction, idempotency_keys, retention, steps
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
@@ -47,7 +47,7 @@ def store(tmp_path, tasks, monkeypatch):
     (tmp_path / "signals").mkdir()
     signals = EmbeddedSignals(tmp_path / "signals")
     store = EmbeddedEventStore(
-        tmp_path / "events.db", clock=ManualClock(), signals=signals, offloads=StoreOffloads.all(tasks)
+        tmp_path / "events.db", clock=ManualClock(), signals=signals, pools=StorePools.all(tasks)
     )
     writing = store._database.writing
 
@@ -70,10 +70,10 @@ def store(tmp_path, tasks, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("expire", (TOPIC, FOR_EVER_MS)),
+        ("delete_before", (TOPIC, FOR_EVER_MS)),
         ("compact", (TOPIC, FOR_EVER_MS)),
         ("delete_topic", (TOPIC,)),
-        ("forget_ids", (FOR_EVER_MS,)),
+        ("expire_ids", (FOR_EVER_MS,)),
     ],
 )
 def test_each_task_ends_after_a_transaction(store, tasks, name, arguments):

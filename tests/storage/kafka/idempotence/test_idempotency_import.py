@@ -9,7 +9,7 @@ from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
-from rioni.storage.kafka.idempotence.idempotency_import import adopt, of_embedded, of_kafka
+from rioni.storage.kafka.idempotence.idempotency_import import import_keys, of_embedded, of_kafka
 from rioni.storage.kafka.idempotence.idempotency_index import (
     NAME_TABLES,
     Attempt,
@@ -72,17 +72,17 @@ def begin(names, attempt_id, *claims):
 
 
 def test_names_of_an_embedded_store_are_known_as_if_they_had_been_stored_in_kafka(embedded, postgres_engine, clock):
-    adopt(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
-    names = IdempotencyIndex(postgres_engine, STORE)
-    batch, a, b = names.batch("batch"), names.event("a"), names.event("b")
+    import_keys(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
+    index = IdempotencyIndex(postgres_engine, STORE)
+    batch, a, b = index.batch("batch"), index.event("a"), index.event("b")
     stored = {batch: IndexEntry("digest", None), a: IndexEntry(None, None), b: IndexEntry(None, None)}
-    assert names.known([batch, a, b, names.event("c"), names.batch("a")]) == stored
-    names.forget(clock.now_ms())
-    assert names.known([batch, a, b]).keys() == {a, b}, "they are forgotten when they would have been"
+    assert index.known([batch, a, b, index.event("c"), index.batch("a")]) == stored
+    index.delete_before(clock.now_ms())
+    assert index.known([batch, a, b]).keys() == {a, b}, "they are forgotten when they would have been"
 
 
 def test_another_store_does_not_know_them(embedded, postgres_engine):
-    adopt(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
+    import_keys(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
     others = IdempotencyIndex(postgres_engine, "other")
     assert others.known([others.batch("batch"), others.event("a")]) == {}
 
@@ -91,21 +91,21 @@ def test_names_in_another_database_are_taken_over_with_what_is_not_settled(sqlit
     here = sqlite("names.db")
     begin(IdempotencyIndex(here, STORE), b"a" * 16, "batch")
     begin(IdempotencyIndex(here, "other"), b"b" * 16, "batch")
-    adopt(postgres_engine, STORE, *of_kafka(here, STORE))
-    names = IdempotencyIndex(postgres_engine, STORE)
-    assert names.known([names.batch("batch")]) == {names.batch("batch"): IndexEntry("digest", b"a" * 16)}
-    assert [each.id for each in names.unsettled(10)] == [b"a" * 16]
+    import_keys(postgres_engine, STORE, *of_kafka(here, STORE))
+    index = IdempotencyIndex(postgres_engine, STORE)
+    assert index.known([index.batch("batch")]) == {index.batch("batch"): IndexEntry("digest", b"a" * 16)}
+    assert [each.id for each in index.unfinished(10)] == [b"a" * 16]
 
 
 def test_what_an_earlier_try_has_left_is_replaced(embedded, postgres_engine):
-    names, others = IdempotencyIndex(postgres_engine, STORE), IdempotencyIndex(postgres_engine, "other")
-    begin(names, b"a" * 16, "early")
+    index, others = IdempotencyIndex(postgres_engine, STORE), IdempotencyIndex(postgres_engine, "other")
+    begin(index, b"a" * 16, "early")
     begin(others, b"b" * 16, "early")
     for _ in range(2):
-        adopt(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
-    assert names.known([names.batch("early")]) == {}
-    assert names.unsettled(10) == []
-    assert len(others.unsettled(10)) == 1
+        import_keys(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
+    assert index.known([index.batch("early")]) == {}
+    assert index.unfinished(10) == []
+    assert len(others.unfinished(10)) == 1
 
 
 def test_what_does_not_arrive_as_it_was_is_noticed(embedded, postgres_engine):
@@ -117,7 +117,7 @@ def test_what_does_not_arrive_as_it_was_is_noticed(embedded, postgres_engine):
             yield [row | {"recorded_at_ms": row["recorded_at_ms"] + len(reads)} for row in rows]
 
     with pytest.raises(Conflict, match="differ from the source after migration"):
-        adopt(postgres_engine, STORE, pages)
+        import_keys(postgres_engine, STORE, pages)
 
 
 def test_what_arrives_besides_is_noticed(embedded, postgres_engine):
@@ -129,4 +129,4 @@ def test_what_arrives_besides_is_noticed(embedded, postgres_engine):
         return iter(whole if len(reads) == 1 else whole[1:])
 
     with pytest.raises(Conflict, match="more idempotency keys than the source"):
-        adopt(postgres_engine, STORE, pages)
+        import_keys(postgres_engine, STORE, pages)

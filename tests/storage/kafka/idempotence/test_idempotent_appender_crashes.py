@@ -83,7 +83,7 @@ def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step,
                 store.claimed(CLAIM.id)
         else:
             with pytest.raises(Unavailable, match="Retry in 90 seconds"):
-                store.known_ids("abcde")
+                store.existing_ids("abcde")
         clock.advance(SETTLED_MS)
     appended = store.append(TOPIC, BATCHES, **once(kind))
     already = {"looked up": 0, "noted": 0, "one event": 1, "some partitions": 3, "acknowledged": 5}[step]
@@ -93,7 +93,7 @@ def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step,
     if kind == "claim":
         assert store.claimed(CLAIM.id) == CLAIM.digest
     else:
-        assert set(store.known_ids("abcdef")) == set("abcde")
+        assert set(store.existing_ids("abcdef")) == set("abcde")
     assert stored(store) == list(BATCHES.values())
 
 
@@ -101,9 +101,9 @@ def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step,
 def test_what_is_left_open_is_settled_now_and_then(store, die, clock, step, digest):
     die(step, "claim")
     clock.advance(SETTLED_MS + 60_000)
-    store.forget_ids(0)
+    store.expire_ids(0)
     assert store.claimed(CLAIM.id) == digest
-    assert store._named._names.unsettled(clock.now_ms()) == []
+    assert store._named._index.unfinished(clock.now_ms()) == []
 
 
 def test_what_was_stored_in_part_is_not_completed_by_a_batch_with_other_partitions(store, die, clock):

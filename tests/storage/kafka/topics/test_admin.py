@@ -26,14 +26,14 @@ def nowhere() -> Admin:
 def test_requests_under_way_are_answered_when_the_client_is_renewed(connection: Connection, monkeypatch):
     monkeypatch.setattr(module, "RENEWED_EVERY_S", -1.0)
     admin, topic = Admin(connection), str(uuid4())
-    admin.ask("create_topics", [NewTopic(topic, 1, 1)])
+    admin.request("create_topics", [NewTopic(topic, 1, 1)])
     requests = []
     for _ in range(5):
         requests.append(admin.begin("describe_cluster"))
         admin.renew()
         gc.collect()
     assert [len(request.result().nodes) for request in requests] == [1] * 5
-    admin.ask("delete_topics", [topic])
+    admin.request("delete_topics", [topic])
 
 
 @pytest.mark.kafka
@@ -46,11 +46,11 @@ def test_an_error_of_one_item_is_that_of_the_request(connection: Connection):
         ("delete_records", [TopicPartition(str(uuid4()), 0, 1)]),
     ):
         with pytest.raises(KafkaException):
-            admin.ask(name, items)
+            admin.request(name, items)
 
 
 def test_a_request_that_no_broker_answers_ends_by_its_time_out(nowhere: Admin):
-    for call in (lambda: nowhere.ask("describe_cluster"), nowhere.metadata, lambda: nowhere.metadata("topic")):
+    for call in (lambda: nowhere.request("describe_cluster"), nowhere.metadata, lambda: nowhere.metadata("topic")):
         begun_s = time.monotonic()
         with pytest.raises(KafkaException):
             call()

@@ -15,7 +15,7 @@ def test_why_nobody_answers_is_logged_once_and_not_shown_to_everybody():
     with capture_logs() as logged:
         for _ in range(2):
             with pytest.raises(Unavailable, match=r"^No Kafka broker responds") as caught:
-                health.look(admin)
+                health.check(admin)
             assert str(port) not in str(caught.value)
     (line,) = logged
     assert line["servers"] == connection.bootstrap_servers

@@ -3,17 +3,17 @@ from pathlib import Path
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.storage.zookeeper.session.options import Options, read_options
+from rioni.storage.zookeeper.session.options import ZooKeeperOptions, read_options
 
 
 def test_without_a_file_there_are_none():
-    assert read_options(None) == Options()
+    assert read_options(None) == ZooKeeperOptions()
 
 
 def test_a_file_may_say_who_the_broker_is_and_whom_it_trusts(tmp_path: Path):
     path = tmp_path / "zookeeper.toml"
     path.write_text('user = "rioni"\npassword = "secret"\nca = "/ca.pem"\ncertificate = "/own.pem"\nkey = "/key.pem"\n')
-    assert read_options(path) == Options("rioni", "secret", "/ca.pem", "/own.pem", "/key.pem")
+    assert read_options(path) == ZooKeeperOptions("rioni", "secret", "/ca.pem", "/own.pem", "/key.pem")
 
 
 @pytest.mark.parametrize(

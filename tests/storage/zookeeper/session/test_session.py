@@ -11,9 +11,9 @@ pytestmark = pytest.mark.zookeeper
 
 def test_a_server_that_is_busy_answering_what_was_asked_before_is_not_left(start, monkeypatch):
     monkeypatch.setattr(module, "STUCK_SHARE", 1 / 10)
-    session, left = start().keeper, []
+    session, left = start().session, []
     answers, sign_of_life = [session.handler.async_result() for _ in range(150)], session.handler.async_result()
-    monkeypatch.setattr(session.handler, "hang_up", lambda: left.append(True))
+    monkeypatch.setattr(session.handler, "disconnect", lambda: left.append(True))
     monkeypatch.setattr(session._client, "exists_async", lambda _path: sign_of_life)
 
     def answer() -> None:
@@ -24,10 +24,10 @@ def test_a_server_that_is_busy_answering_what_was_asked_before_is_not_left(start
 
     answering, got = Thread(target=answer), []
     requests = [lambda _client, each=each: each for each in answers]
-    asking = Thread(target=lambda: got.extend(session.ask(*requests)))
+    asking = Thread(target=lambda: got.extend(session.request(*requests)))
     for thread in (answering, asking):
         thread.start()
-    session._live()
+    session._heartbeat()
     for thread in (answering, asking):
         thread.join(30)
     assert not left

@@ -5,7 +5,9 @@ table of fixed size.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -19,8 +21,122 @@ from rioni.http.metrics.metrics_slots import MULTIPROCESS_FOLDER, claim_slot
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
+class _About(NamedTuple):
+    """What Prometheus is told of a metric."""
+
+    name: str
+    help: str
+    labels: Sequence[str] = ()
+    combine: str = "all"
+    """How the values that the worker processes have of a gauge are combined; see prometheus_client."""
+
+
 class Metrics:
     """All metrics, created once per process."""
+
+    event_types: EventTypeCounts
+    worker_info: Annotated[
+        Gauge,
+        _About(
+            "rioni_worker_info",
+            "1 for each live worker process, by name and host name",
+            ("node", "worker"),
+            combine="livemax",
+        ),
+    ]
+    requests: Annotated[Counter, _About("rioni_http_requests", "Requests answered", ("method", "route", "status"))]
+    request_seconds: Annotated[
+        Histogram, _About("rioni_http_request_seconds", "Request duration, streams excluded", ("method", "route"))
+    ]
+    publish_seconds: Annotated[
+        Histogram, _About("rioni_publish_seconds", "Duration of publish requests, by body size", ("slo_bucket",))
+    ]
+    streams: Annotated[Gauge, _About("rioni_streams", "Open streams", ("api",), combine="livesum")]
+    streamed_events: Annotated[Counter, _About("rioni_streamed_events", "Events written to streams", ("api",))]
+    filtered_events: Annotated[
+        Counter, _About("rioni_filtered_events", "Events skipped by streams: filtered, deleted, for others", ("api",))
+    ]
+    expired_unread_events: Annotated[
+        Counter,
+        _About(
+            "rioni_expired_unread_events", "Events that retention has removed before streams could read them", ("api",)
+        ),
+    ]
+    unprocessable_events: Annotated[
+        Counter,
+        _About(
+            "rioni_unprocessable_events",
+            "Events that streams committed because no consumer ever did, kept in the dead letter queue or skipped",
+            ("policy",),
+        ),
+    ]
+    redriven_events: Annotated[Counter, _About("rioni_redriven_events", "Dead letters that were published again")]
+    hub_stall_seconds: Annotated[
+        Gauge,
+        _About(
+            "rioni_hub_stall_seconds",
+            "Longest time that the event loop of a worker was blocked since its start",
+            combine="livemax",
+        ),
+    ]
+    pool_busy_threads: Annotated[
+        Gauge, _About("rioni_pool_busy_threads", "Busy native threads, by pool", ("pool",), combine="livesum")
+    ]
+    pool_queue: Annotated[
+        Gauge, _About("rioni_pool_queue", "Tasks queued for a native thread, by pool", ("pool",), combine="livesum")
+    ]
+    pool_oldest_seconds: Annotated[
+        Gauge,
+        _About("rioni_pool_oldest_seconds", "Running time of the oldest task, by pool", ("pool",), combine="livemax"),
+    ]
+    pool_rejected: Annotated[
+        Counter, _About("rioni_pool_rejected", "Tasks rejected because no native thread was free, by pool", ("pool",))
+    ]
+    greenlets: Annotated[
+        Gauge,
+        _About(
+            "rioni_greenlets", "Live greenlets: one for each connection, others for background work", combine="livesum"
+        ),
+    ]
+    committed_cursors: Annotated[Counter, _About("rioni_committed_cursors", "Cursors that advanced a subscription")]
+    feed_entries_behind: Annotated[
+        Gauge,
+        _About(
+            "rioni_feed_entries_behind",
+            "Lag of system event publishing behind the internal log, by event type, in entries",
+            ("event_type",),
+            combine="livemax",
+        ),
+    ]
+    dropped_measurements: Annotated[
+        Counter,
+        _About(
+            "rioni_dropped_measurements",
+            "Measurements that no KPI event reports, for lack of room or because a power failure has damaged them",
+        ),
+    ]
+    store_append_seconds: Annotated[
+        Histogram, _About("rioni_kafka_append_seconds", "Time until Kafka acknowledges a group of batches")
+    ]
+    store_failed_batches: Annotated[
+        Counter, _About("rioni_kafka_failed_batches", "Batches that Kafka did not store, or whose outcome is unknown")
+    ]
+    store_loaded_bytes: Annotated[
+        Counter, _About("rioni_kafka_loaded_bytes", "Bytes of events read from Kafka after a cache miss")
+    ]
+    store_events_behind: Annotated[
+        Gauge, _About("rioni_kafka_events_behind", "Lag of the tail consumer of a worker, in events", combine="livemax")
+    ]
+    store_topic_resyncs: Annotated[
+        Counter,
+        _About(
+            "rioni_kafka_topic_resyncs",
+            "Topics whose tail a worker resynchronised because the topic was replaced or truncated",
+        ),
+    ]
+    store_recovered_batches: Annotated[
+        Counter, _About("rioni_kafka_recovered_batches", "Interrupted batches whose outcome was recovered from Kafka")
+    ]
 
     def __init__(self, event_types_max: int = EVENT_TYPES_MAX) -> None:
         """Create them.
@@ -37,157 +153,11 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
         registry = CollectorRegistry()
         self.event_types = EventTypeCounts(folder, slot, event_types_max)
-        self.worker_info = Gauge(
-            "rioni_worker_info",
-            "1 for each live worker process, by name and host name",
-            ["node", "worker"],
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self.requests = Counter(
-            "rioni_http_requests",
-            "Requests answered",
-            ["method", "route", "status"],
-            registry=registry,
-        )
-        self.request_seconds = Histogram(
-            "rioni_http_request_seconds",
-            "Request duration, streams excluded",
-            ["method", "route"],
-            buckets=LATENCY_BUCKETS_S,
-            registry=registry,
-        )
-        self.publish_seconds = Histogram(
-            "rioni_publish_seconds",
-            "Duration of publish requests, by body size",
-            ["slo_bucket"],
-            buckets=LATENCY_BUCKETS_S,
-            registry=registry,
-        )
-        self.streams = Gauge(
-            "rioni_streams",
-            "Open streams",
-            ["api"],
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.streamed_events = Counter(
-            "rioni_streamed_events",
-            "Events written to streams",
-            ["api"],
-            registry=registry,
-        )
-        self.hidden_events = Counter(
-            "rioni_filtered_events",
-            "Events skipped by streams: filtered, deleted, for others",
-            ["api"],
-            registry=registry,
-        )
-        self.lost_events = Counter(
-            "rioni_expired_unread_events",
-            "Events that retention has removed before streams could read them",
-            ["api"],
-            registry=registry,
-        )
-        self.unprocessable_events = Counter(
-            "rioni_unprocessable_events",
-            "Events that streams committed because no consumer ever did, kept in the dead letter queue or skipped",
-            ["policy"],
-            registry=registry,
-        )
-        self.redriven_events = Counter(
-            "rioni_redriven_events",
-            "Dead letters that were published again",
-            registry=registry,
-        )
-        self.hub_stall_seconds = Gauge(
-            "rioni_hub_stall_seconds",
-            "Longest time that the event loop of a worker was blocked since its start",
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self.pool_busy_threads = Gauge(
-            "rioni_pool_busy_threads",
-            "Busy native threads, by pool",
-            ["pool"],
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.pool_queue = Gauge(
-            "rioni_pool_queue",
-            "Tasks queued for a native thread, by pool",
-            ["pool"],
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.pool_oldest_seconds = Gauge(
-            "rioni_pool_oldest_seconds",
-            "Running time of the oldest task, by pool",
-            ["pool"],
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self.pool_rejected = Counter(
-            "rioni_pool_rejected",
-            "Tasks rejected because no native thread was free, by pool",
-            ["pool"],
-            registry=registry,
-        )
-        self.greenlets = Gauge(
-            "rioni_greenlets",
-            "Live greenlets: one for each connection, others for background work",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.committed_cursors = Counter(
-            "rioni_committed_cursors",
-            "Cursors that advanced a subscription",
-            registry=registry,
-        )
-        self.feed_entries_behind = Gauge(
-            "rioni_feed_entries_behind",
-            "Lag of system event publishing behind the internal log, by event type, in entries",
-            ["event_type"],
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self.dropped_measurements = Counter(
-            "rioni_dropped_measurements",
-            "Measurements that no KPI event reports, for lack of room or because a power failure has damaged them",
-            registry=registry,
-        )
-        self.store_append_seconds = Histogram(
-            "rioni_kafka_append_seconds",
-            "Time until Kafka acknowledges a group of batches",
-            buckets=LATENCY_BUCKETS_S,
-            registry=registry,
-        )
-        self.store_failed_batches = Counter(
-            "rioni_kafka_failed_batches",
-            "Batches that Kafka did not store, or whose outcome is unknown",
-            registry=registry,
-        )
-        self.store_loaded_bytes = Counter(
-            "rioni_kafka_loaded_bytes",
-            "Bytes of events read from Kafka after a cache miss",
-            registry=registry,
-        )
-        self.store_events_behind = Gauge(
-            "rioni_kafka_events_behind",
-            "Lag of the tail consumer of a worker, in events",
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self.store_begun_anew = Counter(
-            "rioni_kafka_topic_resyncs",
-            "Topics whose tail a worker resynchronised because the topic was replaced or truncated",
-            registry=registry,
-        )
-        self.store_settled_batches = Counter(
-            "rioni_kafka_recovered_batches",
-            "Interrupted batches whose outcome was recovered from Kafka",
-            registry=registry,
-        )
+        for attribute, hint in get_type_hints(Metrics, include_extras=True).items():
+            if isinstance(hint, type):
+                continue
+            kind, about = get_args(hint)
+            setattr(self, attribute, _metric(kind, about, registry))
         registry.register(self.event_types)
         self._registry = registry
 
@@ -198,8 +168,8 @@ class Metrics:
             failed_batches=self.store_failed_batches.inc,
             loaded_bytes=self.store_loaded_bytes.inc,
             events_behind=self.store_events_behind.set,
-            topic_resyncs=self.store_begun_anew.inc,
-            recovered_batches=self.store_settled_batches.inc,
+            topic_resyncs=self.store_topic_resyncs.inc,
+            recovered_batches=self.store_recovered_batches.inc,
         )
 
     def registry(self) -> CollectorRegistry:
@@ -210,3 +180,12 @@ class Metrics:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # prometheus_client leaves it out
         registry.register(self.event_types)
         return registry
+
+
+def _metric(kind: type[Counter | Gauge | Histogram], about: _About, registry: CollectorRegistry) -> Any:
+    options: dict[str, Any] = {}
+    if kind is Gauge:
+        options["multiprocess_mode"] = about.combine
+    elif kind is Histogram:
+        options["buckets"] = LATENCY_BUCKETS_S
+    return kind(about.name, about.help, about.labels, registry=registry, **options)

@@ -49,8 +49,8 @@ def stream_counters(metrics: Metrics, api: str) -> StreamCounters:
     return StreamCounters(
         metrics.streams.labels(api),
         metrics.streamed_events.labels(api),
-        metrics.hidden_events.labels(api),
-        metrics.lost_events.labels(api),
+        metrics.filtered_events.labels(api),
+        metrics.expired_unread_events.labels(api),
     )
 
 

@@ -248,7 +248,7 @@ def _jobs(
             every_s=config.retention_interval_s,
         ),
         cursor_initializer=dependencies.cursor_initializer,
-        switcher=dependencies.timeline_switcher,
+        timeline_switcher=dependencies.timeline_switcher,
         orphan_cleaner=OrphanCleaner(base.registry, adapters.stores, adapters.coordinator, base.bus),
         context=base.system_context,
     )

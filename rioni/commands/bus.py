@@ -162,7 +162,7 @@ class CommandBus:
 
     def transact(self, command: Any, context: Context) -> Any:
         """Run one transaction of a command; return its handler's result, `Outside` if work outside is needed."""
-        result, after_commit = self._pool(self._attempts, command, context)
+        result, after_commit = self._pool(self._dispatch_with_retries, command, context)
         for effect in after_commit:
             effect()
         return result
@@ -186,7 +186,7 @@ class CommandBus:
         except RioniError:
             _log.exception("could not undo a failed command's effects; the background job will retry")
 
-    def _attempts(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
+    def _dispatch_with_retries(self, command: Any, context: Context) -> tuple[Any, Sequence[Callable[[], None]]]:
         for _ in range(ATTEMPTS_MAX - 1):
             with contextlib.suppress(TransactionConflict):
                 return self._attempt(command, context)

@@ -194,7 +194,7 @@ class Broker:
                 every_s=RETENTION_INTERVAL_S,
             ),
             cursor_initializer=self.cursor_initializer,
-            switcher=self.timeline_switcher,
+            timeline_switcher=self.timeline_switcher,
             orphan_cleaner=OrphanCleaner(self.registry, stores or self.stores, self.coordinator, self.bus),
             context=self.context,
         )

@@ -33,23 +33,23 @@ def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:
             store.extend_topic(timeline.topic, timeline.partitions)
     base.registry.refresh()
     # Dead processes may have left unfinished switches, which block new ones.
-    switcher = TimelineSwitcher(base.registry, base.bus, base.adapters.signals, base.clock)
-    switcher.repair(base.system_context)
+    timeline_switcher = TimelineSwitcher(base.registry, base.bus, base.adapters.signals, base.clock)
+    timeline_switcher.repair(base.system_context)
     marks: dict[str, str] = {}
     for storage in compared.storages:
         if storage.findings:
             marks[cluster_mark(storage.storage_id)] = storage.cluster_id
         for timeline in storage.damaged:
-            marks[accepted_mark(timeline.topic)] = ends_text(_close(base, switcher, timeline))
+            marks[accepted_mark(timeline.topic)] = ends_text(_close(base, timeline_switcher, timeline))
     base.database_pool(write_marks, base.log.engine, marks)
 
 
-def _close(base: Infrastructure, switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:
+def _close(base: Infrastructure, timeline_switcher: TimelineSwitcher, timeline: Timeline) -> list[int]:
     """Close a timeline permanently; return the end position of each partition."""
     base.registry.refresh()
     if base.registry.timelines(timeline.event_type).active.id == timeline.id:
         name, storage_id = timeline.event_type, timeline.storage_id
-        switcher.switch(
+        timeline_switcher.switch(
             StartSwitch(event_type=name, storage_id=storage_id, replaces=timeline.id), base.system_context()
         )
         base.registry.refresh()

@@ -27,7 +27,7 @@ class BackgroundJobs:
         *,
         retention: Retention,
         cursor_initializer: CursorInitializer,
-        switcher: TimelineSwitcher,
+        timeline_switcher: TimelineSwitcher,
         orphan_cleaner: OrphanCleaner,
         context: Callable[[], Context],
     ) -> None:
@@ -37,7 +37,7 @@ class BackgroundJobs:
         self._clock = clock
         self._retention = retention
         self._cursor_initializer = cursor_initializer
-        self._switcher = switcher
+        self._timeline_switcher = timeline_switcher
         self._orphan_cleaner = orphan_cleaner
         self._context = context
         self._runner = LoggedJobRunner()
@@ -76,4 +76,4 @@ class BackgroundJobs:
 
     def _repair(self) -> None:
         self._registry.refresh()
-        self._switcher.repair(self._context)
+        self._timeline_switcher.repair(self._context)

@@ -77,8 +77,8 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterQueue:
     """Writes to the dead letter queue; blocks on event stores."""
 
-    def __init__(self, own_event_types: SystemEventTypes, own_publisher: SystemEventPublisher, clock: Clock) -> None:
-        self._own_event_types, self._own_publisher, self._clock = own_event_types, own_publisher, clock
+    def __init__(self, system_event_types: SystemEventTypes, own_publisher: SystemEventPublisher, clock: Clock) -> None:
+        self._system_event_types, self._own_publisher, self._clock = system_event_types, own_publisher, clock
 
     def keep(self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int) -> None:
         """Store an event in the queue durably, once.
@@ -92,7 +92,7 @@ class DeadLetterQueue:
         Raises:
             RioniError: it can't be stored now.
         """
-        self._own_event_types.ensure_one(DEAD_LETTER_QUEUE)
+        self._system_event_types.ensure_one(DEAD_LETTER_QUEUE)
         letter = DeadLetter(
             subscription_id=subscription_id,
             event_type=partition.event_type,
@@ -200,8 +200,8 @@ class DeadLetterRedriver:
                 key=f"dead-letter:{letter.name}" if compacted else None,
             )
             batches = {int(letter.partition) % active.partitions: [bytes(letter.event)]}
-            beside = {number: [headers] for number in batches}
-            appended = self._timeline.append(active, batches, headers=beside, claim=claim)
+            headers_by_partition = {number: [headers] for number in batches}
+            appended = self._timeline.append(active, batches, headers=headers_by_partition, claim=claim)
         except EventTypeNotFound:
             return "without_event_type"
         return "already_redriven" if appended.duplicates else "redriven"

@@ -27,7 +27,7 @@ class KpiFeed:
     def __init__(
         self,
         spools: Spools,
-        own_event_types: SystemEventTypes,
+        system_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
         clock: Clock,
         pool: ThreadPool,
@@ -40,7 +40,7 @@ class KpiFeed:
 
         Args:
             spools: of this process.
-            own_event_types: creates the event types.
+            system_event_types: creates the event types.
             publisher: publishes to them.
             clock: for intervals.
             pool: runs file reads.
@@ -48,8 +48,8 @@ class KpiFeed:
             streams_every_s: interval at which streams are reported, one event for each stream and event type.
             dropped: called with the number of unreadable lines.
         """
-        self._own_event_types, self._publisher, self._clock, self._pool = (
-            own_event_types,
+        self._system_event_types, self._publisher, self._clock, self._pool = (
+            system_event_types,
             publisher,
             clock,
             pool,
@@ -77,7 +77,7 @@ class KpiFeed:
     def _publish_file(self, file: SpoolFile) -> None:
         reports = self._pool(_reports_of, file, self._salt)
         for event_type, events in reports.events.items():
-            self._own_event_types.ensure_one(event_type)
+            self._system_event_types.ensure_one(event_type)
             for begin in range(0, len(events), EVENTS_PER_BATCH):
                 some = events[begin : begin + EVENTS_PER_BATCH]
                 self._publisher.publish(event_type, some, name=f"{file.id}:{begin}")

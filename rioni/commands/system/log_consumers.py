@@ -48,13 +48,13 @@ class LogConsumers:
         consumers: Sequence[LogConsumer],
         reader: CheckpointedLogReader,
         leadership: Leadership,
-        own_event_types: SystemEventTypes,
+        system_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
         pool: ThreadPool,
     ) -> None:
-        self._leadership, self._own_event_types = leadership, own_event_types
+        self._leadership, self._system_event_types = leadership, system_event_types
         self._followers = {
-            feed.event_type: _Follower(feed, reader, own_event_types, publisher, pool) for feed in consumers
+            feed.event_type: _Follower(feed, reader, system_event_types, publisher, pool) for feed in consumers
         }
         self._runner = LoggedJobRunner()
 
@@ -65,7 +65,7 @@ class LogConsumers:
     def _go_on(self) -> None:
         if not self._leadership.held():
             return
-        self._runner.run("event types", self._own_event_types.ensure)
+        self._runner.run("event types", self._system_event_types.ensure)
         for name, follower in self._followers.items():
             self._runner.run(name, follower.go_on)
 
@@ -85,12 +85,17 @@ class _Follower:
         self,
         feed: LogConsumer,
         reader: CheckpointedLogReader,
-        own_event_types: SystemEventTypes,
+        system_event_types: SystemEventTypes,
         publisher: SystemEventPublisher,
         pool: ThreadPool,
     ) -> None:
         self._feed = feed
-        self._reader, self._own_event_types, self._publisher, self._pool = reader, own_event_types, publisher, pool
+        self._reader, self._system_event_types, self._publisher, self._pool = (
+            reader,
+            system_event_types,
+            publisher,
+            pool,
+        )
         self._position: int | None = None
         """Position of the last processed entry; None until the checkpoint has been read."""
         self._head = self._remembered = 0
@@ -126,7 +131,7 @@ class _Follower:
                 if was_on or on:
                     wanted.append(change)
             for event in self._feed.events(wanted):
-                self._own_event_types.ensure_one(self._feed.event_type)
+                self._system_event_types.ensure_one(self._feed.event_type)
                 # One by one: after a crash the next process may read more of the command's transactions at once.
                 self._publisher.publish(self._feed.event_type, [event], name=event.eid)
                 published = True

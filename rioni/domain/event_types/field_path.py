@@ -131,7 +131,7 @@ class DeclaredPaths:
                 for keyword, agree in _AGREE.items()
                 if isinstance(node.get(keyword), list)
             ]
-        self._look(1 + sum(len(children) for _, children in parts))
+        self._search(1 + sum(len(children) for _, children in parts))
         return parts
 
     def _properties(self, schema: Mapping[str, Any], name: str) -> Iterator[Any]:
@@ -140,7 +140,7 @@ class DeclaredPaths:
             yield properties[name]
         patterns = schema.get("patternProperties")
         if isinstance(patterns, Mapping):
-            self._look(len(patterns))
+            self._search(len(patterns))
             yield from (child for pattern, child in patterns.items() if self._is_match(pattern, name))
 
     def _is_match(self, pattern: str, name: str) -> bool:
@@ -153,11 +153,11 @@ class DeclaredPaths:
             worst_ns = round(len(name.encode(errors="surrogatepass")) * size * STATE_NS)
             if worst_ns > MATCH_NS_MAX:
                 raise TooMuchToLookFor
-            self._look(worst_ns // NS_PER_LOOK)
+            self._search(worst_ns // NS_PER_LOOK)
             self._matches[pattern, name] = validator.is_valid(name)
         return self._matches[pattern, name]
 
-    def _look(self, looks: int) -> None:
+    def _search(self, looks: int) -> None:
         self._looks_left -= looks
         if self._looks_left < 0:
             raise TooMuchToLookFor

@@ -79,10 +79,10 @@ class AccessMiddleware:
             resp.stream = _Counted(resp.stream, lambda size: self._report(req, resp.status_code, size))
 
     def _report(self, req: falcon.Request, status: int, response_bytes: int) -> None:
-        measurement, meters = self._accessed(req, status, response_bytes), self._dependencies.usage
+        measurement, usage = self._accessed(req, status, response_bytes), self._dependencies.usage
         self._write(measurement)
-        if meters.on and subject_of(req) is not NOBODY:
-            meters.accessed(measurement)
+        if usage.on and subject_of(req) is not NOBODY:
+            usage.accessed(measurement)
 
     def _accessed(self, req: falcon.Request, status: int, response_bytes: int) -> RequestServed:
         return RequestServed(

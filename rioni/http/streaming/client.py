@@ -208,8 +208,8 @@ class HttpClient(StreamClient, ABC):
         self.dependencies.activity.record(self.ACTION, self._resource, self.subject.name, events)
 
     def _measure(self, event_type: str, events: int, size: int) -> None:
-        meters = self.dependencies.usage
-        if not meters.on:
+        usage = self.dependencies.usage
+        if not usage.on:
             return
         self._measured = self._measured or str(uuid4())
         measurement = BatchStreamed(
@@ -223,7 +223,7 @@ class HttpClient(StreamClient, ABC):
             number_of_events=events,
             bytes_streamed=size,
         )
-        meters.streamed(measurement)
+        usage.streamed(measurement)
 
     def _names(self) -> dict[str, str]:
         return {

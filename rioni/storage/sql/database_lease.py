@@ -149,7 +149,7 @@ class DatabaseLease:
         while not self._closed.wait(CHECK_S):
             try:
                 if self._held:
-                    self._ask()
+                    self._query()
                 elif self._try():
                     _log.info("database lease reacquired")
             except (RioniError, exc.SQLAlchemyError) as ex:
@@ -158,7 +158,7 @@ class DatabaseLease:
                 self._held = False
                 self._drop()
 
-    def _ask(self) -> None:
+    def _query(self) -> None:
         """Check that the session is alive."""
         assert self._connection is not None, "it holds the lock"
         with translate_errors(), self._connection.begin():

@@ -49,7 +49,7 @@ class CachedTokens:
         self._take_turn()
         try:
             # Many requests with the same token may have waited for one answer.
-            answer = self._remembered(key) or self._ask(key, token)
+            answer = self._remembered(key) or self._fetch(key, token)
         finally:
             self._turn.release()
         return answer.info
@@ -74,7 +74,7 @@ class CachedTokens:
             return _Answer(None, answer.until_s)
         return answer
 
-    def _ask(self, key: bytes, token: str) -> _Answer:
+    def _fetch(self, key: bytes, token: str) -> _Answer:
         info = self._source.inspect(token)
         now_s = self._clock.monotonic()
         with self._lock:

@@ -35,9 +35,9 @@ class TokenInfoService:
 
     def inspect(self, token: str) -> TokenInfo | None:
         """See the port."""
-        return self._breaker.call(self._ask, token)
+        return self._breaker.call(self._fetch, token)
 
-    def _ask(self, token: str) -> TokenInfo | None:
+    def _fetch(self, token: str) -> TokenInfo | None:
         status, body = self._get(self._url, {"Authorization": f"Bearer {token}"})
         if status in REFUSED:
             return None

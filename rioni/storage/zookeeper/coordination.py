@@ -131,7 +131,7 @@ class ZooKeeperCoordinator:
             last = self._cache.last_topology(subscription_id)
             if last is None or not self._streams(last):
                 return self._with_retry(self._present, subscription_id)
-            return self._without_lost(last)
+            return self._without_dead(last)
 
     def _present(self, subscription_id: str) -> Topology:
         self._session.barrier()
@@ -146,13 +146,13 @@ class ZooKeeperCoordinator:
         """Whether streams of this process are affected, which can't wait."""
         return not self._own.keys().isdisjoint(topology.sessions)
 
-    def _without_lost(self, topology: Topology) -> Topology:
+    def _without_dead(self, topology: Topology) -> Topology:
         """Remove the streams of this process that others may consider dead."""
         worker = self.worker if self._session.is_session_safe() else ""
-        lost = {name for name in topology.sessions if self._own.get(name, worker) != worker}
-        if not lost:
+        dead = {name for name in topology.sessions if self._own.get(name, worker) != worker}
+        if not dead:
             return topology
-        others = {name: session for name, session in topology.sessions.items() if name not in lost}
+        others = {name: session for name, session in topology.sessions.items() if name not in dead}
         return Topology(topology.epoch, topology.partitions, others, topology.resetting)
 
     # --- cursors ---

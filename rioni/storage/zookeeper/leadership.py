@@ -17,7 +17,7 @@ class ZooKeeperLeadership:
         self.hub_thread = session.hub_thread
         self._session = session
         self._worker = ""
-        self._asking = self._closed = False
+        self._requesting = self._closed = False
 
     def held(self) -> bool:
         """Whether this worker is the leader, as far as known; if not, it tries to become it. Never blocks."""
@@ -35,8 +35,8 @@ class ZooKeeperLeadership:
         self._worker = ""
 
     def _apply(self) -> None:
-        if not self._asking and not self._closed and self._session.is_session_safe() and self._session.connected:
-            self._asking = True
+        if not self._requesting and not self._closed and self._session.is_session_safe() and self._session.connected:
+            self._requesting = True
             # Read first: each attempt to create a node is logged by all servers.
             self._session.watched(lambda client: client.get_async(LEADER), self._found)
 
@@ -46,13 +46,13 @@ class ZooKeeperLeadership:
             made = partial(self._made, worker)
             self._session.watched(lambda client: client.create_async(LEADER, worker.encode(), ephemeral=True), made)
             return
-        self._asking = False
+        self._requesting = False
         # It may be this worker's own node, whose creation was not acknowledged.
         if answer.exception is None and answer.get(block=False)[0] == worker.encode() and not self._closed:
             self._worker = worker
 
     def _made(self, worker: str, answer: Any) -> None:
-        self._asking = False
+        self._requesting = False
         # If the session has changed in between, the node of the old one is as good as gone.
         if answer.exception is None and worker == self._session.worker:
             self._worker = worker

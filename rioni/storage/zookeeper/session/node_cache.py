@@ -155,10 +155,10 @@ class NodeCache:
                 if not self._follow(each):
                     del self._readings[each]
         self._readings[path] = reading
-        self._ask(path, reading)
+        self._request(path, reading)
         return reading
 
-    def _ask(self, path: str, reading: _Reading) -> None:
+    def _request(self, path: str, reading: _Reading) -> None:
         watch, have = _Watch(self._invalidate, path), partial(self._have, path, reading)
         if path.endswith("/"):
             parent = path[:-1]
@@ -192,7 +192,7 @@ class NodeCache:
 
     def _have_not(self, path: str, reading: _Reading, answer: Any) -> None:
         if answer.exception is None and answer.get(block=False) is not None:
-            self._ask(path, reading)  # created in between
+            self._request(path, reading)  # created in between
             return
         if answer.exception is not None:
             reading.failed = True

@@ -33,6 +33,7 @@ from rioni.projections.bulk.source import Database, check_chain
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import Projector
 from rioni.projections.tables import READ_MODELS, SHADOW_SUFFIX, TRACKING_NAME, drop_shadow_tables
+from rioni.sql_engines import WRITES, begin_explicitly, with_driver
 
 
 Turn = Callable[[], AbstractContextManager[None]]
@@ -68,17 +69,15 @@ def open_engine(url: str, turn: Turn = nullcontext) -> Engine:
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    engine = create_engine(parsed, poolclass=NullPool, execution_options={"turn": turn})
+        parsed = with_driver(parsed)
+    engine = create_engine(parsed, poolclass=NullPool, execution_options={"turn": turn, WRITES: True})
     if engine.dialect.name == "sqlite":
+        begin_explicitly(engine)
         event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    # The driver would begin transactions by itself, and too late; see `_begin_sqlite`.
-    connection.isolation_level = None
     # Loading needs no fsync of its own: a commit of the live projection, and the swap, write all that came before.
     # PERF: without secure_delete, dropping a table of a million rows takes one second instead of sixteen.
     # PERF: a batch of rows fits into 64 MB of cache and does not spill; checkpoints are fewer and larger.
@@ -90,11 +89,6 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
         "wal_autocheckpoint=16000",
     ):
         connection.execute(f"PRAGMA {setting}")
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    reads = connection.get_execution_options().get("sqlite_reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 @contextmanager
@@ -114,7 +108,7 @@ def database(engine: Engine) -> Database:
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
     """A transaction that sees one state of the database and locks nothing."""
-    options = {"sqlite_reads": True} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    options = {WRITES: False} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
 

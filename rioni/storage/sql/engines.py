@@ -18,6 +18,7 @@ from sqlalchemy.engine import URL
 
 from rioni.domain.errors import CommitOutcomeUnknown, RioniError, TransactionConflict, Unavailable
 from rioni.file_locks import try_lock, unlock
+from rioni.sql_engines import WRITES, begin_explicitly, with_driver
 from rioni.storage.sql import postgres_connections
 from rioni.storage.sql.pool import GeventConnectionPool
 from rioni.storage.sql.write_ahead_log import discard_failed_commit
@@ -35,7 +36,6 @@ IDLE_TRANSACTION_S = 60
 STATEMENT_S = 60
 """PostgreSQL ends a statement after this time; those of migrations may take longer."""
 
-WRITES = "rioni_writes"
 _WAIT = "rioni_lock_wait_s"
 _TURN = "rioni_turn"
 _FAILED = "rioni_failed"
@@ -108,8 +108,8 @@ def _sqlite_engine(url: URL, lock_wait_s: float) -> Engine:
         connect_args={"check_same_thread": False},
         execution_options={_WAIT: lock_wait_s, _FAILED: []},
     )
+    begin_explicitly(engine)
     event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -123,7 +123,7 @@ def _postgresql_engine(url: URL, lock_wait_s: float, connections_max: int) -> En
     options = [*(f"-c {name}={value}" for name, value in settings.items()), *url.normalized_query.get("options", ())]
     try:
         engine = sqlalchemy_engine(
-            url.set(drivername="postgresql+psycopg"),
+            with_driver(url),
             poolclass=GeventConnectionPool,
             pool_size=connections_max,
             pool_timeout=lock_wait_s,
@@ -148,8 +148,6 @@ def _connect_postgresql(_dialect: object, _record: object, arguments: list[Any],
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    # The driver would begin transactions implicitly, and too late; see `_begin_sqlite`.
-    connection.isolation_level = None
     # Writers wait for each other in `write_lock`: SQLite is busy only during crash recovery, or due to others.
     connection.execute(f"PRAGMA busy_timeout={int(LOCK_WAIT_S * 1000)}")
     _use_wal(connection)
@@ -169,12 +167,6 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(PAUSE_MIN_S)
         else:
             return
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that first reads and then writes would fail if another one had written in between.
-    writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @contextlib.contextmanager

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rioni.domain.subscriptions.activity import Activity, LastActivity, Sighting
+from rioni.domain.subscriptions.activity import Activity, ActivityKey, LastActivity
 
 
-ALICE = Sighting("publish", "order", "alice")
+ALICE = ActivityKey("publish", "order", "alice")
 
 
 class ActivityContract:
@@ -34,7 +34,7 @@ class ActivityContract:
         assert activity.of("publish", "o") == {"alice": LastActivity(1, 1, 4)}
 
     def test_any_text_is_a_name(self, activity: Activity):
-        hostile = Sighting("publish", "order", "'; DROP TABLE sightings; --\x00 é🛫")
+        hostile = ActivityKey("publish", "order", "'; DROP TABLE sightings; --\x00 é🛫")
         activity.add({hostile: LastActivity(1, 1, 1)})
         assert list(activity.of("publish", "order")) == [hostile.client]
 

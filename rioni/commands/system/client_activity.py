@@ -8,7 +8,7 @@ import structlog
 from rioni.domain.errors import RioniError
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.thread_pool import ThreadPool
-from rioni.domain.subscriptions.activity import RETENTION_MS, Activity, LastActivity, Sighting, joined
+from rioni.domain.subscriptions.activity import RETENTION_MS, Activity, ActivityKey, LastActivity, merge
 
 
 WRITE_EVERY_S = 1.0
@@ -32,13 +32,13 @@ class ActivityTracker:
         """
         self._activity, self._clock, self._pool = activity, clock, pool
         self._lock = threading.Lock()
-        self._pending: dict[Sighting, LastActivity] = {}
+        self._pending: dict[ActivityKey, LastActivity] = {}
         self._write_at_s = self._forget_at_s = clock.monotonic()
 
     def record(self, action: str, resource: str, client: str, amount: int = 0) -> None:
         """Record an action of a client. Never blocks. PERF: 2 µs."""
-        now_ms, sighting = self._clock.now_ms(), Sighting(action, resource, client)
-        self._add(sighting, LastActivity(now_ms, now_ms, amount))
+        now_ms, key = self._clock.now_ms(), ActivityKey(action, resource, client)
+        self._add(key, LastActivity(now_ms, now_ms, amount))
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
         """Activity on a resource, by client name. Blocks on the disk.
@@ -62,8 +62,8 @@ class ActivityTracker:
         try:
             self._pool(self._activity.add, pending)
         except BaseException:
-            for sighting, seen in pending.items():
-                self._add(sighting, seen)
+            for key, seen in pending.items():
+                self._add(key, seen)
             raise
 
     def tick(self) -> None:
@@ -79,9 +79,9 @@ class ActivityTracker:
         except RioniError:
             _log.exception("could not persist client activity")
 
-    def _add(self, sighting: Sighting, seen: LastActivity) -> None:
+    def _add(self, key: ActivityKey, seen: LastActivity) -> None:
         with self._lock:
-            if (known := self._pending.get(sighting)) is not None:
-                self._pending[sighting] = joined(known, seen)
+            if (known := self._pending.get(key)) is not None:
+                self._pending[key] = merge(known, seen)
             elif len(self._pending) < PENDING_MAX:
-                self._pending[sighting] = seen
+                self._pending[key] = seen

@@ -159,7 +159,7 @@ class Ranges:
         self.count += stop - start
 
     def commit(self, place: TimelinePosition) -> int:
-        """Forget the events up to a place, and return their number."""
+        """Drop the events up to a place, and return their number."""
         before = self.count
         while self._ranges:
             order, start, stop = self._ranges[0]
@@ -174,7 +174,7 @@ class Ranges:
         return before - self.count
 
     def take_before(self, place: TimelinePosition | None) -> TimelinePosition | None:
-        """Forget the ranges before an event that is in none of them, and return the last place; None for all ranges."""
+        """Drop the ranges before an event that is in none of them, and return the last place; None for all ranges."""
         last = None
         while self._ranges and (place is None or TimelinePosition(*self._ranges[0][:2]) < place):
             order, start, stop = self._ranges.pop(0)
@@ -183,7 +183,7 @@ class Ranges:
         return last
 
     def cut(self, place: TimelinePosition) -> None:
-        """Forget the ranges behind an event that is in none of them."""
+        """Drop the ranges behind an event that is in none of them."""
         while self._ranges and TimelinePosition(*self._ranges[-1][:2]) > place:
             _, start, stop = self._ranges.pop()
             self.count -= stop - start

@@ -153,7 +153,7 @@ class RecordDeliveryAttempt(NamedTuple):
     partition: EventTypePartition
     place: TimelinePosition
     search_until: TimelinePosition | None
-    """Begin to search, and forget all failures; None to leave these as they are."""
+    """Begin to search, and reset all failures; None to leave these as they are."""
 
 
 class SendToDeadLetterQueue(NamedTuple):

@@ -15,7 +15,7 @@ RETENTION_MS = 90 * 24 * 3_600_000
 """Retention time of activity records, in milliseconds."""
 
 
-class Sighting(NamedTuple):
+class ActivityKey(NamedTuple):
     """Key of an activity record: action, resource and client."""
 
     action: str
@@ -42,7 +42,7 @@ class Activity(Protocol):
     nothing can be stored or read.
     """
 
-    def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
+    def add(self, records: Mapping[ActivityKey, LastActivity]) -> None:
         """Merge records: amounts are added, time spans are widened."""
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:
@@ -60,7 +60,7 @@ def resource_of(event_type: EventType) -> str:
     return f"{event_type.name} {event_type.created_at}"
 
 
-def joined(one: LastActivity, other: LastActivity) -> LastActivity:
+def merge(one: LastActivity, other: LastActivity) -> LastActivity:
     """Merge two records."""
     return LastActivity(
         min(one.first_ms, other.first_ms),

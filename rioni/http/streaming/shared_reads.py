@@ -51,7 +51,7 @@ class CachedUntilNotified(Generic[T]):
         version, now_s = self._signals.version(self._key), self._clock.monotonic()
         if version == self._version and now_s < self._until_s:
             return self._answer
-        # Stored only when computed, so that no caller uses the old result with the new generation.
+        # Stored only when computed, so that no caller uses the old result with the new version.
         answer = self._compute()
         self._answer, self._version, self._until_s = answer, version, now_s + HOLDS_S
         return answer

@@ -88,7 +88,7 @@ class SubscriptionStream(StreamRunner):
         for key, offset in cursors.items():
             self._machine.fallback_partition = key, _place(offset)
             break
-        # It may have been forgotten in between.
+        # It may have been deleted in between.
         if not (topology.partitions and cursors):
             self._step(End(Reason.SUBSCRIPTION_DELETED))
             return

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from rioni.domain.subscriptions.activity import LastActivity, Sighting
+from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
 from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 
@@ -44,14 +44,14 @@ class EmbeddedActivity:
         """
         self._database = ActivityDatabase(path)
 
-    def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
+    def add(self, records: Mapping[ActivityKey, LastActivity]) -> None:
         """Add to the stored activity; see the port."""
         with self._database.writing() as connection:
             connection.executemany(
                 "INSERT INTO sightings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                 "first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms), "
                 "amount = amount + excluded.amount",
-                ((*sighting, seen.first_ms, seen.last_ms, seen.amount) for sighting, seen in sightings.items()),
+                ((*key, seen.first_ms, seen.last_ms, seen.amount) for key, seen in records.items()),
             )
 
     def of(self, action: str, resource: str) -> Mapping[str, LastActivity]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from rioni.domain.subscriptions.activity import Activity, LastActivity, Sighting
+from rioni.domain.subscriptions.activity import Activity, ActivityKey, LastActivity
 from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.sql.engines import reading, writing
 
@@ -76,19 +76,19 @@ class SqlActivity:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def add(self, sightings: Mapping[Sighting, LastActivity]) -> None:
+    def add(self, records: Mapping[ActivityKey, LastActivity]) -> None:
         """Add to the stored activity; see the port."""
         # Sorted in the same order by all processes, so they wait for each other's rows without deadlocks.
         rows = [
             {
-                "deed": sighting.action,
-                "resource": sighting.resource.encode(),
-                "client": sighting.client.encode(),
+                "deed": key.action,
+                "resource": key.resource.encode(),
+                "client": key.client.encode(),
                 "first_ms": seen.first_ms,
                 "last_ms": seen.last_ms,
                 "amount": seen.amount,
             }
-            for sighting, seen in sorted(sightings.items())
+            for key, seen in sorted(records.items())
         ]
         with writing(self._engine) as connection:
             connection.execute(_NO_SYNC)

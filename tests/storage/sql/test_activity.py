@@ -4,7 +4,7 @@ from random import Random
 import pytest
 from sqlalchemy import Engine
 
-from rioni.domain.subscriptions.activity import LastActivity, Sighting
+from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
 from rioni.storage.sql.activity import SqlActivity
 from rioni.storage.sql.engines import create_engine
 from tests.contracts.activity import ActivityContract
@@ -25,7 +25,7 @@ class TestSqlActivity(ActivityContract):
         engine.dispose()
 
     def test_it_outlives_whoever_wrote_it(self, postgres_engine: Engine, activity: SqlActivity):
-        activity.add({Sighting("publish", "order", "alice"): LastActivity(1, 2, 3)})
+        activity.add({ActivityKey("publish", "order", "alice"): LastActivity(1, 2, 3)})
         postgres_engine.dispose()
         assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}
 
@@ -36,7 +36,9 @@ class TestSqlActivity(ActivityContract):
             random = Random(node)
             for _ in range(10):
                 random.shuffle(clients_of[node])
-                activity.add({Sighting("read", "order", client): LastActivity(1, 9, 1) for client in clients_of[node]})
+                activity.add(
+                    {ActivityKey("read", "order", client): LastActivity(1, 9, 1) for client in clients_of[node]}
+                )
                 activity.delete_before(5)
 
         clients_of = [clients.copy() for _ in range(4)]

@@ -23,7 +23,7 @@ from rioni.storage.short_hash import short_hash
 COMPACTED_EVENTS = 2_000
 """Maximum number of events that one transaction removes, while appends wait: some ten milliseconds."""
 
-FORGOTTEN_KEYS = 5_000
+DELETED_KEYS_MAX = 5_000
 """Maximum number of keys of expired events that one transaction deletes."""
 
 # The table's trigger records the previous last event of the key as superseded.
@@ -43,12 +43,12 @@ _UPDATE_COMPACTED = "UPDATE partitions SET compacted = compacted + 1 WHERE id = 
 _DELETE_KEY = "DELETE FROM keys WHERE partition_id = ? AND hash = ? AND position = ?"
 _DELETE_EXPIRED_KEYS = f"""
     DELETE FROM keys WHERE (partition_id, hash) IN (
-        SELECT partition_id, hash FROM keys WHERE partition_id = ? AND position < ? LIMIT {FORGOTTEN_KEYS}
+        SELECT partition_id, hash FROM keys WHERE partition_id = ? AND position < ? LIMIT {DELETED_KEYS_MAX}
     )
 """  # noqa: S608 - constants
 _DELETE_ALL_SUPERSEDED = f"""
     DELETE FROM superseded WHERE (partition_id, recorded_at_ms, position) IN (
-        SELECT partition_id, recorded_at_ms, position FROM superseded WHERE partition_id = ? LIMIT {FORGOTTEN_KEYS}
+        SELECT partition_id, recorded_at_ms, position FROM superseded WHERE partition_id = ? LIMIT {DELETED_KEYS_MAX}
     )
 """  # noqa: S608 - constants
 
@@ -96,7 +96,7 @@ def compact(database: EventsDatabase, topic: str, before_ms: int) -> Steps[dict[
     return {partition_id: count for partition_id, count in removed.items() if count}
 
 
-def forget(connection: sqlite3.Connection, partition_id: int) -> None:
+def delete_keys(connection: sqlite3.Connection, partition_id: int) -> None:
     """Delete the keys and superseded events of a deleted partition."""
     connection.execute("DELETE FROM keys WHERE partition_id = ?", (partition_id,))
     connection.execute("DELETE FROM superseded WHERE partition_id = ?", (partition_id,))
@@ -152,7 +152,7 @@ def _ends(events: Iterable[bytes]) -> Iterator[int]:
         yield end
 
 
-def forget_all(database: EventsDatabase, partition: Partition) -> Steps[None]:
+def delete_all_keys(database: EventsDatabase, partition: Partition) -> Steps[None]:
     """Delete the keys of a partition without remaining events, in small transactions; blocks on the disk."""
     yield from _forget_keys(database, partition.id, partition.next)
     while database.fetch("SELECT 1 FROM superseded WHERE partition_id = ? LIMIT 1", (partition.id,)):
@@ -162,11 +162,11 @@ def forget_all(database: EventsDatabase, partition: Partition) -> Steps[None]:
 
 
 def _forget_keys(database: EventsDatabase, partition_id: int, oldest: int) -> Steps[None]:
-    forgotten = FORGOTTEN_KEYS
-    while forgotten == FORGOTTEN_KEYS:
+    deleted = DELETED_KEYS_MAX
+    while deleted == DELETED_KEYS_MAX:
         asked = (partition_id, oldest)
         if not database.fetch("SELECT 1 FROM keys WHERE partition_id = ? AND position < ? LIMIT 1", asked):
             return
         with database.writing() as connection:
-            forgotten = connection.execute(_DELETE_EXPIRED_KEYS, asked).rowcount
+            deleted = connection.execute(_DELETE_EXPIRED_KEYS, asked).rowcount
         yield

@@ -14,7 +14,7 @@ Batches = Mapping[int, Sequence[bytes]]
 AllHeaders = Mapping[int, Sequence[Headers]]
 AllIds = Mapping[int, Sequence[str]]
 
-FORGOTTEN_IDS = 5_000
+DELETED_IDS_MAX = 5_000
 """Maximum number of ids that one transaction deletes, while appends wait."""
 
 # PERF: all hashes in one value and one call, as every call of sqlite3 releases and reacquires the GIL.
@@ -23,10 +23,10 @@ _EACH = """
 """
 _SELECT = f"{_EACH} SELECT hash FROM each CROSS JOIN ids ON hash = substr(:hashes, n, :size)"  # noqa: S608 - constants
 _INSERT = f"{_EACH} INSERT INTO ids SELECT substr(:hashes, n, :size), :now_ms FROM each"  # noqa: S608 - constants
-_PAGE = f"SELECT hash, recorded_at_ms FROM ids WHERE hash > ? ORDER BY hash LIMIT {FORGOTTEN_IDS}"  # noqa: S608 - constants
+_PAGE = f"SELECT hash, recorded_at_ms FROM ids WHERE hash > ? ORDER BY hash LIMIT {DELETED_IDS_MAX}"  # noqa: S608 - constants
 _DELETE = f"""
     DELETE FROM ids WHERE hash IN (
-        SELECT hash FROM ids WHERE recorded_at_ms < ? ORDER BY recorded_at_ms LIMIT {FORGOTTEN_IDS}
+        SELECT hash FROM ids WHERE recorded_at_ms < ? ORDER BY recorded_at_ms LIMIT {DELETED_IDS_MAX}
     )
 """  # noqa: S608 - constants
 
@@ -106,8 +106,8 @@ def known(database: EventsDatabase, ids: Collection[str]) -> frozenset[str]:
 
 def delete_before(database: EventsDatabase, before_ms: int) -> Steps[None]:
     """Delete the ids stored before a time; blocks on the disk, appends continue in between."""
-    removed = FORGOTTEN_IDS
-    while removed == FORGOTTEN_IDS:
+    removed = DELETED_IDS_MAX
+    while removed == DELETED_IDS_MAX:
         with database.writing() as connection:
             removed = connection.execute(_DELETE, (before_ms,)).rowcount
         yield

@@ -9,15 +9,15 @@ from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.steps import Steps
 
 
-FORGOTTEN = 1_000
+DELETED_MAX = 1_000
 """Maximum number of keys that one transaction deletes: some milliseconds."""
 
 
 _SELECT_DIGEST = "SELECT digest FROM claims WHERE id = ?"
 _SELECT = "SELECT c.id, c.digest FROM json_each(?) AS w JOIN claims AS c ON c.id = w.value"
 _INSERT = "INSERT INTO claims SELECT value ->> 0, value ->> 1, ? FROM json_each(?)"
-_PAGE = f"SELECT id, digest, recorded_at_ms FROM claims WHERE id > ? ORDER BY id LIMIT {FORGOTTEN}"  # noqa: S608 - constants
-_DELETE = f"DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE recorded_at_ms < ? LIMIT {FORGOTTEN})"  # noqa: S608 - constants
+_PAGE = f"SELECT id, digest, recorded_at_ms FROM claims WHERE id > ? ORDER BY id LIMIT {DELETED_MAX}"  # noqa: S608 - constants
+_DELETE = f"DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE recorded_at_ms < ? LIMIT {DELETED_MAX})"  # noqa: S608 - constants
 
 
 def digest_of(database: EventsDatabase, claim_id: str) -> str | None:
@@ -38,8 +38,8 @@ def add(connection: sqlite3.Connection, claims: Sequence[IdempotencyClaim], reco
 
 def delete_before(database: EventsDatabase, before_ms: int) -> Steps[None]:
     """Delete the keys of batches stored before a time; blocks on the disk."""
-    removed = FORGOTTEN
-    while removed == FORGOTTEN:
+    removed = DELETED_MAX
+    while removed == DELETED_MAX:
         with database.writing() as connection:
             removed = connection.execute(_DELETE, (before_ms,)).rowcount
         yield

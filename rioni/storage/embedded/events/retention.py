@@ -4,7 +4,7 @@ import contextlib
 
 from rioni.domain.timestamps import CLOCK_JUMP_MAX_MS
 from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, chunk_key
-from rioni.storage.embedded.events.compaction import forget, forget_all
+from rioni.storage.embedded.events.compaction import delete_all_keys, delete_keys
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, find_all
 from rioni.storage.embedded.events.steps import Steps
@@ -95,7 +95,7 @@ def delete(database: EventsDatabase, topic: str) -> Steps[list[int]]:
     with contextlib.suppress(DamagedEvents):
         for number, partition in enumerate(find_all(database, topic)):
             yield from _remove(database, topic, number, partition.next)
-            yield from forget_all(database, partition)
+            yield from delete_all_keys(database, partition)
     with database.writing() as connection:
         ids = [
             partition_id
@@ -103,7 +103,7 @@ def delete(database: EventsDatabase, topic: str) -> Steps[list[int]]:
         ]
         for partition_id in ids:
             connection.execute(_DELETE_CHUNKS, (chunk_key(partition_id, 0), chunk_key(partition_id + 1, 0)))
-            forget(connection, partition_id)
+            delete_keys(connection, partition_id)
         connection.execute("DELETE FROM partitions WHERE topic = ?", (topic,))
         connection.execute("DELETE FROM closed_topics WHERE topic = ?", (topic,))
     return ids

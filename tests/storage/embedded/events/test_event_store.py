@@ -53,7 +53,7 @@ def test_any_number_of_names_is_forgotten(store):
     with store._database.writing() as connection:
         idempotency_keys.add(
             connection,
-            [IdempotencyClaim(str(number), "digest") for number in range(2 * idempotency_keys.FORGOTTEN + 1)],
+            [IdempotencyClaim(str(number), "digest") for number in range(2 * idempotency_keys.DELETED_MAX + 1)],
             0,
         )
     store.expire_ids(1)

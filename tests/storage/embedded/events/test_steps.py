@@ -42,8 +42,8 @@ def store(tmp_path, tasks, monkeypatch):
     for module, names in ((compaction, statements), (idempotency_keys, ("_DELETE",))):
         for name in names:
             monkeypatch.setattr(module, name, re.sub("LIMIT [0-9]+", f"LIMIT {FEW}", getattr(module, name)))
-    monkeypatch.setattr(compaction, "FORGOTTEN_KEYS", FEW)
-    monkeypatch.setattr(idempotency_keys, "FORGOTTEN", FEW)
+    monkeypatch.setattr(compaction, "DELETED_KEYS_MAX", FEW)
+    monkeypatch.setattr(idempotency_keys, "DELETED_MAX", FEW)
     (tmp_path / "signals").mkdir()
     signals = EmbeddedSignals(tmp_path / "signals")
     store = EmbeddedEventStore(

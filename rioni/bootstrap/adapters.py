@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rioni.bootstrap.pools import WorkerPools
 from rioni.config.settings import Config
+from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.event_stores import EventStores
@@ -18,7 +19,6 @@ from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.quota import ConnectionQuota
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
-from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
 from rioni.storage.embedded.data_directory import DataDirectory
@@ -61,6 +61,7 @@ def opened_adapters(
     pools: WorkerPools,
     find: FindStorage,
     measurements: StoreMeasurements,
+    clock: Clock,
 ) -> Adapters:
     """Open the adapters chosen by the settings; blocks on disks and servers.
 
@@ -70,6 +71,7 @@ def opened_adapters(
         pools: the pools for each kind of blocking work.
         find: returns the storage with an id.
         measurements: records the measurements of Kafka stores.
+        clock: for the time of events, and for deadlines on one machine.
 
     Raises:
         Unavailable: a server does not answer, or its driver is not installed.
@@ -81,9 +83,9 @@ def opened_adapters(
             return adapter
 
         local = kept(EmbeddedSignals(directory.signals))
-        shared = _shared(config, local) if config.clustered else _embedded(directory, local, pools)
+        shared = _shared(config, local) if config.clustered else _embedded(directory, local, pools, clock)
         return Adapters(
-            stores=kept(_stores(config, directory, shared.signals, pools, find, measurements)),
+            stores=kept(_stores(config, directory, shared.signals, pools, find, measurements, clock)),
             # The coordinator is used by the others, so it is closed after them.
             coordinator=kept(shared.coordinator),
             quota=kept(shared.quota),
@@ -124,9 +126,10 @@ def _stores(
     pools: WorkerPools,
     find: FindStorage,
     measurements: StoreMeasurements,
+    clock: Clock,
 ) -> EventStores:
     options: dict[str, Any] = {
-        "clock": SystemClock(),
+        "clock": clock,
         "signals": signals,
         "cache_bytes_max": config.cache_bytes_max,
         "append_timeout_s": config.append_timeout_s,
@@ -159,9 +162,9 @@ def _shared(config: Config, local: EmbeddedSignals) -> Shared:
     )
 
 
-def _embedded(directory: DataDirectory, local: EmbeddedSignals, pools: WorkerPools) -> Shared:
+def _embedded(directory: DataDirectory, local: EmbeddedSignals, pools: WorkerPools, clock: Clock) -> Shared:
     """Open the counterparts for the processes of one machine."""
-    clock, blocking = SystemClock(), pools.coordination
+    blocking = pools.coordination
     coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=local, pool=blocking)
     worker, is_alive = coordinator.worker, coordinator.is_alive
     slots = EmbeddedConnectionQuota(directory.slots, worker=worker, is_alive=is_alive, pool=pools.slots)

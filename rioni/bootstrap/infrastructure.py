@@ -77,6 +77,7 @@ def build_infrastructure(
     directory: DataDirectory,
     pools: WorkerPools = NO_POOLS,
     measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
+    clock: Clock = SystemClock(),  # noqa: B008 - without state
 ) -> Infrastructure:
     """Open everything that the settings require, and create the first storage if there is none; blocks.
 
@@ -85,6 +86,7 @@ def build_infrastructure(
         directory: of this node.
         pools: the pools for each kind of blocking work.
         measurements: records the measurements of Kafka stores.
+        clock: of everything.
 
     Raises:
         Unavailable: a server can't be reached.
@@ -94,7 +96,7 @@ def build_infrastructure(
     registry = MemoryRegistry(log, limits, pools.database, pools.computing)
     _load(registry, log)
     adapters = opened_adapters(
-        config, directory, pools, partial(_storage_of, registry, log, pools.database), measurements
+        config, directory, pools, partial(_storage_of, registry, log, pools.database), measurements, clock
     )
     log.follow(partial(adapters.signals.notify, LOG_KEY))
     bus = CommandBus(
@@ -107,7 +109,7 @@ def build_infrastructure(
         pool=pools.database,
         compute=pools.definitions,
     )
-    infrastructure = Infrastructure(config, limits, directory, pools, SystemClock(), log, registry, adapters, bus)
+    infrastructure = Infrastructure(config, limits, directory, pools, clock, log, registry, adapters, bus)
     if not registry.storages():
         # All workers of all nodes may do so concurrently.
         with contextlib.suppress(Conflict):

@@ -5,55 +5,43 @@ import itertools
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 
-from rioni.commands.authorization import AccessPolicy
+from rioni.bootstrap.infrastructure import build_infrastructure
+from rioni.bootstrap.services import (
+    build_background_jobs,
+    build_kpi_feed,
+    build_log_consumers,
+    build_services,
+)
 from rioni.commands.background.background_jobs import BackgroundJobs
-from rioni.commands.background.orphan_cleanup import OrphanCleaner
-from rioni.commands.background.retention import Retention
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context, Outside
 from rioni.commands.event_types import CreateEventType
-from rioni.commands.publishing.avro_publisher import AvroPublisher
-from rioni.commands.publishing.publisher import Publisher
-from rioni.commands.publishing.timeline_appender import TimelineAppender
-from rioni.commands.subscriptions.cursor_commits import Committer
-from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.kpi_publisher import KpiFeed
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
-from rioni.commands.system.storages import CreateStorage
-from rioni.commands.system.system_event_publisher import SystemEventPublisher
-from rioni.commands.system.system_event_types import SystemEventTypes
-from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
+from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER, Attribute, Subject
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.event_types.event_type import EventTypeSpec
-from rioni.domain.limits import Limits
 from rioni.domain.ports.event_log import EventLog
 from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.spool import Spools
-from rioni.domain.ports.thread_pool import direct, in_place
+from rioni.domain.ports.thread_pool import in_place
 from rioni.domain.system.storages import DEFAULT_STORAGE, EMBEDDED, KAFKA, StorageEntry
-from rioni.domain.system.system_event_types import Ownership, audit_log, kpis
 from rioni.domain.timelines.timeline import Timeline
 from rioni.domain.timelines.topic_creation import TopicCreation
-from rioni.domain.timestamps import rfc3339
-from rioni.projections.avro_schemas import CompiledAvroSchemas
-from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
 from rioni.projections.projector import Projector
-from rioni.projections.registry import MemoryRegistry
-from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.leadership import FileLeadership
-from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.event_stores import EventStoreRegistry
 from rioni.storage.log.event_log import SqlEventLog
@@ -67,63 +55,44 @@ IDEMPOTENCY_WINDOW_S = 3_600
 COMPACTION_LAG_S = 600
 RETENTION_INTERVAL_S = 60
 DEFAULT_ADMIN = Attribute("service", "stups_nakadi")
-OWNERSHIP = Ownership(readers=DEFAULT_ADMIN, admins=DEFAULT_ADMIN)
 
 
 class Broker:
-    """All parts of a broker, and short ways to use them."""
+    """All parts of a broker, wired as in a worker process, and short ways to use them."""
 
     def __init__(self, directory: DataDirectory, database: str | None = None) -> None:
         self._directory = directory
         self.clock = ManualClock(now_ms=1_700_000_000_000)
         if database is None and not directory.registry.exists():
             directory.registry.write_bytes(_empty_registry())
-        self.engine = engines.create_engine(database or f"sqlite:///{directory.registry}")
-        upgrade(self.engine)
-        self.log = SqlEventLog(self.engine, TOPICS)
-        self.signals = EmbeddedSignals(directory.signals)
-        self.stores = EventStoreRegistry(self._storage, {EMBEDDED: self._open}, in_place)
-        self.coordinator = EmbeddedCoordinator(directory.coordination, clock=self.clock, signals=self.signals)
-        self.limits = Limits()
-        self.projector = Projector()
-        self.bus = self.bus_on(self.log)
-        self.registry = MemoryRegistry(self.log, self.limits, direct, direct)
-        self.access = AccessPolicy(self.registry, DEFAULT_ADMIN)
-        self.cursor_initializer = CursorInitializer(
-            self.registry,
-            self.access,
-            self.bus,
-            stores=self.stores,
-            coordinator=self.coordinator,
-            reset_timeout_s=1,
+        config = Config(
+            data=directory.path,
+            database=database,
+            idempotency_window_s=IDEMPOTENCY_WINDOW_S,
+            compaction_lag_s=COMPACTION_LAG_S,
+            retention_interval_s=RETENTION_INTERVAL_S,
+            timeline_switch_timeout_s=0,
+            commit_timeout_max_s=0,
+            pseudonym_salt="salt",
+            kpi_streams_interval_s=30,
         )
-        self.timeline = TimelineAppender(self.registry, self.stores, self.signals, self.clock, wait_max_s=0)
-        found_closed = self.timeline.found_closed
-        self.timeline_switcher = TimelineSwitcher(self.registry, self.bus, self.signals, self.clock, found_closed)
-        self.publisher = Publisher(
-            self.registry, self.access, self.timeline, self.clock, Random(0), self.limits, direct
+        if database is not None:
+            with contextlib.closing(SqlEventLog(engines.create_engine(database), TOPICS)) as log:
+                upgrade(log.engine)
+        self.base = base = build_infrastructure(config, directory, clock=self.clock)
+        self.services = services = build_services(base, lambda: Random(0))
+        self.log, self.engine, self.limits = base.log, base.log.engine, base.limits
+        self.registry, self.bus, self.projector = base.registry, base.bus, Projector()
+        self.stores, self.coordinator, self.signals = (
+            base.adapters.stores,
+            base.adapters.coordinator,
+            base.adapters.signals,
         )
-        schemas = CompiledAvroSchemas(self._read, direct, self.limits.event_bytes_max)
-        self.avro_publisher = AvroPublisher(
-            self.registry,
-            self.access,
-            self.timeline,
-            self.clock,
-            Random(0),
-            self.limits,
-            schemas=schemas,
-            pool=direct,
-        )
-        self.system_event_types = SystemEventTypes(
-            [audit_log(OWNERSHIP, self.limits), *kpis(OWNERSHIP, self.limits)],
-            self.registry,
-            self.bus,
-            lambda: rfc3339(self.clock.now_ms()),
-        )
-        self.own_publisher = SystemEventPublisher(self.registry, self.stores, self.clock, Random(0))
-        self.committer = Committer(self.registry, self.access, self.coordinator)
-        self._seconds = itertools.count()
-        self.do(CreateStorage(storage=StorageEntry(id=DEFAULT_STORAGE, storage_type=EMBEDDED, default=True)))
+        self.access, self.timeline, self.committer = services.access, services.timeline, services.committer
+        self.publisher, self.avro_publisher = services.publisher, services.avro_publisher
+        self.cursor_initializer, self.timeline_switcher = services.cursor_initializer, services.timeline_switcher
+        self.system_event_types = services.system_event_types
+        self._seconds = itertools.count(1)
 
     @property
     def store(self) -> EventStore:
@@ -180,36 +149,14 @@ class Broker:
 
     def background_jobs(self, stores: EventStores | None = None) -> BackgroundJobs:
         """Whoever does the jobs; `stores` in place of the broker's own."""
-        return BackgroundJobs(
-            self.registry,
-            self.coordinator,
-            self.clock,
-            retention=Retention(
-                self.registry,
-                stores or self.stores,
-                self.bus,
-                self.clock,
-                idempotency_window_s=IDEMPOTENCY_WINDOW_S,
-                compaction_lag_s=COMPACTION_LAG_S,
-                every_s=RETENTION_INTERVAL_S,
-            ),
-            cursor_initializer=self.cursor_initializer,
-            timeline_switcher=self.timeline_switcher,
-            orphan_cleaner=OrphanCleaner(self.registry, stores or self.stores, self.coordinator, self.bus),
-            context=self.context,
-        )
-
-    def _read(self, query: Callable[..., Any], *args: Any) -> Any:
-        with engines.reading(self.engine) as connection:
-            return query(connection, *args)
+        return build_background_jobs(self.base, self.services, self.context, stores)
 
     def feeds(self, *feeds: LogConsumer) -> LogConsumers:
         """What follows the log, as a process that has just started."""
-        trail = SqlCheckpointedLogReader(
-            self.log, partial(engines.reading, self.engine), partial(engines.writing, self.engine)
+        base = self.base._replace(
+            adapters=self.base.adapters._replace(leadership=FileLeadership(self._directory.leadership))
         )
-        leadership = FileLeadership(self._directory.leadership)
-        return LogConsumers(feeds, trail, leadership, self.system_event_types, self.own_publisher, direct)
+        return build_log_consumers(base, self.services, feeds)
 
     def spools(self) -> Spools:
         """Those of a process that has just started."""
@@ -217,16 +164,7 @@ class Broker:
 
     def kpi_feed(self, spools: Spools, dropped: Callable[[int], None]) -> KpiFeed:
         """What publishes from spools."""
-        return KpiFeed(
-            spools,
-            self.system_event_types,
-            self.own_publisher,
-            self.clock,
-            direct,
-            salt="salt",
-            streams_every_s=30,
-            dropped=dropped,
-        )
+        return build_kpi_feed(self.base, self.services, spools, dropped)
 
     def events(self, event_type: str) -> list[dict[str, Any]]:
         """All events of an event type, partition by partition, without deletions and what compaction has removed."""
@@ -254,10 +192,7 @@ class Broker:
 
     def close(self) -> None:
         """Close all files."""
-        self.coordinator.close()
-        self.stores.close()
-        self.signals.close()
-        self.log.close()
+        self.base.close()
 
 
 @cache

@@ -42,6 +42,7 @@ def publish(broker, *events, key="mine", subject=BROKER, publisher=None, **says)
 
 
 def stored(broker):
+    broker.registry.refresh()
     chunks = broker.store.read(broker.registry.timelines(NAME).active.topic, 0, 0, 1_000_000)
     events = [event for chunk in chunks for event in json.loads(b"[" + chunk.cut(chunk.first, chunk.next) + b"]")]
     return [event["order_id"] for event in events]

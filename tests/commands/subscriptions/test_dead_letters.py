@@ -15,8 +15,8 @@ from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
 from rioni.domain.system.storages import DEFAULT_STORAGE
-from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, dead_letter_queue
-from tests.support.broker import OWNERSHIP
+from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, Ownership, dead_letter_queue
+from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import event_type_spec
 from tests.support.memory import chunk
 
@@ -27,7 +27,11 @@ ANYTHING = DeadLetterFilter()
 
 @pytest.fixture
 def subscription(broker):
-    broker.do(CreateEventType(spec=dead_letter_queue(OWNERSHIP, broker.limits).spec))
+    broker.do(
+        CreateEventType(
+            spec=dead_letter_queue(Ownership(readers=DEFAULT_ADMIN, admins=DEFAULT_ADMIN), broker.limits).spec
+        )
+    )
     broker.do(CreateEventType(spec=event_type_spec(name="a")))
     created, _ = broker.do(CreateSubscription(spec=SubscriptionSpec(owning_application="x", event_types=("a",))))
     broker.registry.refresh()
@@ -36,7 +40,7 @@ def subscription(broker):
 
 @pytest.fixture
 def queue(broker):
-    return DeadLetterQueue(broker.system_event_types, broker.own_publisher, broker.clock)
+    return DeadLetterQueue(broker.system_event_types, broker.services.system_publisher, broker.clock)
 
 
 @pytest.fixture

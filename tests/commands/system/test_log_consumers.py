@@ -308,13 +308,13 @@ def test_what_was_stored_before_a_switch_is_not_stored_again_after_it_not_even_e
         flow_id="",
         members={"data_type": "x", "data_op": "C", "data": data},
     )
-    broker.own_publisher.publish(AUDIT_LOG, [event], name="1")
+    broker.services.system_publisher.publish(AUDIT_LOG, [event], name="1")
     assert len(published(broker)) == 1
     broker.timeline_switcher.switch(StartSwitch(event_type=AUDIT_LOG, storage_id=STORAGE.id), broker.context())
     broker.registry.refresh()
-    broker.own_publisher.publish(AUDIT_LOG, [event], name="1")
+    broker.services.system_publisher.publish(AUDIT_LOG, [event], name="1")
     assert published(broker) == []
-    broker.own_publisher.publish(AUDIT_LOG, [event], name="2")
+    broker.services.system_publisher.publish(AUDIT_LOG, [event], name="2")
     assert len(published(broker)) == 1
 
 

@@ -121,7 +121,7 @@ def test_timelines_are_for_administrators(broker):
 def test_a_storage_that_can_not_be_used_is_refused_before_anything_happens(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="k", storage_type="kafka", default=False)))
     head = broker.log.head()
-    with pytest.raises(Unavailable, match="type kafka"):
+    with pytest.raises(Unavailable, match="kafka_configuration"):
         switch(broker, "k")
     assert broker.log.head() == head
     assert publish(broker).events == 1

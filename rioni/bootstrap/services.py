@@ -1,0 +1,154 @@
+"""Wires the services of a process that need no HTTP: publishing, cursors, timelines, system events, background jobs."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from rioni.bootstrap.from_config import attributes, default_admin, own_event_types
+from rioni.bootstrap.infrastructure import Infrastructure
+from rioni.commands.authorization import AccessPolicy
+from rioni.commands.background.background_jobs import BackgroundJobs
+from rioni.commands.background.orphan_cleanup import OrphanCleaner
+from rioni.commands.background.retention import Retention
+from rioni.commands.context import Context
+from rioni.commands.publishing.avro_publisher import AvroPublisher
+from rioni.commands.publishing.publisher import Publisher
+from rioni.commands.publishing.timeline_appender import TimelineAppender
+from rioni.commands.subscriptions.cursor_commits import Committer
+from rioni.commands.subscriptions.initial_cursors import CursorInitializer
+from rioni.commands.system.kpi_publisher import KpiFeed
+from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
+from rioni.commands.system.system_event_publisher import SystemEventPublisher
+from rioni.commands.system.system_event_types import SystemEventTypes
+from rioni.commands.timelines.timeline_switch import TimelineSwitcher
+from rioni.domain.ports.event_stores import EventStores
+from rioni.domain.ports.spool import Spools
+from rioni.domain.timestamps import rfc3339
+from rioni.projections.avro_schemas import CompiledAvroSchemas
+from rioni.projections.checkpointed_log import SqlCheckpointedLogReader
+from rioni.storage.sql import engines
+
+
+class Services(NamedTuple):
+    """The services of a process."""
+
+    access: AccessPolicy
+    timeline: TimelineAppender
+    publisher: Publisher
+    avro_publisher: AvroPublisher
+    committer: Committer
+    cursor_initializer: CursorInitializer
+    timeline_switcher: TimelineSwitcher
+    system_event_types: SystemEventTypes
+    system_publisher: SystemEventPublisher
+
+
+def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> Services:
+    """Wire the services; neither blocks nor opens anything.
+
+    Args:
+        base: of this process.
+        rng: makes generators for partitions that are chosen at random; they need not be unpredictable.
+    """
+    config, limits, clock, pools, registry, bus = (
+        base.config,
+        base.limits,
+        base.clock,
+        base.pools,
+        base.registry,
+        base.bus,
+    )
+    stores, coordinator, signals = base.adapters.stores, base.adapters.coordinator, base.adapters.signals
+    access = AccessPolicy(registry, default_admin(config), attributes(config.all_data_access))
+    timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
+    schemas = CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max)
+    return Services(
+        access=access,
+        timeline=timeline,
+        publisher=Publisher(registry, access, timeline, clock, rng(), limits, pools.computing),
+        avro_publisher=AvroPublisher(
+            registry, access, timeline, clock, rng(), limits, schemas=schemas, pool=pools.computing
+        ),
+        committer=Committer(registry, access, coordinator),
+        cursor_initializer=CursorInitializer(
+            registry,
+            access,
+            bus,
+            stores=stores,
+            coordinator=coordinator,
+            reset_timeout_s=config.commit_timeout_max_s + 1,
+        ),
+        timeline_switcher=TimelineSwitcher(registry, bus, signals, clock, timeline.found_closed),
+        system_event_types=SystemEventTypes(
+            own_event_types(config, limits), registry, bus, lambda: rfc3339(clock.now_ms())
+        ),
+        system_publisher=SystemEventPublisher(registry, stores, clock, rng()),
+    )
+
+
+def build_background_jobs(
+    base: Infrastructure, services: Services, context: Callable[[], Context], stores: EventStores | None = None
+) -> BackgroundJobs:
+    """Wire the periodic jobs.
+
+    Args:
+        base: of this process.
+        services: likewise.
+        context: makes the context of a command that a job issues.
+        stores: where events expire and orphans are looked for; None for those of `base`.
+    """
+    registry, adapters, bus, config = base.registry, base.adapters, base.bus, base.config
+    stores = stores or adapters.stores
+    return BackgroundJobs(
+        registry,
+        adapters.coordinator,
+        base.clock,
+        retention=Retention(
+            registry,
+            stores,
+            bus,
+            base.clock,
+            idempotency_window_s=config.idempotency_window_s,
+            compaction_lag_s=config.compaction_lag_s,
+            every_s=config.retention_interval_s,
+        ),
+        cursor_initializer=services.cursor_initializer,
+        timeline_switcher=services.timeline_switcher,
+        orphan_cleaner=OrphanCleaner(registry, stores, adapters.coordinator, bus),
+        context=context,
+    )
+
+
+def build_log_consumers(base: Infrastructure, services: Services, consumers: Iterable[LogConsumer]) -> LogConsumers:
+    """Wire what publishes system events from the log."""
+    engine = base.log.engine
+    return LogConsumers(
+        list(consumers),
+        SqlCheckpointedLogReader(base.log, partial(engines.reading, engine), partial(engines.writing, engine)),
+        base.adapters.leadership,
+        services.system_event_types,
+        services.system_publisher,
+        base.pools.database,
+    )
+
+
+def build_kpi_feed(base: Infrastructure, services: Services, spools: Spools, dropped: Callable[[int], None]) -> KpiFeed:
+    """Wire what publishes KPIs from spools.
+
+    Args:
+        base: of this process.
+        services: likewise.
+        spools: where requests and streams are measured.
+        dropped: told how many measurements could not be published.
+    """
+    return KpiFeed(
+        spools,
+        services.system_event_types,
+        services.system_publisher,
+        base.clock,
+        base.pools.files,
+        salt=base.config.pseudonym_salt,
+        streams_every_s=base.config.kpi_streams_interval_s,
+        dropped=dropped,
+    )

@@ -6,6 +6,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import StorageEntry
+from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.waiting import wait_until
@@ -22,7 +23,9 @@ STORAGES = {
 
 def test_a_single_node_coordinates_in_its_data_directory(tmp_path):
     with DataDirectory(tmp_path / "data") as directory:
-        adapters = opened_adapters(Config(data=directory.path), directory, NO_POOLS, STORAGES.get, StoreMeasurements())
+        adapters = opened_adapters(
+            Config(data=directory.path), directory, NO_POOLS, STORAGES.get, StoreMeasurements(), SystemClock()
+        )
         assert isinstance(adapters.coordinator, EmbeddedCoordinator)
         adapters.stores.of("here").create_topic("a", 1)
         assert directory.events_in("here").exists()
@@ -36,8 +39,8 @@ def test_nodes_know_each_other_and_keep_no_events_of_their_own(tmp_path, zookeep
         zookeeper=f"{zookeeper_cluster.zookeeper}/{tmp_path.name}", kafka="127.0.0.1:1", database="postgresql://nobody"
     )
     with DataDirectory(tmp_path / "one") as one, DataDirectory(tmp_path / "two") as two:
-        first = opened_adapters(config, one, NO_POOLS, STORAGES.get, StoreMeasurements())
-        second = opened_adapters(config, two, NO_POOLS, STORAGES.get, StoreMeasurements())
+        first = opened_adapters(config, one, NO_POOLS, STORAGES.get, StoreMeasurements(), SystemClock())
+        second = opened_adapters(config, two, NO_POOLS, STORAGES.get, StoreMeasurements(), SystemClock())
         assert first.coordinator.worker != second.coordinator.worker
         assert first.coordinator.is_alive(second.coordinator.worker)
         with pytest.raises(Unavailable, match="this installation can't use"):

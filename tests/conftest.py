@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.postgres import fresh_database
-from tests.support.scheduling import Scheduling, slow_first
+from tests.support.scheduling import Scheduling, group_of, slow_first
 from tests.support.shared_servers import SharedServers, address_of
 
 
@@ -106,6 +107,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # --- servers ---
 
+_SHARED = pytest.StashKey[ExitStack]()
+
+
+@pytest.fixture(scope="session")
+def shared_by_group(request: pytest.FixtureRequest) -> Iterator[ExitStack]:
+    """Closes what it is given when all tests that share it have run: idle servers take CPU from the rest of the run."""
+    with ExitStack() as stack:
+        request.config.stash[_SHARED] = stack
+        yield stack
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Close it where the tests of a group run in a row, which is in a worker of pytest-xdist."""
+    if not hasattr(item.config, "workerinput") or nextitem is None or group_of(item.nodeid) == "":
+        return
+    if group_of(nextitem.nodeid) != group_of(item.nodeid) and _SHARED in item.config.stash:
+        item.config.stash[_SHARED].close()
+
 
 @pytest.fixture(scope="session")
 def shared_server(request: pytest.FixtureRequest) -> Callable[[str], str]:
@@ -136,11 +156,10 @@ def kafka_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
 
 
 @pytest.fixture(scope="session")
-def other_kafka_cluster() -> Iterator[LocalCluster]:
+def other_kafka_cluster(shared_by_group: ExitStack) -> LocalCluster:
     """A Kafka of this process, which has nothing to do with the first; a test may stop it, if it starts it again."""
     _needs_java()
-    with running_cluster(postgres=False) as cluster:
-        yield cluster
+    return shared_by_group.enter_context(running_cluster(postgres=False))
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/storage/zookeeper/coordination.py": ON_THE_HUB,
     "rioni/storage/zookeeper/session/session.py": ON_THE_HUB,
     "rioni/storage/zookeeper/session/node_cache.py": ON_THE_HUB,
-    "rioni/storage/zookeeper/slots.py": ON_THE_HUB,
+    "rioni/storage/zookeeper/quota.py": ON_THE_HUB,
 }
 
 MAY_WAIT: Mapping[tuple[str, str], str] = {

@@ -29,7 +29,7 @@ def limits_of(config: Config) -> Limits:
     return Limits(**{name: getattr(config, name) for name in Limits.__struct_fields__})
 
 
-def demands(config: Config) -> TokenPolicy:
+def token_policy(config: Config) -> TokenPolicy:
     """Return the requirements for tokens."""
     return TokenPolicy(
         mode=Mode(config.auth_mode),
@@ -40,20 +40,20 @@ def demands(config: Config) -> TokenPolicy:
 
 def default_admin(config: Config) -> Attribute:
     """Return the permanent administrator."""
-    return attributes(config.default_admin or WELL_KNOWN_ADMIN)[0]
+    return parse_attributes(config.default_admin or WELL_KNOWN_ADMIN)[0]
 
 
-def attributes(text: str) -> tuple[Attribute, ...]:
+def parse_attributes(text: str) -> tuple[Attribute, ...]:
     """Parse the attributes of a setting, `data_type:value` each, separated by commas."""
     pairs = (item.partition(":") for item in _items(text))
     return tuple(Attribute(data_type, value) for data_type, _, value in pairs)
 
 
-def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]:
+def system_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]:
     """Return the event types that the broker itself publishes to."""
     admins = default_admin(config)
     named = config.system_events_authorization
-    readers = admins if named == DEFAULT_ADMIN else attributes(named)[0]
+    readers = admins if named == DEFAULT_ADMIN else parse_attributes(named)[0]
     auditors, measurers = (
         own.Ownership(application=application, readers=readers, admins=admins)
         for application in (config.audit_owning_application, config.kpi_owning_application)
@@ -65,7 +65,7 @@ def own_event_types(config: Config, limits: Limits) -> list[own.SystemEventType]
     ]
 
 
-def log_feeds(config: Config) -> list[LogConsumer]:
+def log_consumers(config: Config) -> list[LogConsumer]:
     """Return the consumers of the log."""
     return [
         LogConsumer(own.AUDIT_LOG, own.AUDIT_FEATURE, functools.partial(audit_events, salt=config.pseudonym_salt)),

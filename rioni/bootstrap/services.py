@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from rioni.bootstrap.from_config import attributes, default_admin, own_event_types
+from rioni.bootstrap.from_config import default_admin, parse_attributes, system_event_types
 from rioni.bootstrap.infrastructure import Infrastructure
 from rioni.commands.authorization import AccessPolicy
 from rioni.commands.background.background_jobs import BackgroundJobs
@@ -60,7 +60,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
         base.bus,
     )
     stores, coordinator, signals = base.adapters.stores, base.adapters.coordinator, base.adapters.signals
-    access = AccessPolicy(registry, default_admin(config), attributes(config.all_data_access))
+    access = AccessPolicy(registry, default_admin(config), parse_attributes(config.all_data_access))
     timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
     schemas = CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max)
     return Services(
@@ -81,7 +81,7 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
         ),
         timeline_switcher=TimelineSwitcher(registry, bus, signals, clock, timeline.found_closed),
         system_event_types=SystemEventTypes(
-            own_event_types(config, limits), registry, bus, lambda: rfc3339(clock.now_ms())
+            system_event_types(config, limits), registry, bus, lambda: rfc3339(clock.now_ms())
         ),
         system_publisher=SystemEventPublisher(registry, stores, clock, rng()),
     )

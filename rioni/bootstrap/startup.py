@@ -16,7 +16,7 @@ from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.stores import mismatches, registry_missing
 from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
-from rioni.bootstrap.from_config import demands
+from rioni.bootstrap.from_config import token_policy
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Conflict, Unavailable
@@ -34,9 +34,9 @@ from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.options import options_of, read_options
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql.engines import writing
-from rioni.storage.sql.marks import ZOOKEEPER, installation_id, raise_marks, zookeeper_mark
 from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.rebuild_lock import rebuild_lock
+from rioni.storage.sql.store_marks import ZOOKEEPER, installation_id, raise_marks, zookeeper_mark
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -58,7 +58,7 @@ def prepare_startup(config: Config) -> Iterator[DataDirectory]:
             default storage is not migrated to the cluster, or log or read models are from another release.
     """
     _check_kafka_options(config)
-    sources_of_tokens(config, SystemClock(), demands(config), direct, only_remote=lambda: False)
+    sources_of_tokens(config, SystemClock(), token_policy(config), direct, only_remote=lambda: False)
     with DataDirectory(config.data) as directory:
         if config.database is None and (missing := registry_missing(directory.path)):
             raise DataMismatch([missing])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.database import cluster_identity, database_lease
-from rioni.bootstrap.from_config import default_admin, demands, log_feeds
+from rioni.bootstrap.from_config import default_admin, log_consumers, token_policy
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
 from rioni.bootstrap.memory import trim_memory
 from rioni.bootstrap.pools import Pools
@@ -21,7 +21,7 @@ from rioni.bootstrap.services import (
     build_services,
 )
 from rioni.bootstrap.watchdog import Watchdog
-from rioni.commands.background.watchdog import JobWatchdog
+from rioni.commands.background.job_watchdog import JobWatchdog
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.system.client_activity import ActivityTracker
 from rioni.commands.system.usage_metrics import UsageRecorder
@@ -35,8 +35,8 @@ from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.health_checks import HealthChecker
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
+from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.shared_reads import CachedUntilNotified
-from rioni.http.streaming.slots import StreamQuota
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.storage.clock import ExpiryClock
 from rioni.storage.embedded.data_directory import DataDirectory
@@ -118,7 +118,7 @@ def _dependencies(
     config, limits, clock, pools = base.config, base.limits, base.clock, base.pools
     registry, bus, adapters = base.registry, base.bus, base.adapters
     stores, coordinator, signals = adapters.stores, adapters.coordinator, adapters.signals
-    policy = demands(config)
+    policy = token_policy(config)
     tokens = sources_of_tokens(
         config,
         ExpiryClock(),
@@ -182,7 +182,7 @@ def _jobs(
 ) -> Callable[[], None]:
     """Return a function that runs all periodic jobs, one after the other."""
     background_jobs = build_background_jobs(base, services, base.system_context)
-    consumers = build_log_consumers(base, services, log_feeds(base.config))
+    consumers = build_log_consumers(base, services, log_consumers(base.config))
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
     def run_jobs() -> None:

@@ -28,8 +28,8 @@ from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
 from rioni.http.middleware.authentication import Authentication
+from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.shared_reads import CachedUntilNotified
-from rioni.http.streaming.slots import StreamQuota
 from rioni.http.streaming.stream_context import StreamPorts
 
 

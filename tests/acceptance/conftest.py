@@ -39,10 +39,9 @@ def embedded_server(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def cluster_nodes(cluster_environment, tmp_path_factory):
+def cluster_nodes(cluster_environment, tmp_path_factory, shared_by_group):
     data = tmp_path_factory.mktemp("data") / "rioni"
-    with running_nodes(data, environment=SETTINGS | cluster_environment()) as nodes:
-        yield nodes
+    return shared_by_group.enter_context(running_nodes(data, environment=SETTINGS | cluster_environment()))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 import sqlite3
 
 from rioni.projections.bulk import shadow
-from rioni.projections.bulk.folding import FileSink
+from rioni.projections.bulk.executors import FileSink
 
 
 def test_what_a_task_writes_is_divided_into_batches_by_number_and_by_size(tmp_path):

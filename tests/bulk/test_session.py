@@ -101,7 +101,7 @@ except Unavailable as ex:
 def test_executors_import_nothing_that_serves_requests_or_speaks_sqlalchemy():
     code = """
 import sys
-import rioni.projections.bulk.folding
+import rioni.projections.bulk.executors
 print([name for name in ("sqlalchemy", "falcon", "gevent", "eventsourcing") if name in sys.modules])
 """
     assert start(Path(), code).stdout == "[]\n"

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = length(3, 50)
+KILLS = length(2, 50)
 LOG = "nakadi.audit.log"
 UNREPORTED = {
     "timeline.deleted",

@@ -16,7 +16,7 @@ from tests.support.campaigns import length
 
 
 PUBLISHERS = 6
-KILLS = length(10, 500)
+KILLS = length(6, 500)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from tests.storage import projecting_writer
 from tests.support.campaigns import length
 
 
-KILLS = length(8, 300)
+KILLS = length(5, 300)
 SEED = 11
 
 

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = length(3, 100)
+KILLS = length(2, 100)
 PUBLISHERS = 4
 PARTITIONS = 3
 NAME = "order.created"

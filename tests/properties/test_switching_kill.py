@@ -25,7 +25,7 @@ from tests.support.server import open_stream, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-KILLS = length(5, 200)
+KILLS = length(4, 200)
 PARTITIONS_MAX = 8
 ENOUGH_S = 60
 KILLS_MAX = 5 * KILLS

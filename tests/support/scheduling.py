@@ -36,10 +36,8 @@ class Scheduling(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if needs_nodes(nodeid):
-            return "cluster_nodes"
         file: str = super()._split_scope(nodeid)
-        return nodeid if file in SPLIT else _GROUPS.get(file, file)
+        return nodeid if file in SPLIT else group_of(nodeid) or file
 
     def schedule(self) -> None:
         """As in the base class, but in the order of `slow_first`, not by the number of tests."""
@@ -54,6 +52,11 @@ LAST = ("tests/acceptance/",)
 def needs_nodes(nodeid: str) -> bool:
     """Whether a test of `LAST` runs against the nodes of a cluster: two nodes for each worker would cost much more."""
     return nodeid.startswith(LAST) and "[cluster" in nodeid
+
+
+def group_of(nodeid: str) -> str:
+    """The fixture that a test shares with others, which one worker runs in a row; empty if there is none."""
+    return "cluster_nodes" if needs_nodes(nodeid) else _GROUPS.get(nodeid.partition("::")[0], "")
 
 
 def slow_first(items: list[pytest.Item]) -> None:

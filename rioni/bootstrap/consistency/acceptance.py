@@ -27,8 +27,8 @@ from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.padding import pad
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
 from rioni.storage.sql.migration import upgrade
+from rioni.storage.sql.store_marks import ZOOKEEPER, ends_text, installation_id, write_marks, zookeeper_mark
 
 
 UNMARKED_MAX = 1_000_000

@@ -10,7 +10,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, Anchored, Marked
 from rioni.domain.system.storages import EMBEDDED
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.marks import (
+from rioni.storage.sql.store_marks import (
     ZOOKEEPER,
     accepted_mark,
     cluster_mark,

@@ -15,7 +15,7 @@ from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.queries.states import all_states
 from rioni.storage.kafka.factory import inspected
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_of, read_marks
+from rioni.storage.sql.store_marks import accepted_mark, cluster_mark, ends_of, read_marks
 
 
 REACH_S = 5.0

@@ -6,7 +6,7 @@ from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict
 from rioni.domain.timelines.timeline import Timeline
-from rioni.storage.sql.marks import accepted_mark, cluster_mark, ends_text, write_marks
+from rioni.storage.sql.store_marks import accepted_mark, cluster_mark, ends_text, write_marks
 
 
 def accept_kafka(base: Infrastructure, compared: KafkaComparison) -> None:

@@ -22,7 +22,7 @@ from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import Found, committed_offsets, inspect
 from rioni.storage.embedded.data_directory import events_path
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.marks import ends_of, entry_hash, read_head, read_marks, topic_mark
+from rioni.storage.sql.store_marks import ends_of, entry_hash, read_head, read_marks, topic_mark
 
 
 TOPICS_SHOWN_MAX = 5

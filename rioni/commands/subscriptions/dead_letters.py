@@ -77,8 +77,8 @@ class KeptDeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 class DeadLetterQueue:
     """Writes to the dead letter queue; blocks on event stores."""
 
-    def __init__(self, system_event_types: SystemEventTypes, own_publisher: SystemEventPublisher, clock: Clock) -> None:
-        self._system_event_types, self._own_publisher, self._clock = system_event_types, own_publisher, clock
+    def __init__(self, system_event_types: SystemEventTypes, publisher: SystemEventPublisher, clock: Clock) -> None:
+        self._system_event_types, self._publisher, self._clock = system_event_types, publisher, clock
 
     def keep(self, subscription_id: str, partition: EventTypePartition, event: Slice, sent: int) -> None:
         """Store an event in the queue durably, once.
@@ -107,7 +107,7 @@ class DeadLetterQueue:
             flow_id="",
             members=msgspec.structs.asdict(letter),
         )
-        self._own_publisher.publish(DEAD_LETTER_QUEUE, [kept], name=letter.name, owner=_owner(event.chunk, event.start))
+        self._publisher.publish(DEAD_LETTER_QUEUE, [kept], name=letter.name, owner=_owner(event.chunk, event.start))
 
 
 class DeadLetterRedriver:

@@ -79,14 +79,14 @@ class _TokenCaller(Caller):
     """The subject authenticated by a token."""
 
     def __init__(self, token: str, info: TokenInfo, authentication: "Authentication") -> None:
-        super().__init__(authentication.demands.subject(info))
+        super().__init__(authentication.policy.subject(info))
         self._token, self._info, self._authentication = token, info, authentication
         self._scope: str | None = None
         self._recheck_at_s = authentication.clock.monotonic() + RECHECK_S
 
     def check(self, scope: str) -> None:
         self._scope = scope
-        self._authentication.demands.check(self._info, scope)
+        self._authentication.policy.check(self._info, scope)
 
     def is_expired(self) -> bool:
         clock, end_ms = self._authentication.clock, self._info.expires_at_ms
@@ -97,11 +97,11 @@ class _TokenCaller(Caller):
         self._recheck_at_s = clock.monotonic() + RECHECK_S
         try:
             info = self._authentication.tokens.inspect(self._token)
-            if info is None or self._authentication.demands.subject(info) != self.subject:
+            if info is None or self._authentication.policy.subject(info) != self.subject:
                 return True
             self._info = info
             if self._scope is not None:
-                self._authentication.demands.check(info, self._scope)
+                self._authentication.policy.check(info, self._scope)
         except TokensUnavailable:
             return end_ms is None
         except InsufficientToken:
@@ -112,8 +112,8 @@ class _TokenCaller(Caller):
 class Authentication:
     """Determines the caller of a request."""
 
-    def __init__(self, demands: TokenPolicy, tokens: Tokens, clock: Clock) -> None:
-        self.demands = demands
+    def __init__(self, policy: TokenPolicy, tokens: Tokens, clock: Clock) -> None:
+        self.policy = policy
         self.tokens = tokens
         self.clock = clock
 
@@ -124,7 +124,7 @@ class Authentication:
             Unauthenticated: it holds no token, or an invalid one.
             TokensUnavailable: no token source is available.
         """
-        if self.demands.mode is Mode.OFF:
+        if self.policy.mode is Mode.OFF:
             return ANYBODY
         if authorization is None:
             raise Unauthenticated

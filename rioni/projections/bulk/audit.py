@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rioni.domain.errors import Conflict
 from rioni.domain.ports.event_log import LogHead
 from rioni.projections.bulk import shadow
-from rioni.projections.bulk.folding import AUDIT_LOG, rows_of
+from rioni.projections.bulk.executors import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import damage_named, read_head, record_batch, sorted_log

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from rioni.domain.errors import Conflict
 from rioni.file_locks import try_lock
 from rioni.projections.bulk import shadow, verify
-from rioni.projections.bulk.folding import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
+from rioni.projections.bulk.executors import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import damage_named, partitions, ranges, read_head, sorted_log
 

@@ -28,7 +28,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
 from rioni.domain.hash_chain import GENESIS
 from rioni.log_tables import HEAD, LOG, TRACKING
-from rioni.projections.bulk.folding import Target, log_entry
+from rioni.projections.bulk.executors import Target, log_entry
 from rioni.projections.bulk.source import Database, check_chain
 from rioni.projections.fold import FOLD_VERSION
 from rioni.projections.projector import Projector

@@ -3,7 +3,7 @@
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.storage.embedded.anchors import Ends, read_anchor, read_ends, write_anchor
 from rioni.storage.embedded.sqlite_file import SQLiteFile
-from rioni.storage.sql.marks import ends_text, topic_mark
+from rioni.storage.sql.store_marks import ends_text, topic_mark
 
 
 COORDINATION = "coordination"

@@ -18,7 +18,7 @@ from rioni.storage.tokens.tokens_file import TokensFile
 def sources_of_tokens(
     config: Config,
     clock: Clock,
-    demands: TokenPolicy,
+    policy: TokenPolicy,
     pool: ThreadPool,
     *,
     only_remote: Callable[[], bool],
@@ -29,7 +29,7 @@ def sources_of_tokens(
     Args:
         config: the settings of the sources.
         clock: of this process.
-        demands: determines the principal of a token.
+        policy: determines the principal of a token.
         pool: the pool for reading files.
         only_remote: whether the feature `remote_tokeninfo` is on.
         get: how issuers and token info services are asked.
@@ -45,7 +45,7 @@ def sources_of_tokens(
         from rioni.storage.tokens.jwt_tokens import WebTokens  # noqa: PLC0415
 
         issuers = read_issuers(config.auth_issuers)
-        sources.append(CachedTokens(WebTokens(issuers, get, clock, demands.attribute), clock))
+        sources.append(CachedTokens(WebTokens(issuers, get, clock, policy.attribute), clock))
     local = _service("auth_tokeninfo_local", config.auth_tokeninfo_local, get, clock)
     remote = _service("auth_tokeninfo_remote", config.auth_tokeninfo_remote, get, clock)
     if local is not None and remote is not None:

@@ -52,9 +52,9 @@ def open_shared(
         from rioni.storage.zookeeper.coordination import ZooKeeperCoordinator  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.leadership import ZooKeeperLeadership  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.path_mark import PathMark  # noqa: PLC0415 - as above
+        from rioni.storage.zookeeper.quota import ZooKeeperConnectionQuota  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.session.session import ZooKeeperSession  # noqa: PLC0415 - as above
         from rioni.storage.zookeeper.signals import ZooKeeperSignals  # noqa: PLC0415 - as above
-        from rioni.storage.zookeeper.slots import ZooKeeperConnectionQuota  # noqa: PLC0415 - as above
     except ImportError as ex:
         raise Unavailable("The setting `zookeeper` needs a driver: pip install 'rioni[cluster]'") from ex
     driver: dict[str, Any] = {}

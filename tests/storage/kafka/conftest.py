@@ -23,14 +23,13 @@ def connection(kafka_cluster: LocalCluster) -> Connection:
 
 
 @pytest.fixture(scope="session")
-def several_brokers() -> Iterator[Brokers]:
+def several_brokers(shared_by_group: ExitStack) -> Brokers:
     if reason := jars.missing():
         pytest.skip(reason)
-    with ExitStack() as stack:
-        brokers = Brokers(stack)
-        stack.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
-        yield brokers
-        brokers.heal()
+    brokers = Brokers(shared_by_group)
+    shared_by_group.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
+    shared_by_group.callback(brokers.heal)
+    return brokers
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from rioni.domain.errors import Invalid, Unavailable
 from rioni.domain.ports.coordinator import Assignment, EventTypePartition
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import WORKERS
-from rioni.storage.zookeeper.slots import ZooKeeperConnectionQuota
+from rioni.storage.zookeeper.quota import ZooKeeperConnectionQuota
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.contracts.coordination import A0, A1, ALL, ENOUGH_S, name, offset
 from tests.support.tcp_proxy import proxies_to

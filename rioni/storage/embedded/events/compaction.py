@@ -16,7 +16,7 @@ from rioni.domain.publishing.headers import COMPACTED
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode, encode
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, find_all
-from rioni.storage.embedded.events.steps import Steps
+from rioni.storage.embedded.events.task_steps import Steps
 from rioni.storage.short_hash import short_hash
 
 

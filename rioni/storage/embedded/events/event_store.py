@@ -26,7 +26,7 @@ from rioni.storage.embedded.events.compaction import compact
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, create, extend, find, find_all, find_compacted, names
 from rioni.storage.embedded.events.retention import delete, delete_before, offset_at_time, recorded_at_ms
-from rioni.storage.embedded.events.steps import in_steps
+from rioni.storage.embedded.events.task_steps import in_steps
 from rioni.storage.embedded.events.verification import verify
 
 

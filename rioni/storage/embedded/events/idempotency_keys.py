@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.steps import Steps
+from rioni.storage.embedded.events.task_steps import Steps
 
 
 DELETED_MAX = 1_000

@@ -7,7 +7,7 @@ from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, ch
 from rioni.storage.embedded.events.compaction import delete_all_keys, delete_keys
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, find_all
-from rioni.storage.embedded.events.steps import Steps
+from rioni.storage.embedded.events.task_steps import Steps
 
 
 REMOVED_CHUNKS = 64

@@ -7,7 +7,7 @@ import pytest
 from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
-from rioni.storage.embedded.events import compaction, idempotency_keys, retention, steps
+from rioni.storage.embedded.events import compaction, idempotency_keys, retention, task_steps
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.support.clock import ManualClock
@@ -36,7 +36,7 @@ def tasks():
 @pytest.fixture
 def store(tmp_path, tasks, monkeypatch):
     """A store that does one transaction in each task, and little in each transaction."""
-    monkeypatch.setattr(steps, "STEP_S", 0.0)
+    monkeypatch.setattr(task_steps, "STEP_S", 0.0)
     monkeypatch.setattr(retention, "REMOVED_CHUNKS", FEW)
     statements = ("_DELETE_EXPIRED_KEYS", "_DELETE_ALL_SUPERSEDED", "_SELECT_SUPERSEDED")
     for module, names in ((compaction, statements), (idempotency_keys, ("_DELETE",))):

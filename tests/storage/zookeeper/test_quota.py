@@ -6,7 +6,7 @@ import pytest
 from rioni.domain.errors import Unavailable
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import SLOTS
-from rioni.storage.zookeeper.slots import CATCH_UP_SLOTS, ZooKeeperConnectionQuota
+from rioni.storage.zookeeper.quota import CATCH_UP_SLOTS, ZooKeeperConnectionQuota
 from tests.contracts.slots import SlotsContract
 from tests.storage.zookeeper.test_coordination_faults import expire
 from tests.support.waiting import wait_until

@@ -1,4 +1,4 @@
-from rioni.commands.background.watchdog import SILENT_S, JobWatchdog
+from rioni.commands.background.job_watchdog import SILENT_S, JobWatchdog
 from tests.support.clock import ManualClock
 
 

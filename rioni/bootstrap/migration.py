@@ -18,12 +18,13 @@ from rioni.commands.system.storages import MoveStorage
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
-from rioni.domain.ports.event_log import LogHead
-from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
+from rioni.domain.hash_chain import LogHead
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.ports.event_store import Chunk, EventStore
 from rioni.domain.ports.health import examine
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
+from rioni.domain.timelines.position import Bounds, EventTypePartition
 from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.tables import TRACKING_NAME
 from rioni.storage.embedded.events.database import EventsDatabase

@@ -12,12 +12,12 @@ from rioni.domain.avro.evolution import evolve_avro_schema
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import Invalid, InvalidFields
 from rioni.domain.event_types.event_type import EventOwnerSelector, EventType, Schema, SchemaAdded, SubmittedSchema
-from rioni.domain.event_types.field_path import DeclaredPaths
 from rioni.domain.event_types.rules import schema_violations
 from rioni.domain.publishing.owner import OwnerSelector
 from rioni.domain.schemas.change import Level
 from rioni.domain.schemas.checks import check_paths, check_schema
 from rioni.domain.schemas.evolution import evolve_schema, next_schema_version
+from rioni.domain.schemas.field_path import DeclaredPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ it is stored. Anyone can compute it again, in any language.
 """
 
 from hashlib import sha256
+from typing import NamedTuple
 
 
 GENESIS = bytes(32)
@@ -43,3 +44,10 @@ def follows(previous: bytes, fields: Fields, stored: bytes) -> bool:
         return link(previous, fields) == stored
     except UnicodeEncodeError:
         return False
+
+
+class LogHead(NamedTuple):
+    """The head of the log: the last position, 0 if the log is empty, and its hash."""
+
+    position: int
+    hash: bytes

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import format_offset
 from tests.acceptance.conftest import event, problem, rows
 from tests.support.server import open_stream
 

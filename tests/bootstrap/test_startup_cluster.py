@@ -18,9 +18,9 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper.paths import INSTALLATION
 from tests.support.builders import event_type_spec
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ from rioni.domain.errors import (
     ReadOnly,
 )
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
-from rioni.domain.ports.event_store import Bounds
+from rioni.domain.timelines.position import Bounds
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import SCHEMA, as_spec, context, event_type_spec, subscription_spec
 

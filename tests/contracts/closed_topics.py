@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from rioni.domain.errors import NotFound, TopicClosed
-from rioni.domain.ports.event_store import Bounds, EventStore
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.timelines.position import Bounds
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
 
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from rioni.domain.errors import Conflict, Invalid, Unavailable
-from rioni.domain.ports.coordinator import Assignment, Coordinator, EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.ports.coordinator import Assignment, Coordinator
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from tests.contracts.coordination import A0, A1, A3, ALL, BEFORE, ENOUGH_S, CoordinationSuite, name, offset
 
 

@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.ports.coordinator import Coordinator
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 
 
 ENOUGH_S = 20

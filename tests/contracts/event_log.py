@@ -10,8 +10,8 @@ import pytest
 
 from rioni.domain.errors import ConcurrentChange
 from rioni.domain.events import DomainEvent, Origin, stream_id
-from rioni.domain.hash_chain import GENESIS
-from rioni.domain.ports.event_log import EventLog, LogEntry, LogHead
+from rioni.domain.hash_chain import GENESIS, LogHead
+from rioni.domain.ports.event_log import EventLog, LogEntry
 
 
 class Noted(DomainEvent, frozen=True, kw_only=True):

@@ -17,13 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Conflict, Invalid
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import format_offset, parse_offset
 from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.timelines.position import EventTypePartition, format_offset, parse_offset
 from rioni.http.streaming.stream_context import StreamPorts
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator

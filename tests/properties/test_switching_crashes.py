@@ -15,9 +15,9 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import CleanUpTimeline, Repartition, StartSwitch
 from rioni.domain.errors import Conflict, Invalid, NotFound, Unavailable
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import begin, distance, newest
 from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition
 from rioni.projections.queries.timeline_reader import newest_of, offset_ranges_of, read_after
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory

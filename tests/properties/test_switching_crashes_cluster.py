@@ -13,8 +13,8 @@ from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.thread_pool import in_place
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.system.storages import EMBEDDED, StorageEntry
+from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals

@@ -8,8 +8,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid, UnavailableCursor
-from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import (
     OffsetRanges,
     begin,
@@ -21,6 +19,7 @@ from rioni.domain.subscriptions.cursor_arithmetic import (
     readable_place,
     shifted,
 )
+from rioni.domain.timelines.position import Bounds, TimelinePosition
 from rioni.domain.timelines.timeline import Timelines
 from tests.support.builders import timeline, timelines_of
 

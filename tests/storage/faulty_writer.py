@@ -12,11 +12,10 @@ from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StorePools
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.settings import FEATURES
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore

@@ -5,8 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from rioni.domain.errors import IdempotencyKeyReused, NotFound, PartiallyStored, TopicClosed
-from rioni.domain.ports.event_store import Appended, Bounds, Chunk, EventStore, IdempotencyClaim
+from rioni.domain.ports.event_store import Appended, Chunk, EventStore
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.timelines.position import Bounds
 from tests.support.clock import ManualClock
 
 

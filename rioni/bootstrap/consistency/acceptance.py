@@ -17,8 +17,8 @@ from rioni.bootstrap.startup import catch_up
 from rioni.commands.system.settings import AcceptLoss
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.system.installation import Anchor, DataMismatch
+from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor

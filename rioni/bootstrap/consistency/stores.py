@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from rioni.domain.ports.event_log import LogHead
-from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset
+from rioni.domain.hash_chain import LogHead
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.system.installation import INSTALLATION, Anchor
 from rioni.domain.system.storages import EMBEDDED
+from rioni.domain.timelines.position import TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
 from rioni.projections.queries.states import all_states
 from rioni.storage.embedded.anchoring import COORDINATION

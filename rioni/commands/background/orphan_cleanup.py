@@ -17,7 +17,7 @@ from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.topic_names import TopicNames
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST
+from rioni.domain.timelines.position import BEFORE_FIRST
 from rioni.domain.timelines.topic_deletion import AbandonedTopic
 
 

@@ -15,11 +15,11 @@ from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import PartiallyStored
 from rioni.domain.limits import Limits
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing import idempotency
 from rioni.domain.publishing.batch import Batch, split
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.publishing.pipeline import Prepared, prepare, prepare_deletion
 from rioni.domain.publishing.results import ItemResult, partial_results
 from rioni.domain.publishing.rules import Publication, PublishRules, is_large

@@ -20,11 +20,12 @@ from rioni.domain.errors import (
     Unavailable,
 )
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, EventStore, IdempotencyClaim
+from rioni.domain.ports.event_store import Appended, EventStore
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.notifier import LOG_KEY, Notifier
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timelines.timeline import Timeline
 
 

@@ -12,9 +12,9 @@ from uuid import UUID
 from rioni.commands.authorization import AccessPolicy
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import EventTypeNotFound, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
-from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
+from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.registry import Registry
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
+from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 
 

@@ -2,9 +2,9 @@
 
 from rioni.domain.errors import Invalid, InvalidCursor
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset, partition_number
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin, end, readable_place, shifted
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
+from rioni.domain.timelines.position import TimelinePosition, parse_offset, partition_number
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
 from rioni.domain.timestamps import parsed_ms
 from rioni.projections.queries.timeline_reader import offset_ranges_of, position_at_time

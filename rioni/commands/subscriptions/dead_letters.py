@@ -21,18 +21,18 @@ from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.access.authorization import Attribute, Subject
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_store import Chunk, IdempotencyClaim
+from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetter, DeadLetterFilter
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
 from rioni.domain.system.system_events import SystemEvent, derived_eid
+from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.queries.timeline_reader import read_after
 

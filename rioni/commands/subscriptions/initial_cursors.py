@@ -14,13 +14,13 @@ from rioni.commands.context import Context
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.subscriptions.subscriptions import RecordCursorsReset
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.ports.coordinator import Coordinator, EventTypePartition
+from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
-from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, begin
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, for_each_partition
 from rioni.domain.subscriptions.subscription import InitialCursor, Subscription
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 

@@ -15,11 +15,11 @@ from rioni.domain.avro.writing import datum_of
 from rioni.domain.errors import Invalid
 from rioni.domain.event_types.event_type import Schema
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.batch import DEPTH_MAX, split
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.publishing.pipeline import Prepared, prepare
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.system.system_events import SystemEvent

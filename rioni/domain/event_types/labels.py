@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from rioni.domain.event_types.event_type import EventType
 from rioni.domain.limits import LABELS_MAX, size_violations
 
 
@@ -51,3 +52,19 @@ def _key_problems(key: str) -> Iterator[str]:
         yield f"Key name cannot be more than {NAME_CHARACTERS_MAX} characters."
     if not _NAME.fullmatch(name):
         yield "Key name should start and end with a letter or a digit"
+
+
+IDEMPOTENT_PUBLISHING = "rioni.io/idempotent-publishing"
+"""The annotation that enables deduplication by eid for an event type."""
+SWITCH = ("on", "off")
+
+
+def switch_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield `(path, message)` if the annotation is neither on nor off."""
+    if annotations.get(IDEMPOTENT_PUBLISHING, "off") not in SWITCH:
+        yield f"annotations[{IDEMPOTENT_PUBLISHING}]", f"must be one of {', '.join(SWITCH)}"
+
+
+def stores_eids_once(event_type: EventType) -> bool:
+    """Whether events are deduplicated by eid."""
+    return event_type.annotations.get(IDEMPOTENT_PUBLISHING) == "on"

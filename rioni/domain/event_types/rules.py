@@ -19,9 +19,14 @@ from rioni.domain.event_types.event_type import (
     Statistic,
     SubmittedSchema,
 )
-from rioni.domain.event_types.labels import annotation_violations, label_violations
+from rioni.domain.event_types.labels import (
+    IDEMPOTENT_PUBLISHING,
+    annotation_violations,
+    label_violations,
+    stores_eids_once,
+    switch_violations,
+)
 from rioni.domain.limits import PATH_CHARACTERS_MAX, Limits, authorization_violations, nul_violations, path_violations
-from rioni.domain.publishing import idempotency
 
 
 CATEGORIES = ("undefined", "data", "business")
@@ -72,7 +77,7 @@ def _field_violations(spec: EventTypeSpec) -> Iterator[tuple[str, str]]:
     if spec.event_owner_selector is not None and not spec.event_owner_selector.name:
         yield "event_owner_selector.name", "the length of the name must be >= 1"
     yield from annotation_violations(spec.annotations or {})
-    yield from idempotency.switch_violations(spec.annotations or {})
+    yield from switch_violations(spec.annotations or {})
     yield from label_violations(spec.labels or {})
 
 
@@ -141,10 +146,10 @@ def check_strategies(event_type: EventType) -> None:
         raise Invalid(
             "cleanup_policy 'compact' and 'compact_and_delete' is not available for 'undefined' event type category"
         )
-    if event_type.category == "undefined" and idempotency.stores_eids_once(event_type):
+    if event_type.category == "undefined" and stores_eids_once(event_type):
         raise Invalid(
-            f"annotation {idempotency.ANNOTATION} goes by metadata.eid, which events of category 'undefined' do not "
-            f"have. Publish them with the header {idempotency.HEADER}"
+            f"annotation {IDEMPOTENT_PUBLISHING} goes by metadata.eid, which events of category 'undefined' do not "
+            f"have. Publish them with the header Idempotency-Key"
         )
     _check_enrichment(event_type)
     _check_partitioning(event_type)

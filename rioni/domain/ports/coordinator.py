@@ -5,12 +5,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-
-class EventTypePartition(NamedTuple):
-    """A partition of an event type, as clients name it."""
-
-    event_type: str
-    partition: str
+from rioni.domain.timelines.position import EventTypePartition
 
 
 CommittedOffsets = Mapping[EventTypePartition, str]

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
 
 from rioni.domain.events import DomainEvent, Origin
+from rioni.domain.hash_chain import LogHead
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,13 +31,6 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     def originator_version(self) -> int:
         """The version, under the name that the event-sourcing library uses."""
         return self.version
-
-
-class LogHead(NamedTuple):
-    """The head of the log: the last position, 0 if the log is empty, and its hash."""
-
-    position: int
-    hash: bytes
 
 
 class LogTransaction(Protocol):

@@ -1,29 +1,13 @@
 """The port to a store of published events: topics, appends, reads, retention."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
 from rioni.domain.publishing.headers import Headers, headers_bytes
-
-
-class Bounds(NamedTuple):
-    """Readable range of a partition of a topic."""
-
-    oldest: int
-    """The first readable position, or the next one to be written if there is none."""
-    newest: int
-    """The last written position; `oldest - 1` if the partition is empty."""
-
-
-class IdempotencyClaim(NamedTuple):
-    """Idempotency key of a batch, which is stored once."""
-
-    id: str
-    """The key, unique within the store: callers prefix it."""
-    digest: str
-    """Digest of the batch, to detect another batch with the same key."""
+from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.timelines.position import Bounds
 
 
 class Chunk(msgspec.Struct, frozen=True):

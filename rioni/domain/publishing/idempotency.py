@@ -5,23 +5,29 @@ event by its eid, if the event type enables that. All keys begin with the event 
 event type is independent of its predecessor's events.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.publishing.results import Events
 
 
 HEADER = "Idempotency-Key"
 KEY_CHARACTERS_MAX = 255
-ANNOTATION = "rioni.io/idempotent-publishing"
-"""The annotation that enables deduplication by eid for an event type."""
-SWITCH = ("on", "off")
 
 _SCOPE_BYTES = 8
 _DIGEST_BYTES = 16
+
+
+class IdempotencyClaim(NamedTuple):
+    """Idempotency key of a batch, which is stored once."""
+
+    id: str
+    """The key, unique within the store: callers prefix it."""
+    digest: str
+    """Digest of the batch, to detect another batch with the same key."""
 
 
 def check_key(text: str) -> str:
@@ -35,20 +41,9 @@ def check_key(text: str) -> str:
     return text
 
 
-def switch_violations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield `(path, message)` if the annotation is neither on nor off."""
-    if annotations.get(ANNOTATION, "off") not in SWITCH:
-        yield f"annotations[{ANNOTATION}]", f"must be one of {', '.join(SWITCH)}"
-
-
 def scope_of(event_type: EventType) -> str:
     """The prefix of all keys of an event type, different for each incarnation of it."""
     return _hash(_SCOPE_BYTES, event_type.name, event_type.created_at)
-
-
-def stores_eids_once(event_type: EventType) -> bool:
-    """Whether events are deduplicated by eid."""
-    return event_type.annotations.get(ANNOTATION) == "on"
 
 
 def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> IdempotencyClaim:

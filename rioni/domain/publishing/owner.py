@@ -11,9 +11,9 @@ import msgspec
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import AccessDenied
 from rioni.domain.event_types.event_type import EventOwnerSelector
-from rioni.domain.event_types.field_path import FieldPath, MissingField, parse_path
 from rioni.domain.publishing.partitioning import key_text
 from rioni.domain.publishing.results import Events, StepFailed, eid_of
+from rioni.domain.schemas.field_path import FieldPath, MissingField, parse_path
 
 
 CheckOwner = Callable[[Attribute, str], None]

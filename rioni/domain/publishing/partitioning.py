@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from rioni.domain.event_types.field_path import FieldPath, MissingField
 from rioni.domain.publishing.results import Events, StepFailed
+from rioni.domain.schemas.field_path import FieldPath, MissingField
 
 
 class PartitionError(ValueError):

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from rioni.domain.event_types.event_type import EventOwnerSelector, EventType
-from rioni.domain.event_types.field_path import FieldPath, parse_path
+from rioni.domain.event_types.labels import stores_eids_once
 from rioni.domain.limits import Limits
 from rioni.domain.publishing import partitioning
-from rioni.domain.publishing.idempotency import scope_of, stores_eids_once
+from rioni.domain.publishing.idempotency import scope_of
 from rioni.domain.publishing.owner import CheckOwner, OwnerSelector
 from rioni.domain.schemas.effective_schema import effective_schema
+from rioni.domain.schemas.field_path import FieldPath, parse_path
 from rioni.domain.schemas.validation import EventValidator, NoJsonSchema
 
 

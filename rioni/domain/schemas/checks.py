@@ -6,7 +6,6 @@ from itertools import islice
 import jsonschema_rs
 
 from rioni.domain.errors import Invalid
-from rioni.domain.event_types.field_path import DeclaredPaths, FieldPath, TooMuchToLookFor, parse_path
 from rioni.domain.schemas import strict_json
 from rioni.domain.schemas.effective_schema import (
     EffectiveSchema,
@@ -17,6 +16,7 @@ from rioni.domain.schemas.effective_schema import (
     neutral,
     patterns_in,
 )
+from rioni.domain.schemas.field_path import DeclaredPaths, FieldPath, TooMuchToLookFor, parse_path
 from rioni.domain.schemas.formats import PATTERNS
 from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, PATTERNS_MAX
 from rioni.domain.schemas.strict_json import JsonError

@@ -6,20 +6,12 @@ call into Python.
 
 import re
 
+from rioni.domain.timestamps import DATE_TIME
+
 
 UUID = "^[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}$"
 """An event's id, in the only spelling that is accepted."""
 
-_LONG_MONTH = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
-_SHORT_MONTH = "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
-_FEBRUARY = "02-(?:0[1-9]|1[0-9]|2[0-8])"
-_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
-_DATE = f"(?:[0-9]{{4}}-(?:{_LONG_MONTH}|{_SHORT_MONTH}|{_FEBRUARY})|{_LEAP_YEAR}-02-29)"
-_HOUR_AND_MINUTE = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_TIME = rf"{_HOUR_AND_MINUTE}:[0-5][0-9](?:\.[0-9]{{1,9}})?"
-
-DATE_TIME = f"^{_DATE}[Tt]{_TIME}(?:[Zz]|[+-]{_HOUR_AND_MINUTE})$"
-"""RFC 3339 with real calendar dates, mandatory seconds and offset, at most nine digits of a second."""
 
 CURRENCIES = frozenset(
     (  # noqa: SIM905 - a list of 180 lines reads worse

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
-from rioni.domain.ports.coordinator import EventTypePartition, Session, Topology
-from rioni.domain.subscriptions.cursor import BEGIN
+from rioni.domain.ports.coordinator import Session, Topology
+from rioni.domain.timelines.position import BEGIN, EventTypePartition
 
 
 Cursors = Sequence[tuple[EventTypePartition, str]]

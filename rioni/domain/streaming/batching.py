@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import headers_bytes
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import TimelinePosition
 
 
 class Slice(NamedTuple):

@@ -9,9 +9,8 @@ that has failed so often when sent alone is a dead letter.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
 class Failures(NamedTuple):

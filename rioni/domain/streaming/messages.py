@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
 class Reason(Enum):

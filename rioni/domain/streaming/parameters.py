@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rioni.domain.errors import Invalid, Malformed
-from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.timelines.position import EventTypePartition
 
 
 BATCH_FLUSH_TIMEOUT_DEFAULT_S = 30

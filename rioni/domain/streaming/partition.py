@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Buffer, Ranges, Slice
 from rioni.domain.streaming.messages import Run
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session
+from rioni.domain.ports.coordinator import Assignment, Session
+from rioni.domain.timelines.position import EventTypePartition
 
 
 Assignments = Mapping[EventTypePartition, Assignment]

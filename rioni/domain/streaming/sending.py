@@ -6,13 +6,12 @@ Source: reference streams#json-batches, streams#when-a-batch-is-sent, streams#ba
 import sys
 from collections.abc import Sequence
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import PoisonSearch
 from rioni.domain.streaming.messages import Output, RecordDeliveryAttempt, Send, SendToDeadLetterQueue
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.partition import StreamPartition
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 
 
 OVERFLOW = "Stream parameters are causing overflow"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import (
+from rioni.domain.timelines.position import (
     BEFORE_FIRST,
+    Bounds,
+    EventTypePartition,
     TimelinePosition,
     format_offset,
     parse_offset,

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from rioni.domain.errors import Invalid
-from rioni.domain.schemas.formats import DATE_TIME, MESSAGES
-from rioni.domain.subscriptions.cursor import BEGIN
-from rioni.domain.timestamps import parsed_ms
+from rioni.domain.schemas.formats import MESSAGES
+from rioni.domain.timelines.position import BEGIN
+from rioni.domain.timestamps import DATE_TIME, parsed_ms
 
 
 END = "END"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from rioni.domain.errors import RioniError
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import LogHead
 
 
 INSTALLATION = "installation"

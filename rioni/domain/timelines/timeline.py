@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rioni.domain.events import DomainEvent
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
+from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition
 from rioni.domain.timestamps import milliseconds
 
 

@@ -15,12 +15,12 @@ from rioni.commands.subscriptions.dead_letters import RedriveDeadLetters
 from rioni.domain.errors import Invalid, InvalidFields, Malformed, MissingFields, TooLarge
 from rioni.domain.event_types import rules
 from rioni.domain.event_types.event_type import EventTypeSpec, SubmittedSchema
-from rioni.domain.subscriptions.cursor import parse_offset
 from rioni.domain.subscriptions.cursor_spec import CursorSpec, timestamp_violations, violations
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import READ_FROM, SubscriptionSpec
 from rioni.domain.system.settings import Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.timelines.position import parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.bodies import body_schemas
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rioni.domain.event_types import rules
-from rioni.domain.publishing import idempotency
+from rioni.domain.event_types.labels import IDEMPOTENT_PUBLISHING
 from rioni.domain.subscriptions.subscription import READ_FROM
 from rioni.domain.system.settings import FEATURES
 from rioni.http.openapi.builders import TIMESTAMP, Json
@@ -71,7 +71,7 @@ EVENT_TYPE: Notes = {
     "options": _note("How long events stay readable: `retention_time` in milliseconds."),
     "authorization": _note("Who may do what; without it every authenticated client may do everything."),
     "annotations": _note(
-        f"Free-form notes, not searchable; `{idempotency.ANNOTATION}` with the value `on` lets the "
+        f"Free-form notes, not searchable; `{IDEMPOTENT_PUBLISHING}` with the value `on` lets the "
         "event type store an `eid` once."
     ),
     "labels": _note("Short searchable values."),

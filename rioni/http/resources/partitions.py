@@ -7,8 +7,8 @@ import falcon
 import orjson
 
 from rioni.domain.errors import Invalid, NotFound
-from rioni.domain.subscriptions.cursor import parse_offset, partition_number
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available, begin, distance, newest
+from rioni.domain.timelines.position import parse_offset, partition_number
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of

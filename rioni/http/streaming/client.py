@@ -12,14 +12,13 @@ import msgspec
 import structlog
 
 from rioni.domain.errors import AccessDenied, Blocked, EventTypeNotFound, SubscriptionNotFound, Unavailable
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.activity import resource_of
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.kpis import BatchStreamed
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import caller_of

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import orjson
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.messages import Send
+from rioni.domain.timelines.position import EventTypePartition
 
 
 def random_token() -> str:

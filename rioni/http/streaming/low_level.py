@@ -18,11 +18,10 @@ from rioni.domain.errors import (
     Malformed,
     NotFound,
 )
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters, low_level_parameters
 from rioni.domain.subscriptions.activity import READ
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import subject_of
 from rioni.http.streaming.client import HttpClient, StreamCounters

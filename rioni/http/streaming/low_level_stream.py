@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.stream_runner import StreamRunner
 

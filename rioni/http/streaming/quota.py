@@ -8,8 +8,8 @@ from functools import partial
 from uuid import uuid4
 
 from rioni.domain.errors import TooManyStreams
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.quota import ConnectionQuota
+from rioni.domain.timelines.position import EventTypePartition
 
 
 class StreamQuota:

@@ -12,9 +12,8 @@ import falcon
 import orjson
 
 from rioni.domain.errors import Malformed
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.messages import Send
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.streaming.json_frames import Frames
 
 

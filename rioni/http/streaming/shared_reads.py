@@ -10,7 +10,7 @@ from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.notifier import Notifier
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import TimelinePosition
 from rioni.domain.timelines.timeline import Timelines
 from rioni.projections.queries.timeline_reader import newest_of, read_after
 

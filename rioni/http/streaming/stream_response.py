@@ -7,9 +7,8 @@ from random import SystemRandom
 import falcon
 
 from rioni.domain.avro.batches import MEDIA_TYPE
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamLimits
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.compression import GzipStream, accepts_gzip
 from rioni.http.streaming.avro_frames import AvroFrames, LengthPrefixedAvroFrames

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Self
 
 from rioni.domain.errors import NotFound, RioniError
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.messages import (
     Close,
@@ -37,8 +36,8 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition
 from rioni.http.streaming.json_frames import FrameWriter
 from rioni.http.streaming.shared_reads import PartitionTail, topic_key
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts

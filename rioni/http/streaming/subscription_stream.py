@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rioni.domain.errors import Invalid, RioniError
-from rioni.domain.ports.coordinator import DeliveryFailure, EventTypePartition, Topology
+from rioni.domain.ports.coordinator import DeliveryFailure, Topology
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
@@ -20,9 +20,9 @@ from rioni.domain.streaming.messages import (
     SendToDeadLetterQueue,
 )
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.timelines.position import BEFORE_FIRST, EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.streaming.json_frames import random_token
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.domain.errors import Conflict
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import LogHead
 from rioni.projections.bulk import shadow
 from rioni.projections.bulk.executors import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress

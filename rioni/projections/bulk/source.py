@@ -20,8 +20,7 @@ from pyspark.sql.functions import substring
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.domain.errors import RioniError
-from rioni.domain.hash_chain import GENESIS, follows
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import GENESIS, LogHead, follows
 
 
 ENTRIES_PER_RANGE = 50_000

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from rioni.domain.errors import NotFound
-from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
+from rioni.domain.ports.event_store import Chunk, EventStore
 from rioni.domain.ports.event_stores import EventStores
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRange, OffsetRanges, place_since
 from rioni.domain.subscriptions.cursor_arithmetic import offset_ranges_of as ranges_of_timelines
+from rioni.domain.timelines.position import BEFORE_FIRST, Bounds, TimelinePosition
 from rioni.domain.timelines.timeline import Timeline, Timelines
 
 

@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import LogHead
 from rioni.domain.system.installation import Anchor
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.sql.read_only import read_only_uri
 
 

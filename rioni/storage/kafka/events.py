@@ -4,12 +4,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Bounds, Chunk, IdempotencyClaim
+from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted

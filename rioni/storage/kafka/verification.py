@@ -6,8 +6,9 @@ from typing import Protocol, runtime_checkable
 import orjson
 
 from rioni.domain.errors import NotFound
-from rioni.domain.ports.event_store import Bounds, Chunk, EventStore
+from rioni.domain.ports.event_store import Chunk, EventStore
 from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS
+from rioni.domain.timelines.position import Bounds
 from rioni.domain.timelines.timeline import Timeline
 
 

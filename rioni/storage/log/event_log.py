@@ -12,8 +12,9 @@ from sqlalchemy import Connection, Engine, Select, func, select, update
 
 from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
+from rioni.domain.hash_chain import LogHead
 from rioni.domain.log_format import FORMATS, Formats, newest
-from rioni.domain.ports.event_log import LogEntry, LogHead
+from rioni.domain.ports.event_log import LogEntry
 from rioni.log_tables import HEAD, LOG
 from rioni.storage.log.log_head import PostgresqlHead, SqliteHead
 from rioni.storage.log.mapper import LogMapper

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, func, select, text
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import LogHead
 from rioni.log_tables import HEAD
 from rioni.storage.log.log_listener import CHANNEL, NAME, TRUST_S, PostgresLogListener
 from rioni.storage.sql.engines import translate_errors

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, Row, and_, column, func, select, table
 
 from rioni.domain.events import DomainEvent
-from rioni.domain.hash_chain import GENESIS, follows
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import GENESIS, LogHead, follows
 from rioni.log_tables import LOG
 from rioni.storage.log.mapper import LogMapper, UnreadableEntry
 from rioni.storage.log.recorder import stored_entry

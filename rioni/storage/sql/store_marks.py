@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
 
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import LogHead
 from rioni.domain.system.installation import INSTALLATION, Marks
 from rioni.log_tables import HEAD, LOG, MARKS
 from rioni.storage.sql.engines import reading, writing

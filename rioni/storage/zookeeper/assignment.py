@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session, Topology
+from rioni.domain.ports.coordinator import Assignment, Session, Topology
 from rioni.domain.streaming.admission import StreamSlots
 from rioni.domain.streaming.rebalance import rebalance
+from rioni.domain.timelines.position import EventTypePartition
 
 
 class PartitionAssignment(msgspec.Struct, frozen=True, array_like=True):

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rioni.domain.errors import Invalid, Overloaded, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import EventTypePartition, Topology
+from rioni.domain.ports.coordinator import Topology
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.streaming.admission import check_commit, compare
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.group_commit import GroupCommit, Job, no_follow_up
 from rioni.storage.zookeeper.paths import cursor_path, living_path, plan_path
 from rioni.storage.zookeeper.progress import Progress

@@ -14,10 +14,11 @@ from uuid import uuid4
 
 from rioni.domain.errors import OutcomeUnknown, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, EventTypePartition, Session, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
 from rioni.domain.ports.health import Health
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.streaming.admission import session_not_found
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.stream_shutdown import wait_for_streams_to_end
 from rioni.storage.threads.hub_thread import HubThread, run_on_hub
 from rioni.storage.zookeeper import assignment as plans

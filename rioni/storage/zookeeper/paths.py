@@ -1,6 +1,6 @@
 """Defines the paths of all nodes in ZooKeeper, below the path of the setting `zookeeper`."""
 
-from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.timelines.position import EventTypePartition
 
 
 WORKERS = "/workers"

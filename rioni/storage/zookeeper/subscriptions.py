@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, EventTypePartition, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Topology
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper import assignment as plans
 from rioni.storage.zookeeper import progress as progresses
 from rioni.storage.zookeeper.assignment import SubscriptionAssignment

@@ -20,10 +20,10 @@ from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.config.settings import Config
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
 from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.position import TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.kafka.topics.topics import UNCLEAN
 from tests.support.builders import event_type_spec

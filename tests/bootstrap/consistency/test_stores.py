@@ -16,9 +16,9 @@ from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType, DeleteEventType
 from rioni.commands.system.settings import SwitchFeature
 from rioni.config.settings import Config
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.settings import LossAccepted
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.data_directory import DataDirectoryError
 from tests.support.builders import event_type_spec
 

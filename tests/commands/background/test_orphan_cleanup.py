@@ -12,9 +12,8 @@ from rioni.commands.system.storages import CreateStorage
 from rioni.commands.timelines.timelines import FindOrphanedTopics, StartSwitch
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import AdminOnly
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.system.storages import DEFAULT_STORAGE, StorageEntry
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from tests.support.builders import event_type_spec, subscription_spec
 from tests.support.memory import MemoryEventStore, OneStore
 

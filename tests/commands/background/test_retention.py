@@ -12,7 +12,7 @@ from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.access.authorization import BROKER
 from rioni.domain.errors import EventTypeNotFound, Unavailable
 from rioni.domain.event_types.event_type import Options
-from rioni.domain.ports.event_store import Bounds
+from rioni.domain.timelines.position import Bounds
 from rioni.domain.timestamps import milliseconds
 from tests.support.builders import LATER_MS, event_type_spec
 from tests.support.memory import OneStore

@@ -18,8 +18,8 @@ from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.errors import IdempotencyKeyReused, Malformed
 from rioni.domain.event_types.event_type import Statistic, SubmittedSchema
 from rioni.domain.ports.thread_pool import direct
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.position import TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after
 from tests.support.broker import running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec

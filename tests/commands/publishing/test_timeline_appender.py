@@ -5,7 +5,7 @@ import pytest
 from rioni.commands.event_types import ChangeEventType, CreateEventType, DeleteEventType
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
-from rioni.domain.ports.event_store import Bounds
+from rioni.domain.timelines.position import Bounds
 from tests.commands.timelines.test_timeline_switch import NAME, publish, repair, switch, timelines
 from tests.support.builders import event_type_spec
 

@@ -10,8 +10,7 @@ from rioni.commands.system.settings import AddBlacklistEntry, RemoveBlacklistEnt
 from rioni.commands.timelines.timelines import CleanUpTimeline, StartSwitch
 from rioni.domain.access.authorization import BROKER, Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, SubscriptionNotFound, UnavailableCursor
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from tests.support.builders import LATER_MS, event_type_spec, subscription_spec
 
 

@@ -6,8 +6,8 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.errors import Invalid, InvalidCursor, UnavailableCursor
-from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
+from rioni.domain.timelines.position import TimelinePosition, format_offset
 from rioni.domain.timestamps import rfc3339
 from rioni.projections.queries.timeline_reader import read_after, recorded_at_ms_after
 from tests.support.builders import event_type_spec

@@ -9,13 +9,13 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver, RedriveDeadLetters, Redriven
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import SubscriptionSpec
 from rioni.domain.system.storages import DEFAULT_STORAGE
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE, Ownership, dead_letter_queue
+from rioni.domain.timelines.position import EventTypePartition
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import event_type_spec
 from tests.support.memory import chunk

@@ -8,9 +8,8 @@ from rioni.commands.timelines.timelines import StartSwitch
 from rioni.domain.access.authorization import Attribute, Subject, SubscriptionAuthorization
 from rioni.domain.errors import AccessDenied, Blocked, Invalid, InvalidCursor, Unavailable
 from rioni.domain.event_types.event_type import Statistic
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.domain.timestamps import rfc3339
 from tests.support.builders import context, event_type_spec, subscription_spec
 from tests.support.tables import rows

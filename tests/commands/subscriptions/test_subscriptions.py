@@ -12,9 +12,9 @@ from rioni.domain.errors import (
     Unavailable,
     UnavailableCursor,
 )
-from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.subscriptions.subscription import InitialCursor
+from rioni.domain.timelines.position import format_offset
 from tests.support.builders import event_type_spec, subscription_spec
 
 

@@ -24,9 +24,8 @@ from rioni.domain.errors import (
     Unavailable,
 )
 from rioni.domain.event_types.event_type import Options
-from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.position import Bounds, TimelinePosition
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.projections.queries.timeline_reader import read_after, recorded_at_ms_after
 from tests.support.builders import as_spec, event_type_spec

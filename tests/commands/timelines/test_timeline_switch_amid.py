@@ -11,8 +11,8 @@ from rioni.commands.system.settings import SwitchFeature
 from rioni.commands.system.storages import CreateStorage, DeleteStorage
 from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.errors import Conflict, EventTypeNotFound, InUse, NotFound, RioniError, Unavailable
-from rioni.domain.subscriptions.cursor import BEFORE_FIRST, TimelinePosition
 from rioni.domain.system.storages import StorageEntry
+from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory

@@ -13,12 +13,11 @@ from rioni.commands.timelines.timelines import Repartition, StartSwitch
 from rioni.domain.access.authorization import BROKER, Subject
 from rioni.domain.errors import AccessDenied, FeatureDisabled, Invalid, Unavailable
 from rioni.domain.event_types.event_type import Statistic
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.partitioning import java_hash
-from rioni.domain.subscriptions.cursor import format_offset
 from rioni.domain.subscriptions.cursor_spec import CursorSpec
 from rioni.domain.system.storages import StorageEntry
 from rioni.domain.system.system_event_types import DEAD_LETTER_QUEUE
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from tests.support.broker import COMPACTION_LAG_S
 from tests.support.builders import COMMAND_ID, NOW, event_type_spec, subscription_spec

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.event_types.field_path import FieldPath, parse_path
 from rioni.domain.publishing.partitioning import (
     PartitionError,
     at_random,
@@ -14,6 +13,7 @@ from rioni.domain.publishing.partitioning import (
     key_text,
     ordered_partitions,
 )
+from rioni.domain.schemas.field_path import FieldPath, parse_path
 from tests.support.strategies import json_values
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from rioni.domain.errors import Invalid
-from rioni.domain.event_types.field_path import DeclaredPaths
 from rioni.domain.schemas.checks import SCHEMA_BYTES_MAX, check_paths, check_schema
+from rioni.domain.schemas.field_path import DeclaredPaths
 from rioni.domain.schemas.patterns import PATTERN_BYTES_MAX
 from rioni.domain.schemas.validation import EventValidator
 from tests.support.campaigns import length

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.schemas.formats import DATE_TIME, PATTERNS, is_uuid
+from rioni.domain.schemas.formats import PATTERNS, is_uuid
+from rioni.domain.timestamps import DATE_TIME
 
 
 def is_date_time(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
 from rioni.domain.streaming.dead_letters import NONE, Failures
 from rioni.domain.streaming.messages import (
@@ -25,8 +24,8 @@ from rioni.domain.streaming.messages import (
 )
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.session import StreamMachine
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.dead_letter_policy import Policy
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from tests.support.clock import ManualClock
 from tests.support.memory import MemoryEventStore
 

@@ -1,9 +1,9 @@
 import pytest
 
 from rioni.domain.errors import Conflict, Invalid, SubscriptionNotFound
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session, Topology
+from rioni.domain.ports.coordinator import Assignment, Session, Topology
 from rioni.domain.streaming.admission import StreamSlots, check_commit, compare
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 
 
 A, B, C = (EventTypePartition("a", str(number)) for number in range(3))

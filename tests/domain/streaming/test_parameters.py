@@ -6,13 +6,13 @@ Source: reference low-level-streams#parameters, streams#parameters, with the rul
 import pytest
 
 from rioni.domain.errors import Invalid, Malformed
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import (
     StreamLimits,
     check_partitions,
     low_level_parameters,
     subscription_parameters,
 )
+from rioni.domain.timelines.position import EventTypePartition
 from tests.support.tables import rows
 
 

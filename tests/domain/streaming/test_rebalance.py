@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Session
+from rioni.domain.ports.coordinator import Assignment, Session
 from rioni.domain.streaming.rebalance import rebalance
+from rioni.domain.timelines.position import EventTypePartition
 from tests.support.tables import rows
 
 

@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Invalid, InvalidCursor
-from rioni.domain.ports.event_store import Bounds
-from rioni.domain.subscriptions.cursor import TimelinePosition
 from rioni.domain.subscriptions.cursor_arithmetic import (
     OffsetRange,
     begin,
@@ -18,6 +16,7 @@ from rioni.domain.subscriptions.cursor_arithmetic import (
     readable_place,
     shifted,
 )
+from rioni.domain.timelines.position import Bounds, TimelinePosition
 from tests.support.builders import timeline
 from tests.support.tables import rows
 

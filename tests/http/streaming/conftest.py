@@ -6,9 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts
 from rioni.http.streaming.subscription_stream import SubscriptionStream

@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.messages import Send
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
 from rioni.http.streaming.json_frames import Frames, random_token
 from tests.support.memory import chunk
 

@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import TimelinePosition
 from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, CachedUntilNotified, TailCache
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock

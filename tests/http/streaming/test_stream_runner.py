@@ -6,7 +6,7 @@ import pytest
 from rioni.domain.errors import RioniError, Unavailable
 from rioni.domain.streaming.messages import End, Reason
 from rioni.domain.streaming.parameters import StreamParameters
-from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
+from rioni.domain.timelines.position import TimelinePosition, format_offset
 from rioni.http.streaming.client import is_disconnected
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator

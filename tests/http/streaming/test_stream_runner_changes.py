@@ -5,11 +5,11 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from rioni.domain.access.authorization import Attribute, Subject
-from rioni.domain.ports.coordinator import EventTypePartition, Topology
+from rioni.domain.ports.coordinator import Topology
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.streaming.parameters import StreamParameters
 from rioni.domain.streaming.visibility import Visibility
-from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, format_offset
 from rioni.domain.timelines.timeline import Timelines
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.stream_context import StreamClient, StreamPorts

@@ -2,7 +2,7 @@ import pytest
 
 from rioni.commands.event_types import CreateEventType
 from rioni.domain.errors import NotFound
-from rioni.domain.subscriptions.cursor import TimelinePosition
+from rioni.domain.timelines.position import TimelinePosition
 from rioni.projections.queries.timeline_reader import newest_consistent, newest_of
 from tests.support.builders import event_type_spec
 from tests.support.memory import MemoryEventStore, OneStore

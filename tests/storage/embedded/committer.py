@@ -4,8 +4,7 @@ import sys
 from pathlib import Path
 
 from rioni.domain.errors import RioniError
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import EventTypePartition, format_offset
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.signals import EmbeddedSignals

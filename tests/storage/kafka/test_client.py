@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from rioni.domain.errors import NotFound, PartiallyStored, Unavailable
-from rioni.domain.ports.event_store import EventStore, IdempotencyClaim
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.storages import StorageEntry
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals

@@ -3,8 +3,9 @@ from array import array
 import pytest
 
 from rioni.domain.errors import Conflict
-from rioni.domain.ports.event_store import Bounds, Chunk
+from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import COMPACTED, NO_HEADERS, Headers
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.kafka.event_import import EventImporter
 from tests.contracts.event_store import read_all, read_headers
 

@@ -10,9 +10,10 @@ from confluent_kafka.admin import ListOffsetsResultInfo
 
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import NotFound, PartiallyStored, TooLarge, Unavailable
-from rioni.domain.ports.event_store import Bounds, IdempotencyClaim
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import COMPACTED, Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import tail_follower
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection

@@ -8,9 +8,9 @@ from concurrent.futures import TimeoutError as TimedOut
 import pytest
 
 from rioni.domain.errors import OutcomeUnknown
-from rioni.domain.ports.event_store import Bounds
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import ChunkCache
 from tests.support.waiting import wait_until
 

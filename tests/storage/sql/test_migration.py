@@ -13,8 +13,7 @@ from sqlalchemy import Engine, inspect, text
 
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Unavailable
-from rioni.domain.hash_chain import GENESIS
-from rioni.domain.ports.event_log import LogHead
+from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.log_tables import LOG_TABLES
 from rioni.projections.tables import READ_MODELS
 from rioni.storage.kafka.idempotence.idempotency_index import NAME_TABLES

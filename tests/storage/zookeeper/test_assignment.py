@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Conflict, SubscriptionNotFound
-from rioni.domain.ports.coordinator import EventTypePartition, Session
+from rioni.domain.ports.coordinator import Session
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.zookeeper.assignment import AssignmentUpdate, PartitionAssignment, SubscriptionAssignment, decode
 
 

@@ -18,7 +18,8 @@ from kazoo.protocol.states import Callback
 from structlog.testing import capture_logs
 
 from rioni.domain.errors import Invalid, Unavailable
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition
+from rioni.domain.ports.coordinator import Assignment
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import WORKERS
 from rioni.storage.zookeeper.quota import ZooKeeperConnectionQuota
@@ -36,7 +37,7 @@ WORKER = """
 import sys
 from pathlib import Path
 import structlog
-from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.domain.subscriptions.cursor import format_offset
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared

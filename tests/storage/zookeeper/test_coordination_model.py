@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rioni.domain.errors import Conflict, Invalid
-from rioni.domain.ports.coordinator import EventTypePartition
+from rioni.domain.timelines.position import EventTypePartition
 from tests.contracts.coordination import ALL, offset
 from tests.storage.zookeeper.test_coordination_faults import SESSION_TIMEOUT_S, expire
 from tests.support.waiting import wait_until

@@ -1,5 +1,5 @@
 from rioni.domain.ports.coordinator import DeliveryFailure
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import format_offset
 from rioni.storage.zookeeper.progress import Progress, decode
 
 

@@ -12,12 +12,12 @@ import falcon
 from rioni.commands.subscriptions.cursor_commits import CommitCursors
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Conflict, Malformed, NotFound, RioniError
-from rioni.domain.ports.coordinator import EventTypePartition
 from rioni.domain.streaming.batching import Slice
 from rioni.domain.streaming.parameters import check_partitions, subscription_parameters
 from rioni.domain.subscriptions.activity import STREAM
 from rioni.domain.subscriptions.dead_letter_policy import DEAD_LETTER_QUEUE, SKIP_EVENT, policy_of
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.dependencies import Dependencies

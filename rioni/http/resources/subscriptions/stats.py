@@ -11,10 +11,10 @@ import falcon
 import orjson
 
 from rioni.domain.errors import EventTypeNotFound, NotFound, Unavailable
-from rioni.domain.ports.coordinator import Assignment, EventTypePartition, Topology
-from rioni.domain.subscriptions.cursor import TimelinePosition, parse_offset
+from rioni.domain.ports.coordinator import Assignment, Topology
 from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
 from rioni.http.dependencies import Dependencies
 from rioni.projections.queries.timeline_reader import newest_consistent, recorded_at_ms_after

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rioni.domain.ports.coordinator import EventTypePartition, Session
+from rioni.domain.ports.coordinator import Session
 from rioni.domain.streaming.admission import Cursors, StreamSlots, check_commit, compare
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.coordination import database as tables
 
 

@@ -8,10 +8,11 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from rioni.domain.errors import Conflict, RioniError, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, EventTypePartition, Session, Topology
+from rioni.domain.ports.coordinator import CommittedOffsets, DeliveryFailure, Session, Topology
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.system.installation import Anchor, Marks
+from rioni.domain.timelines.position import EventTypePartition
 from rioni.storage.embedded.anchoring import CoordinationAnchors
 from rioni.storage.embedded.coordination import database as tables
 from rioni.storage.embedded.coordination.changes import Advance, Changes

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, Bounds, Chunk, IdempotencyClaim
+from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.installation import Anchor, Marks
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.embedded.anchoring import EventAnchors
 from rioni.storage.embedded.events import event_ids as known_ids

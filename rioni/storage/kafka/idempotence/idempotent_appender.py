@@ -21,10 +21,11 @@ import structlog
 
 from rioni.domain.errors import OutcomeUnknown, PartiallyStored, RioniError, TopicClosed, Unavailable
 from rioni.domain.ports.clock import Clock
-from rioni.domain.ports.event_store import Appended, IdempotencyClaim
+from rioni.domain.ports.event_store import Appended
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.group_commit import GroupCommit
 from rioni.storage.kafka.appender import Publish, Written, measure
 from rioni.storage.kafka.client import Connection, TopicPartitionRef

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 )
 
 from rioni.domain.errors import Conflict, NotFound, Unavailable
-from rioni.domain.ports.event_store import Bounds
 from rioni.domain.ports.health import Health
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, translate_errors
 from rioni.storage.kafka.topics.admin import Admin, pause
 from rioni.storage.kafka.topics.append_probe import SETTLED_S, AppendProbe

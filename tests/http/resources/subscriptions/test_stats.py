@@ -1,7 +1,6 @@
 import pytest
 
-from rioni.domain.ports.coordinator import EventTypePartition
-from rioni.domain.subscriptions.cursor import TimelinePosition, format_offset
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, format_offset
 from rioni.http.resources.subscriptions.stats import cursor_errors, partitions_of, unconsumed_of
 from tests.support.builders import timeline, timelines_of
 

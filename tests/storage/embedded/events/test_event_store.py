@@ -4,8 +4,8 @@ from contextlib import closing
 
 import pytest
 
-from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StorePools
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from rioni.domain.ports.event_store import IdempotencyClaim
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.embedded.events import compaction, idempotency_keys, retention, task_steps
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rioni.domain.errors import Unavailable
-from rioni.domain.ports.event_store import IdempotencyClaim
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
-from rioni.domain.ports.event_store import IdempotencyClaim
+from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore

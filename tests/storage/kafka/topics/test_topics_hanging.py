@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from rioni.domain.errors import PartiallyStored, Unavailable
-from rioni.domain.ports.event_store import Bounds
+from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore

@@ -1,7 +1,8 @@
 import pytest
 
-from rioni.domain.event_types import field_path
-from rioni.domain.event_types.field_path import (
+from rioni.domain.limits import PATH_SEGMENTS_MAX, PATHS_MAX
+from rioni.domain.schemas import field_path
+from rioni.domain.schemas.field_path import (
     LOOKS_MAX,
     DeclaredPaths,
     FieldPath,
@@ -9,7 +10,6 @@ from rioni.domain.event_types.field_path import (
     TooMuchToLookFor,
     parse_path,
 )
-from rioni.domain.limits import PATH_SEGMENTS_MAX, PATHS_MAX
 
 
 @pytest.mark.parametrize(

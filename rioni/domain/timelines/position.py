@@ -6,6 +6,7 @@ is the position before the first event of a timeline.
 """
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,3 +74,19 @@ def parse_offset(offset: str, *, partition: str, oldest_order: int) -> TimelineP
     if offset.upper() == BEGIN:
         return None
     raise InvalidCursor(f"invalid offset {offset} for partition {partition}")
+
+
+class EventTypePartition(NamedTuple):
+    """A partition of an event type, as clients name it."""
+
+    event_type: str
+    partition: str
+
+
+class Bounds(NamedTuple):
+    """Readable range of a partition of a topic."""
+
+    oldest: int
+    """The first readable position, or the next one to be written if there is none."""
+    newest: int
+    """The last written position; `oldest - 1` if the partition is empty."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.errors import InvalidCursor
-from rioni.domain.subscriptions.cursor import POSITION_MAX, TimelinePosition, format_offset, parse_offset
+from rioni.domain.timelines.position import POSITION_MAX, TimelinePosition, format_offset, parse_offset
 from tests.support.tables import rows
 
 

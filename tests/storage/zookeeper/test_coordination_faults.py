@@ -38,7 +38,7 @@ import sys
 from pathlib import Path
 import structlog
 from rioni.domain.timelines.position import EventTypePartition
-from rioni.domain.subscriptions.cursor import format_offset
+from rioni.domain.timelines.position import format_offset
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.zookeeper.factory import open_shared
 

@@ -107,7 +107,7 @@ from pathlib import Path
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.compaction import compact
-from rioni.storage.embedded.events.steps import in_steps
+from rioni.storage.embedded.events.task_steps import in_steps
 
 database = EventsDatabase(Path(sys.argv[1]))
 print(sum(in_steps(direct, compact(database, "topic", 2**60)).values()))

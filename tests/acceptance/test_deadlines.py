@@ -50,11 +50,12 @@ def drip(server, head, byte=b"x"):
 
 
 def _all_of(connection):
-    """Whatever the server says before it closes the connection."""
+    """What the server says before it closes the connection, which it resets if a byte comes at that moment."""
     said = connection.recv(65_536)
     connection.settimeout(30)
-    while piece := connection.recv(65_536):
-        said += piece
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(65_536):
+            said += piece
     return said
 
 

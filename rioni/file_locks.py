@@ -7,6 +7,16 @@ included, or with the processes. Opening the file again gives another owner, als
 import fcntl
 
 
+def lock(fd: int) -> None:
+    """Lock an open file exclusively. Never blocks.
+
+    Raises:
+        BlockingIOError: another open file of the same path has the lock.
+        OSError: the file system has no locks.
+    """
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def try_lock(fd: int) -> bool:
     """Lock an open file exclusively; False if another open file of the same path has the lock. Never blocks.
 
@@ -14,7 +24,7 @@ def try_lock(fd: int) -> bool:
         OSError: the file system has no locks.
     """
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(fd)
     except BlockingIOError:
         return False
     return True

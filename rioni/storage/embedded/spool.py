@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from rioni.file_locks import try_lock
+from rioni.file_locks import lock, try_lock
 
 
 FILE_BYTES_MAX = 4_194_304
@@ -93,7 +93,7 @@ class LockedFile:
         """Create a file that no process can take over before it is locked."""
         unnamed, path = directory / f".{name}", directory / name
         fd = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try_lock(fd)
+        lock(fd)
         unnamed.rename(path)
         return cls(path, fd)
 

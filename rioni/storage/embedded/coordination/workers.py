@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from rioni.file_locks import try_lock
+from rioni.file_locks import lock, try_lock
 
 
 class WorkerRegistry:
@@ -20,7 +20,7 @@ class WorkerRegistry:
         self.own = f"{os.getpid()}-{os.urandom(6).hex()}"
         """The id of this process, never used by another one."""
         self._fd = os.open(directory / self.own, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try_lock(self._fd)
+        lock(self._fd)
 
     @property
     def ended(self) -> bool:

@@ -51,14 +51,8 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
         base: of this process.
         rng: makes generators for partitions that are chosen at random; they need not be unpredictable.
     """
-    config, limits, clock, pools, registry, bus = (
-        base.config,
-        base.limits,
-        base.clock,
-        base.pools,
-        base.registry,
-        base.bus,
-    )
+    config, limits, clock, pools = base.config, base.limits, base.clock, base.pools
+    registry, bus = base.registry, base.bus
     stores, coordinator, signals = base.adapters.stores, base.adapters.coordinator, base.adapters.signals
     access = AccessPolicy(registry, default_admin(config), parse_attributes(config.all_data_access))
     timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)

@@ -130,7 +130,7 @@ def test_a_dry_run_names_every_kind_of_difference_and_changes_nothing(url, engin
         ("tracking", ("read-models",), "changed"),
     }
     assert before == contents(engine)
-    assert not [name for name in inspect(engine).get_table_names() if name.endswith(shadow.SUFFIX)]
+    assert not [name for name in inspect(engine).get_table_names() if name.endswith(shadow.SHADOW_SUFFIX)]
 
 
 def changed_data(connection):

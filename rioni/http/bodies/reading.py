@@ -15,6 +15,7 @@ from gunicorn.http.errors import ParseException
 
 from rioni.domain.errors import Malformed, Overloaded, RequestTimeout, TooLarge, TooManyStreams
 from rioni.http.bodies.inflation import Inflater
+from rioni.http.middleware.authentication import caller_of
 
 
 WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 100_000_000
@@ -113,10 +114,8 @@ def let_go(req: falcon.Request) -> None:
 
 def _client(req: falcon.Request) -> str:
     """The client to charge: the authenticated subject, otherwise the network address."""
-    caller = getattr(req.context, "caller", None)
-    if caller is not None and caller.subject.realm:
-        return f"{caller.subject.realm} {caller.subject.name}"
-    return req.remote_addr or "-"
+    subject = caller_of(req).subject
+    return f"{subject.realm} {subject.name}" if subject.realm else req.remote_addr or "-"
 
 
 class BodyBudget:

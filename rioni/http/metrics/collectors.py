@@ -34,7 +34,6 @@ class _About(NamedTuple):
 class Metrics:
     """All metrics, created once per process."""
 
-    event_types: EventTypeCounts
     worker_info: Annotated[
         Gauge,
         _About(
@@ -154,8 +153,6 @@ class Metrics:
         registry = CollectorRegistry()
         self.event_types = EventTypeCounts(folder, slot, event_types_max)
         for attribute, hint in get_type_hints(Metrics, include_extras=True).items():
-            if isinstance(hint, type):
-                continue
             kind, about = get_args(hint)
             setattr(self, attribute, _metric(kind, about, registry))
         registry.register(self.event_types)

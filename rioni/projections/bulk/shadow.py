@@ -38,16 +38,15 @@ from rioni.sql_engines import WRITES, begin_explicitly, with_driver
 
 Turn = Callable[[], AbstractContextManager[None]]
 
-SUFFIX = SHADOW_SUFFIX
 LOCK_WAIT_S = 60
 ENTRIES_PER_CATCH_UP = 500
 """How many entries may be caught up while the log is locked: a fraction of a second."""
 
 
 def _shadow(table: Table, metadata: MetaData) -> Table:
-    shadow = table.to_metadata(metadata, name=table.name + SUFFIX)
+    shadow = table.to_metadata(metadata, name=table.name + SHADOW_SUFFIX)
     for index in shadow.indexes:
-        index.name = quoted_name(f"{index.name}{SUFFIX}", quote=None)
+        index.name = quoted_name(f"{index.name}{SHADOW_SUFFIX}", quote=None)
     return shadow
 
 
@@ -56,7 +55,7 @@ SHADOWS: Mapping[str, Table] = {
 }
 """For each read model its shadow."""
 
-PROJECTOR = Projector(SHADOWS, tracking_name=TRACKING_NAME + SUFFIX)
+PROJECTOR = Projector(SHADOWS, tracking_name=TRACKING_NAME + SHADOW_SUFFIX)
 """The live projection, writing into the shadows; it keeps their position under a name of its own."""
 
 
@@ -186,7 +185,7 @@ def finish_load(engine: Engine, position: int) -> None:
                     connection.execute(CreateIndex(index))
             # The planner has no statistics of new tables.
             connection.exec_driver_sql("ANALYZE " + ", ".join(shadow.name for shadow in SHADOWS.values()))
-        row = {"name": TRACKING_NAME + SUFFIX, "position": position, "fold": FOLD_VERSION}
+        row = {"name": TRACKING_NAME + SHADOW_SUFFIX, "position": position, "fold": FOLD_VERSION}
         connection.execute(insert(TRACKING).values(row))
 
 
@@ -221,9 +220,9 @@ def swap(engine: Engine) -> None:
             connection.exec_driver_sql(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
         for table in READ_MODELS.sorted_tables:
             connection.execute(DropTable(table, if_exists=True))
-            connection.exec_driver_sql(f"ALTER TABLE {table.name}{SUFFIX} RENAME TO {table.name}")
+            connection.exec_driver_sql(f"ALTER TABLE {table.name}{SHADOW_SUFFIX} RENAME TO {table.name}")
             _give_indexes(connection, table)
-        connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME + SUFFIX))
+        connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME + SHADOW_SUFFIX))
         # The position may go backwards here, and nowhere else.
         connection.execute(delete(TRACKING).where(TRACKING.c.name == TRACKING_NAME))
         row = {"name": TRACKING_NAME, "position": position, "fold": FOLD_VERSION}
@@ -238,7 +237,7 @@ def _give_indexes(connection: Connection, table: Table) -> None:
             connection.execute(CreateIndex(index))
         return
     names = [f"{table.name}_pkey", *sorted(_name(index) for index in table.indexes)]
-    shadows = [f"{table.name}{SUFFIX}_pkey", *(name + SUFFIX for name in names[1:])]
+    shadows = [f"{table.name}{SHADOW_SUFFIX}_pkey", *(name + SHADOW_SUFFIX for name in names[1:])]
     for old, new in zip(shadows, names, strict=True):
         connection.exec_driver_sql(f"ALTER INDEX {old} RENAME TO {new}")
 

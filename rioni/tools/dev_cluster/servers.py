@@ -20,6 +20,7 @@ from rioni.domain.errors import Unavailable
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 10
 LOOK_EVERY_S = 0.05
 LOG_CHARACTERS = 2_000
 
@@ -99,8 +100,18 @@ class Server:
             time.sleep(LOOK_EVERY_S)
 
     def pause(self) -> None:
-        """Pause the process, to simulate an unreachable machine."""
+        """Pause the process, to simulate an unreachable machine; return when all of its threads have stopped.
+
+        Raises:
+            Unavailable: it runs on after `STOP_TIMEOUT_S`.
+        """
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        # On a busy machine the threads run on for a while after the signal.
+        while self.alive and not self._stopped():
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{self.name} did not stop")
+            time.sleep(LOOK_EVERY_S)
 
     def resume(self) -> None:
         """Resume a paused process."""
@@ -111,6 +122,10 @@ class Server:
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
+
+    def _stopped(self) -> bool:
+        assert self._process is not None
+        return os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal(self, number: int) -> None:
         if self.alive:

@@ -64,11 +64,13 @@ def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothin
         store.append(TOPIC, dict.fromkeys(range(PARTITIONS), events(number)))
         acknowledged += events(number)
     cluster.kafkas[1].pause()
-    with pytest.raises(PartiallyStored) as caught:
-        hasty.append(TOPIC, dict.fromkeys(range(PARTITIONS), events("unknown")))
+    try:
+        with pytest.raises(PartiallyStored) as caught:
+            hasty.append(TOPIC, dict.fromkeys(range(PARTITIONS), events("unknown")))
+    finally:
+        cluster.kafkas[1].resume()
+        cluster.kafkas[0].start()
     assert caught.value.failed == dict.fromkeys(range(PARTITIONS), "timed out")
-    cluster.kafkas[1].resume()
-    cluster.kafkas[0].start()
     cluster.kafkas[0].wait()
     store.append(TOPIC, dict.fromkeys(range(PARTITIONS), events("last")))
     bounds = store.close_topic(TOPIC)

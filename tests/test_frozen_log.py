@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from rioni import __version__
-from rioni.bootstrap.startup import catch_up
+from rioni.bootstrap.catch_up import catch_up
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.log_format import FORMATS
 from rioni.projections.fold import FOLD_VERSION

@@ -12,6 +12,7 @@ from rioni.bootstrap.from_config import default_admin, first_storage, limits_of
 from rioni.bootstrap.pools import NO_POOLS, WorkerPools
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
+from rioni.commands.routes import ROUTES
 from rioni.commands.system.storages import CreateStorage
 from rioni.config.settings import Config
 from rioni.domain.access.authorization import BROKER
@@ -102,6 +103,7 @@ def build_infrastructure(
     bus = CommandBus(
         log,
         Projector(),
+        ROUTES,
         stores=adapters.stores,
         coordinator=adapters.coordinator,
         limits=limits,

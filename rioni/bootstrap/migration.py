@@ -11,9 +11,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.database import database_engine, database_lease, database_url, migration_identity
 from rioni.bootstrap.infrastructure import Infrastructure, build_infrastructure
-from rioni.bootstrap.startup import catch_up, prepare_startup
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.system.storages import MoveStorage
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS

@@ -13,36 +13,28 @@ from typing import Any
 import structlog
 
 from rioni.bootstrap.adapters import check_shared
+from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.stores import mismatches, registry_missing
 from rioni.bootstrap.database import cluster_identity, database_engine, database_lease, reading_models
 from rioni.bootstrap.from_config import token_policy
 from rioni.config.settings import Config
-from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import Conflict, Unavailable
-from rioni.domain.ports.event_log import LogEntry
 from rioni.domain.ports.thread_pool import direct
 from rioni.domain.system.installation import DataMismatch
 from rioni.domain.system.storages import EMBEDDED
-from rioni.projections.fold import FOLD_VERSION
-from rioni.projections.projector import OtherFold, Projector
 from rioni.projections.queries.storages import all_storages
 from rioni.projections.tables import drop_shadow_tables
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.kafka.options import options_of, read_options
-from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.sql.engines import writing
 from rioni.storage.sql.migration import upgrade
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from rioni.storage.sql.store_marks import ZOOKEEPER, installation_id, raise_marks, zookeeper_mark
 from rioni.storage.tokens.sources import sources_of_tokens
 
-
-REFOLDED_ENTRIES_MAX = 20_000
-"""PERF: refolding this many at the start takes half a minute; Spark is faster for more, beside the broker."""
-REFOLDED_TOLD_EVERY = 5_000
 
 _log = structlog.get_logger("rioni.bootstrap")
 
@@ -118,33 +110,3 @@ def _clean_up_rebuild(engine: Any) -> None:
     with contextlib.suppress(Conflict), rebuild_lock(engine), writing(engine) as connection:
         if dropped := drop_shadow_tables(connection):
             _log.info("removed the tables of an interrupted rebuild", tables=dropped)
-
-
-def catch_up(engine: Any) -> None:
-    """Apply new log entries to the read models; blocks.
-
-    If an older version of the fold wrote them, they are rebuilt, all in one transaction.
-
-    Raises:
-        OtherFold: a newer version of the fold wrote them, or the log is too long for a rebuild here.
-        Unavailable: the database can't be reached, or the log is in a newer format.
-    """
-    log, projector = SqlEventLog(engine, TOPICS), Projector()
-    with contextlib.closing(log), log.transaction() as transaction:
-        connection, end = transaction.connection, transaction.head.position
-        found = projector.fold_version(connection)
-        entries = transaction.entries(projector.position(connection))
-        if found is not None and found != FOLD_VERSION:
-            if found > FOLD_VERSION or end > REFOLDED_ENTRIES_MAX:
-                raise OtherFold(found)
-            _log.info("rebuilding read models from the log", written_by=found, version=FOLD_VERSION, entries=end)
-            projector.clear(connection)
-            entries = _told(transaction.entries(0), end)
-        projector.apply(connection, entries)
-
-
-def _told(entries: Iterator[LogEntry], end: int) -> Iterator[LogEntry]:
-    for entry in entries:
-        yield entry
-        if entry.position % REFOLDED_TOLD_EVERY == 0:
-            _log.info("rebuilding read models from the log", done=entry.position, entries=end)

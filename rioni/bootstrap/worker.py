@@ -28,7 +28,6 @@ from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.ports.spool import Spools
-from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.app import create_app
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
@@ -39,9 +38,10 @@ from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.shared_reads import CachedUntilNotified
 from rioni.http.streaming.stream_context import StreamMemory, StreamPorts
 from rioni.storage.clock import ExpiryClock
+from rioni.storage.embedded.activity import EmbeddedActivity
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
-from rioni.storage.sql.activity import opened_activity
+from rioni.storage.sql.activity import SqlActivity
 from rioni.storage.sql.database_lease import DatabaseLease
 from rioni.storage.tokens.sources import sources_of_tokens
 
@@ -136,7 +136,7 @@ def _dependencies(
         compute_pool=pools.definitions,
         bus=bus,
         cursor_initializer=services.cursor_initializer,
-        activity=ActivityTracker(opened_activity(base.log.engine, base.directory.activity), clock, _activity(base)),
+        activity=_activity_tracker(base),
         timeline_switcher=services.timeline_switcher,
         access=services.access,
         avro_publisher=services.avro_publisher,
@@ -172,9 +172,12 @@ def _dependencies(
     )
 
 
-def _activity(base: Infrastructure) -> ThreadPool:
-    """Return the pool for writing client activity: in a separate file, or in the database."""
-    return base.pools.activity if base.log.engine.dialect.name == "sqlite" else base.pools.database
+def _activity_tracker(base: Infrastructure) -> ActivityTracker:
+    """Return the tracker of client activity: in the log's database on PostgreSQL, in a separate file on SQLite."""
+    engine, pools = base.log.engine, base.pools
+    if engine.dialect.name == "sqlite":
+        return ActivityTracker(EmbeddedActivity(base.directory.activity), base.clock, pools.activity)
+    return ActivityTracker(SqlActivity(engine), base.clock, pools.database)
 
 
 def _jobs(

@@ -1,16 +1,12 @@
-"""Command bus: maps each command to its permission and its handler, which runs in transactions."""
+"""Command bus: runs the handler of a command in transactions, after its permission was checked."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
 
-from rioni.commands import command_permissions, event_types, schemas
 from rioni.commands.context import Context, Outside
-from rioni.commands.subscriptions import subscriptions
-from rioni.commands.system import settings, storages
-from rioni.commands.timelines import timelines, topic_creation, topic_deletion
 from rioni.commands.unit_of_work import UnitOfWork
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import CommitOutcomeUnknown, ReadOnly, RioniError, TransactionConflict, Unavailable
@@ -37,65 +33,6 @@ class Route(NamedTuple):
     """Checks that run before everything else: permissions, and whether the resource exists."""
 
 
-ROUTES: dict[type, Route] = {
-    event_types.CreateEventType: Route(
-        event_types.create_event_type, command_permissions.event_type_creator, precheck=event_types.check_creation
-    ),
-    event_types.ChangeEventType: Route(
-        event_types.change_event_type, command_permissions.event_type_admin, precheck=event_types.check_change
-    ),
-    event_types.DeleteEventType: Route(
-        event_types.delete_event_type, command_permissions.event_type_admin, precheck=event_types.check_deletion
-    ),
-    schemas.AddSchema: Route(schemas.add_schema, command_permissions.event_type_admin, allowed_in_read_only=True),
-    # If the subscription exists already it changes nothing; the feature is checked after that.
-    subscriptions.CreateSubscription: Route(
-        subscriptions.create_subscription, command_permissions.anyone, allowed_in_read_only=True
-    ),
-    subscriptions.ChangeSubscription: Route(subscriptions.change_subscription, command_permissions.subscription_admin),
-    subscriptions.DeleteSubscription: Route(subscriptions.delete_subscription, command_permissions.subscription_admin),
-    subscriptions.RecordCursorsReset: Route(
-        subscriptions.record_cursors_reset, command_permissions.subscription_admin, allowed_in_read_only=True
-    ),
-    subscriptions.RecordDeadLettersRedriven: Route(
-        subscriptions.record_dead_letters_redriven, command_permissions.subscription_admin, allowed_in_read_only=True
-    ),
-    settings.SetAdmins: Route(settings.set_admins, command_permissions.broker_admin),
-    settings.AddBlacklistEntry: Route(
-        settings.add_blacklist_entry, command_permissions.broker_writer, allowed_in_read_only=True
-    ),
-    settings.RemoveBlacklistEntry: Route(
-        settings.remove_blacklist_entry, command_permissions.broker_writer, allowed_in_read_only=True
-    ),
-    settings.SwitchFeature: Route(
-        settings.switch_feature, command_permissions.broker_writer, allowed_in_read_only=True
-    ),
-    settings.AcceptLoss: Route(settings.accept_loss, command_permissions.broker_writer, allowed_in_read_only=True),
-    timelines.StartSwitch: Route(timelines.start_switch, command_permissions.event_type_operator),
-    timelines.CloseTimeline: Route(
-        timelines.close_timeline, command_permissions.broker_writer, allowed_in_read_only=True
-    ),
-    timelines.CompleteSwitch: Route(
-        timelines.complete_switch, command_permissions.broker_writer, allowed_in_read_only=True
-    ),
-    timelines.AbortSwitch: Route(timelines.abort_switch, command_permissions.broker_writer, allowed_in_read_only=True),
-    timelines.CleanUpTimeline: Route(timelines.clean_up_timeline, command_permissions.broker_writer),
-    timelines.FindOrphanedTopics: Route(
-        timelines.find_orphaned_topics, command_permissions.broker_writer, allowed_in_read_only=True
-    ),
-    timelines.Repartition: Route(timelines.repartition, command_permissions.event_type_operator),
-    # It rolls back what a command of any subject has recorded.
-    topic_creation.AbandonTopicCreation: Route(
-        topic_creation.abandon_topic_creation, command_permissions.anyone, allowed_in_read_only=True
-    ),
-    topic_deletion.RecordTopicsDeleted: Route(topic_deletion.record_topics_deleted, command_permissions.broker_writer),
-    storages.CreateStorage: Route(storages.create_storage, command_permissions.broker_writer),
-    storages.SetDefaultStorage: Route(storages.set_default_storage, command_permissions.broker_writer),
-    storages.MoveStorage: Route(storages.move_storage, command_permissions.broker_writer, allowed_in_read_only=True),
-    storages.DeleteStorage: Route(storages.delete_storage, command_permissions.broker_writer),
-}
-
-
 ATTEMPTS_MAX = 5
 """How often a command is run whose transaction conflicts with others, or was lost."""
 STEPS_MAX = 20
@@ -117,10 +54,11 @@ class CommandBus:
     the head of the log is never locked while the command waits for something else.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what all commands need
         self,
         log: EventLog,
         models: ReadModels,
+        routes: Mapping[type, Route],
         *,
         stores: EventStores,
         coordinator: Coordinator,
@@ -129,9 +67,13 @@ class CommandBus:
         pool: ThreadPool = direct,
         compute: ThreadPool = direct,
     ) -> None:
-        """Keep the dependencies of commands: transactions run in `pool`, slow checks in `compute`."""
+        """Keep the dependencies of commands: transactions run in `pool`, slow checks in `compute`.
+
+        `routes` has the route of each class of commands.
+        """
         self._log = log
         self._models = models
+        self._routes = routes
         self._stores = stores
         self._coordinator = coordinator
         self._limits = limits
@@ -198,7 +140,7 @@ class CommandBus:
             with self._log.transaction() as transaction:
                 before = transaction.head.position
                 unit_of_work = self._unit_of_work(transaction, context)
-                result = _run(command, unit_of_work)
+                result = self._run(command, unit_of_work)
         except CommitOutcomeUnknown:
             if before is None or not self._log.was_committed(context.origin.command_id, before):
                 raise TransactionConflict from None
@@ -216,11 +158,10 @@ class CommandBus:
             default_admin=self._default_admin,
         )
 
-
-def _run(command: Any, unit_of_work: UnitOfWork) -> Any:
-    route = ROUTES[type(command)]
-    route.precheck(command, unit_of_work)
-    if not route.allowed_in_read_only and "disable_db_write_operations" in unit_of_work.settings().features:
-        raise ReadOnly
-    route.permission(command, unit_of_work)
-    return route.handler(command, unit_of_work)
+    def _run(self, command: Any, unit_of_work: UnitOfWork) -> Any:
+        route = self._routes[type(command)]
+        route.precheck(command, unit_of_work)
+        if not route.allowed_in_read_only and "disable_db_write_operations" in unit_of_work.settings().features:
+            raise ReadOnly
+        route.permission(command, unit_of_work)
+        return route.handler(command, unit_of_work)

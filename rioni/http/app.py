@@ -93,7 +93,7 @@ def create_app(dependencies: Dependencies, metrics: Metrics) -> falcon.App[Any, 
     """Put the application together for one process."""
     # Requests pass them in this order, responses in reverse.
     middleware: list[Any] = [
-        AccessMiddleware(dependencies),
+        AccessMiddleware(dependencies.usage, dependencies.clock),
         RequestMiddleware(metrics, dependencies.bodies),
         SiteMiddleware(dependencies.config),
         AuthenticationMiddleware(dependencies.authentication),

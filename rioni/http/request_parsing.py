@@ -7,22 +7,17 @@ from uuid import uuid4
 import falcon
 
 from rioni.commands.context import Context
-from rioni.domain.access.authorization import Attribute, Subject
+from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Malformed
 from rioni.domain.events import Origin
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.timestamps import rfc3339
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.middleware.authentication import caller_of
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 """Digits that fit every database; Python's own conversion also accepts other scripts, and fails on long numbers."""
-
-
-def subject_of(req: falcon.Request) -> Subject:
-    """The subject of the request; anonymous while authentication is off."""
-    return caller_of(req).subject
 
 
 def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:

@@ -4,6 +4,7 @@ import pytest
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.routes import ROUTES
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.errors import NotFound, Unavailable
 from rioni.domain.timelines.timeline import TimelineOpened
@@ -39,6 +40,7 @@ def test_a_transaction_that_fails_in_the_middle_leaves_nothing(broker):
     failing = CommandBus(
         broker.log,
         FailingModels(),
+        ROUTES,
         stores=broker.stores,
         coordinator=broker.coordinator,
         limits=broker.limits,

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from rioni.commands.bus import ATTEMPTS_MAX, CommandBus
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.routes import ROUTES
 from rioni.commands.system.settings import SwitchFeature
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.errors import CommitOutcomeUnknown, Conflict, TransactionConflict
@@ -150,6 +151,7 @@ def test_a_command_that_meets_others_in_a_deadlock_is_tried_again_some_times(bro
     bus = CommandBus(
         log,
         Deadlocks(broker.engine, times),
+        ROUTES,
         stores=broker.stores,
         coordinator=broker.coordinator,
         limits=broker.limits,

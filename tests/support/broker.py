@@ -23,6 +23,7 @@ from rioni.commands.background.background_jobs import BackgroundJobs
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context, Outside
 from rioni.commands.event_types import CreateEventType
+from rioni.commands.routes import ROUTES
 from rioni.commands.system.kpi_publisher import KpiFeed
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
 from rioni.commands.timelines.timelines import StartSwitch
@@ -113,6 +114,7 @@ class Broker:
         return CommandBus(
             log,
             self.projector,
+            ROUTES,
             stores=stores or self.stores,
             coordinator=self.coordinator,
             limits=self.limits,

@@ -6,6 +6,7 @@ from typing import Any
 
 from rioni.commands.bus import CommandBus
 from rioni.commands.publishing.timeline_appender import TimelineAppender
+from rioni.commands.routes import ROUTES
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.domain.ports.coordinator import Coordinator
 from rioni.domain.ports.event_log import EventLog, LogTransaction
@@ -36,6 +37,7 @@ class Process:
         self.bus = CommandBus(
             log,
             Projector(),
+            ROUTES,
             stores=_SteppedStores(self),
             coordinator=coordinator,
             limits=broker.limits,

@@ -7,13 +7,13 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from rioni.bootstrap.adapters import check_shared
+from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_acceptance import accept_kafka
 from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected, registry_missing
 from rioni.bootstrap.database import acceptance_identity, cluster_identity, database_engine, database_lease
 from rioni.bootstrap.infrastructure import build_infrastructure
-from rioni.bootstrap.startup import catch_up
 from rioni.commands.system.settings import AcceptLoss
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable

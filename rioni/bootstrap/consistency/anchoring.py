@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rioni.bootstrap.infrastructure import Infrastructure
-from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, Anchored, Marked
 from rioni.domain.system.storages import EMBEDDED

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from rioni.commands.background.job_runner import LoggedJobRunner
 from rioni.commands.background.orphan_cleanup import OrphanCleaner
 from rioni.commands.background.retention import Retention
 from rioni.commands.context import Context
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
 from rioni.domain.ports.clock import Clock

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.health import Health
 

@@ -6,9 +6,9 @@ from collections import Counter
 import msgspec
 import structlog
 
-from rioni.commands.background.error_collector import ErrorCollector
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
+from rioni.commands.error_collector import ErrorCollector
 from rioni.commands.timelines.timelines import FindOrphanedTopics
 from rioni.commands.timelines.topic_creation import AbandonTopicCreation
 from rioni.commands.timelines.topic_deletion import RecordTopicsDeleted

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rioni.commands.authorization import AccessPolicy
-from rioni.commands.background.error_collector import ErrorCollector
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
+from rioni.commands.error_collector import ErrorCollector
 from rioni.commands.subscriptions.cursor_resolution import CursorResolver
 from rioni.commands.subscriptions.subscriptions import RecordCursorsReset
 from rioni.domain.errors import Invalid, NotFound

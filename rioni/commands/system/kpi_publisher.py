@@ -8,7 +8,7 @@ processes its files; only a crash of the machine loses lines that were not yet o
 from collections.abc import Callable
 from functools import partial
 
-from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.ports.clock import Clock

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.domain.ports.checkpointed_log import CheckpointedLogReader, RecordedChange

@@ -10,9 +10,9 @@ from collections.abc import Callable, MutableMapping
 
 import structlog
 
-from rioni.commands.background.error_collector import ErrorCollector
 from rioni.commands.bus import CommandBus
 from rioni.commands.context import Context
+from rioni.commands.error_collector import ErrorCollector
 from rioni.commands.timelines.timelines import INITIATOR_DIED, AbortSwitch, CloseTimeline, StartSwitch
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.ports.clock import Clock

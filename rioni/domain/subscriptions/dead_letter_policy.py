@@ -74,6 +74,10 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.subscription_id}:{self.event_type}:{self.partition}:{self.offset}"
 
 
+LIST_DEFAULT, LIST_MAX = 20, 1_000
+"""How many dead letters one request lists."""
+
+
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Selects dead letters of a subscription; None selects all."""
 

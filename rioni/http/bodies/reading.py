@@ -15,7 +15,7 @@ from gunicorn.http.errors import ParseException
 
 from rioni.domain.errors import Malformed, Overloaded, RequestTimeout, TooLarge, TooManyStreams
 from rioni.http.bodies.inflation import Inflater
-from rioni.http.middleware.authentication import caller_of
+from rioni.http.caller import caller_of
 
 
 WORKER_BYTES_MAX, CLIENT_BYTES_MAX = 200_000_000, 100_000_000

@@ -12,11 +12,11 @@ import falcon
 import msgspec
 import structlog
 
-from rioni.commands.publishing.publisher import Published
+from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.domain.access.authorization import NOBODY
-from rioni.domain.system.kpis import BatchPublished, RequestServed
-from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import subject_of
+from rioni.domain.ports.clock import Clock
+from rioni.domain.system.kpis import RequestServed
+from rioni.http.caller import subject_of
 
 
 NONE = "-"
@@ -25,25 +25,6 @@ NONE = "-"
 SLO_SMALL_BYTES, SLO_MEDIUM_BYTES = 5_000, 50_000
 
 _log = structlog.get_logger("rioni.access")
-
-
-def measure_publishing(
-    req: falcon.Request, dependencies: Dependencies, event_type: str, published: Published, body_bytes: int
-) -> None:
-    """Report a batch that was stored as a whole, or tombstones."""
-    if published.rejected or published.partly or not dependencies.usage.on:
-        return
-    subject = subject_of(req)
-    measurement = BatchPublished(
-        at_ms=dependencies.clock.now_ms(),
-        event_type=event_type,
-        app=subject.name,
-        token_realm=subject.realm,
-        number_of_events=published.events,
-        ms_spent=_ms_spent(req),
-        batch_size=body_bytes,
-    )
-    dependencies.usage.published(measurement)
 
 
 def slo_bucket(body_bytes: int) -> str:
@@ -59,8 +40,8 @@ class AccessMiddleware:
     Requests of authenticated callers become KPI events.
     """
 
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
+    def __init__(self, usage: UsageRecorder, clock: Clock) -> None:
+        self._usage, self._clock = usage, clock
 
     def process_response(
         self,
@@ -70,7 +51,7 @@ class AccessMiddleware:
         _req_succeeded: bool,  # noqa: FBT001 - Falcon passes it by position
     ) -> None:
         """Report the request after all other middleware."""
-        if not self._dependencies.usage.access_on:
+        if not self._usage.access_on:
             return
         if resp.stream is None:
             self._report(req, resp.status_code, len(resp.data or resp.text or ""))
@@ -79,14 +60,14 @@ class AccessMiddleware:
             resp.stream = _Counted(resp.stream, lambda size: self._report(req, resp.status_code, size))
 
     def _report(self, req: falcon.Request, status: int, response_bytes: int) -> None:
-        measurement, usage = self._accessed(req, status, response_bytes), self._dependencies.usage
+        measurement = self._accessed(req, status, response_bytes)
         self._write(measurement)
-        if usage.on and subject_of(req) is not NOBODY:
-            usage.accessed(measurement)
+        if self._usage.on and subject_of(req) is not NOBODY:
+            self._usage.accessed(measurement)
 
     def _accessed(self, req: falcon.Request, status: int, response_bytes: int) -> RequestServed:
         return RequestServed(
-            at_ms=self._dependencies.clock.now_ms(),
+            at_ms=self._clock.now_ms(),
             flow_id=req.context.flow_id,
             method=req.method,
             path=req.path,
@@ -94,7 +75,7 @@ class AccessMiddleware:
             user_agent=req.user_agent or NONE,
             app=subject_of(req).name,
             status_code=status,
-            response_time_ms=_ms_spent(req),
+            response_time_ms=ms_spent(req),
             accept_encoding=req.get_header("Accept-Encoding") or NONE,
             content_encoding=req.get_header("Content-Encoding") or NONE,
             request_length=req.content_length or 0,
@@ -131,6 +112,7 @@ class _Counted:
                 self._report(self._size)
 
 
-def _ms_spent(req: falcon.Request) -> int:
+def ms_spent(req: falcon.Request) -> int:
+    """Milliseconds since the request began."""
     started_at: float = req.context.started_at
     return round((time.monotonic() - started_at) * 1_000)

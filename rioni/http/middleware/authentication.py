@@ -7,9 +7,9 @@ from typing import Any
 import falcon
 
 from rioni.domain.access.authentication import UID_SCOPE, Mode, TokenInfo, TokenPolicy, Tokens
-from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED, Subject
 from rioni.domain.errors import InsufficientToken, TokensUnavailable, Unauthenticated
 from rioni.domain.ports.clock import Clock
+from rioni.http.caller import ANYBODY, Caller
 
 
 PUBLIC = frozenset(("/health", "/livez", "/readyz", "/docs", "/openapi.json"))
@@ -48,31 +48,6 @@ def scope_of(method: str, template: str) -> str:
         (scope for methods, pattern, scope in SCOPES if method in methods.split() and pattern.fullmatch(template)),
         UID_SCOPE,
     )
-
-
-class Caller:
-    """The subject of a request, for the duration of the request."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-
-    def check(self, scope: str) -> None:
-        """Reject a token that does not suffice.
-
-        Raises:
-            InsufficientToken: it lacks the scope, or comes from the wrong realm.
-        """
-
-    def is_expired(self) -> bool:
-        """Whether the token has expired or was revoked. Cheap, except for a periodic query of its source.
-
-        An unavailable source changes nothing for a token with a known expiry.
-        """
-        return False
-
-
-ANYBODY = Caller(UNAUTHENTICATED)
-"""The caller of every request while authentication is off."""
 
 
 class _TokenCaller(Caller):
@@ -152,12 +127,3 @@ class AuthenticationMiddleware:
         """Check the scope, once the route is known."""
         if req.path not in PUBLIC:
             req.context.caller.check(scope_of(req.method, req.uri_template or ""))
-
-
-def caller_of(req: falcon.Request) -> Caller:
-    """The caller of the request; anonymous if it was rejected before authentication."""
-    caller: Caller = getattr(req.context, "caller", _NONE)
-    return caller
-
-
-_NONE = Caller(NOBODY)

@@ -15,8 +15,8 @@ from rioni.domain.errors import Invalid
 from rioni.domain.subscriptions.cursor_arithmetic import available, distance, newest, shifted
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import subject_of
 
 
 class _CursorsResource(ABC):

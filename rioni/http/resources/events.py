@@ -14,13 +14,14 @@ from rioni.commands.publishing.publisher import DeleteEvents, Published, Publish
 from rioni.domain.avro.batches import MEDIA_TYPE
 from rioni.domain.publishing import consumer_tag, idempotency
 from rioni.http.bodies.reading import read_body
+from rioni.http.caller import subject_of
+from rioni.http.client_usage import measure_publishing, notice_publishing
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.middleware.access_log import measure_publishing, slo_bucket
-from rioni.http.middleware.activity import notice_publishing
-from rioni.http.request_parsing import media_type, subject_of
-from rioni.http.streaming.client import stream_counters
-from rioni.http.streaming.low_level import open_low_level_stream
+from rioni.http.middleware.access_log import slo_bucket
+from rioni.http.request_parsing import media_type
+from rioni.http.resources.streams.low_level import open_low_level_stream
+from rioni.http.resources.streams.stream_client import stream_counters
 
 
 READ_FIRST_BYTES_MAX = 65_536

@@ -10,8 +10,8 @@ from rioni.domain.errors import Invalid, NotFound
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, available, begin, distance, newest
 from rioni.domain.timelines.position import parse_offset, partition_number
 from rioni.domain.timelines.timeline import FIRST_ORDER
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import subject_of
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 

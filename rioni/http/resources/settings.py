@@ -13,8 +13,9 @@ from rioni.domain.errors import AdminOnly, ReadOnly
 from rioni.domain.system.settings import FEATURES, Admins, Settings
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import dispatch, subject_of
+from rioni.http.request_parsing import dispatch
 
 
 class AdminsResource:

@@ -1,7 +1,6 @@
 """Stores client activity in a PostgreSQL table that all nodes share, unlike the embedded file."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from sqlalchemy import (
     BigInteger,
@@ -21,8 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from rioni.domain.subscriptions.activity import Activity, ActivityKey, LastActivity
-from rioni.storage.embedded.activity import EmbeddedActivity
+from rioni.domain.subscriptions.activity import ActivityKey, LastActivity
 from rioni.storage.sql.engines import reading, writing
 
 
@@ -59,11 +57,6 @@ _OLD = (
 _FORGET = delete(SIGHTINGS).where(tuple_(*SIGHTINGS.primary_key.columns).in_(_OLD))
 # A crash of the machine may lose the last seconds; no commit waits for the disk.
 _NO_SYNC = text("SET LOCAL synchronous_commit = off")
-
-
-def opened_activity(engine: Engine, path: Path) -> Activity:
-    """Open the activity store: in the log's database on PostgreSQL, in a separate file on SQLite."""
-    return EmbeddedActivity(path) if engine.dialect.name == "sqlite" else SqlActivity(engine)
 
 
 class SqlActivity:

@@ -1,5 +1,6 @@
 """OpenAPI operations of dead letters."""
 
+from rioni.domain.subscriptions.dead_letter_policy import LIST_DEFAULT, LIST_MAX
 from rioni.http.openapi.builders import (
     INTEGER,
     STRING,
@@ -14,7 +15,6 @@ from rioni.http.openapi.builders import (
     schema,
     structure,
 )
-from rioni.http.resources.subscriptions.dead_letters import LIST_DEFAULT, LIST_MAX
 
 
 DEAD_LETTERS = "Dead letters"

@@ -12,10 +12,11 @@ from rioni.domain.errors import Malformed
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.http.bodies import body_schemas, parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.caller import subject_of
+from rioni.http.client_usage import notice_commit
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.middleware.activity import notice_commit
-from rioni.http.request_parsing import context_of, subject_of
+from rioni.http.request_parsing import context_of
 
 
 STREAM_ID_HEADER = "X-Nakadi-StreamId"

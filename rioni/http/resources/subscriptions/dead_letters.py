@@ -6,16 +6,14 @@ import msgspec
 from rioni.commands.subscriptions.dead_letters import KeptDeadLetter
 from rioni.domain.errors import Malformed
 from rioni.domain.ports.notifier import LOG_KEY
-from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
+from rioni.domain.subscriptions.dead_letter_policy import LIST_DEFAULT, LIST_MAX, DeadLetterFilter
 from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.request_parsing import context_of, integer, subject_of
-
-
-LIST_DEFAULT, LIST_MAX = 20, 1_000
+from rioni.http.request_parsing import context_of, integer
 
 
 class DeadLettersResource:

@@ -20,13 +20,13 @@ from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.position import EventTypePartition
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.request_parsing import subject_of
+from rioni.http.resources.streams.stream_client import HttpClient, stream_counters
+from rioni.http.resources.streams.stream_response import respond, stream_limits
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
-from rioni.http.streaming.client import HttpClient, stream_counters
 from rioni.http.streaming.server_sent_events import last_cursors
-from rioni.http.streaming.stream_response import respond, stream_limits
 from rioni.http.streaming.subscription_stream import DeadLetterHandler, SubscriptionStream
 
 

@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 from rioni.config.settings import Config
-from rioni.http.streaming.stream_response import stream_limits
+from rioni.http.resources.streams.stream_response import stream_limits
 
 
 def test_a_stream_that_asks_for_no_end_gets_one_of_its_own_between_50_and_70_minutes():

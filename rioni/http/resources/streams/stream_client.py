@@ -19,12 +19,12 @@ from rioni.domain.streaming.visibility import Visibility
 from rioni.domain.subscriptions.activity import resource_of
 from rioni.domain.system.kpis import BatchStreamed
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.http.caller import caller_of
 from rioni.http.dependencies import STOPPING_KEY, Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.middleware.authentication import caller_of
+from rioni.http.resources.streams.stream_response import wanted_frames
 from rioni.http.streaming.json_frames import FrameWriter
 from rioni.http.streaming.stream_context import StreamClient
-from rioni.http.streaming.stream_response import wanted_frames
 
 
 if TYPE_CHECKING:

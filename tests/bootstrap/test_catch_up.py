@@ -5,9 +5,9 @@ import threading
 import pytest
 from sqlalchemy import insert, inspect, select, text, update
 
-from rioni.bootstrap import startup
+from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.database import reading_models
-from rioni.bootstrap.startup import catch_up, prepare_startup
+from rioni.bootstrap.startup import prepare_startup
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.log_tables import TRACKING
@@ -64,11 +64,11 @@ def test_what_a_newer_fold_wrote_is_refused_and_left_alone(broker):
 
 
 def test_a_long_log_is_left_to_a_rebuild(broker, monkeypatch):
-    monkeypatch.setattr(startup, "REFOLDED_ENTRIES_MAX", noted(broker).position - 1)
+    monkeypatch.setattr("rioni.bootstrap.catch_up.REFOLDED_ENTRIES_MAX", noted(broker).position - 1)
     write(broker, update(TRACKING).values(fold=0))
     with pytest.raises(OtherFold, match="run `rioni rebuild`"):
         catch_up(broker.engine)
-    monkeypatch.setattr(startup, "REFOLDED_ENTRIES_MAX", noted(broker).position)
+    monkeypatch.setattr("rioni.bootstrap.catch_up.REFOLDED_ENTRIES_MAX", noted(broker).position)
     catch_up(broker.engine)
 
 

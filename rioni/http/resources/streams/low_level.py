@@ -22,12 +22,12 @@ from rioni.domain.streaming.parameters import StreamParameters, low_level_parame
 from rioni.domain.subscriptions.activity import READ
 from rioni.domain.subscriptions.cursor_arithmetic import OffsetRanges, newest, readable_place
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition
+from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.request_parsing import subject_of
-from rioni.http.streaming.client import HttpClient, StreamCounters
+from rioni.http.resources.streams.stream_client import HttpClient, StreamCounters
+from rioni.http.resources.streams.stream_response import respond, stream_limits
 from rioni.http.streaming.low_level_stream import LowLevelStream
 from rioni.http.streaming.server_sent_events import LAST_EVENT_ID, wants_events
-from rioni.http.streaming.stream_response import respond, stream_limits
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 

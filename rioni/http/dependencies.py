@@ -27,6 +27,7 @@ from rioni.domain.ports.registry import Registry
 from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.http.bodies.reading import BodyBudget
 from rioni.http.health_checks import HealthChecker
+from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.authentication import Authentication
 from rioni.http.streaming.quota import StreamQuota
 from rioni.http.streaming.shared_reads import CachedUntilNotified
@@ -48,6 +49,7 @@ class Dependencies:
     limits: Limits
     default_admin: Attribute
     authentication: Authentication
+    metrics: Metrics
     clock: Clock
     database_pool: ThreadPool
     """Thread pool for database calls."""

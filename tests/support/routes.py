@@ -15,9 +15,10 @@ def routed() -> Iterator[str]:
     """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`."""
     # No resource asks its services for anything but the settings before there is a request.
     dependencies = Dependencies(
-        **dict.fromkeys(field.name for field in dataclasses.fields(Dependencies)) | {"config": Config()}
+        **dict.fromkeys(field.name for field in dataclasses.fields(Dependencies))
+        | {"config": Config(), "metrics": Metrics()}
     )
-    for route in inspect.inspect_routes(create_app(dependencies, Metrics())):
+    for route in inspect.inspect_routes(create_app(dependencies)):
         for method in route.methods:
             if not method.internal:
                 yield f"{method.method} {route.path}"

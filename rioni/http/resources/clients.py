@@ -11,16 +11,13 @@ import orjson
 from rioni.domain.subscriptions.activity import COMMIT, PUBLISH, READ, STREAM, LastActivity, resource_of
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timestamps import rfc3339
-from rioni.http.dependencies import Dependencies
+from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import partitions_of, unconsumed_of
 from rioni.projections.queries.timeline_reader import newest_consistent
 
 
-class ProducersResource:
+class ProducersResource(Resource):
     """The publishers of an event type."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List clients by name."""
@@ -33,11 +30,8 @@ class ProducersResource:
         resp.data = orjson.dumps({"items": items})
 
 
-class ConsumersResource:
+class ConsumersResource(Resource):
     """The consumers of an event type."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List the subscriptions, with their lag and their clients, and the clients of the low-level API."""

@@ -16,14 +16,11 @@ from rioni.domain.subscriptions.cursor_arithmetic import available, distance, ne
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
-from rioni.http.dependencies import Dependencies
+from rioni.http.resources.resource import Resource
 
 
-class _CursorsResource(ABC):
+class _CursorsResource(Resource, ABC):
     """Reads the cursors of a request; the subject must be able to read the event type."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Answer an item for each item of the request, in its order."""

@@ -16,6 +16,7 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import attribute, dispatch, integer, listed
+from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
 from rioni.projections.queries.event_types import EventTypeFilter
 
@@ -26,11 +27,8 @@ DATA_ACCESS_WARNING = "Data access warning"
 COMPACTION_WARNING = "Compaction warning"
 
 
-class EventTypesResource:
+class EventTypesResource(Resource):
     """The collection."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List event types by name; a page of them if there is a limit or an offset."""
@@ -52,11 +50,8 @@ class EventTypesResource:
         resp.set_header("Warning", _warning(event_type))
 
 
-class EventTypeResource:
+class EventTypeResource(Resource):
     """One event type."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Show an event type, unless the client has it already."""

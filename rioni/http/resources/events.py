@@ -20,6 +20,7 @@ from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.access_log import slo_bucket
 from rioni.http.request_parsing import media_type
+from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.low_level import open_low_level_stream
 from rioni.http.resources.streams.stream_client import stream_counters
 
@@ -28,13 +29,12 @@ READ_FIRST_BYTES_MAX = 65_536
 """Bodies of at most this length are read before authorization."""
 
 
-class EventsResource:
+class EventsResource(Resource):
     """The events of one event type."""
 
-    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
-        self._dependencies = dependencies
-        self._metrics = metrics
-        self._counters = stream_counters(metrics, "low-level")
+    def __init__(self, dependencies: Dependencies) -> None:
+        super().__init__(dependencies)
+        self._counters = stream_counters(dependencies.metrics, "low-level")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Publish a batch: 200 and nothing more if it is stored, else a result for each event.
@@ -44,33 +44,29 @@ class EventsResource:
         """
         command = PublishEvents(**_request(req, name, self._dependencies))
         published = _publisher(req, self._dependencies).publish(command, subject_of(req))
-        _answer(resp, name, published, self._metrics)
+        _answer(resp, name, published, self._dependencies.metrics)
         _report(req, self._dependencies, command, published)
         seconds = time.monotonic() - req.context.started_at
-        self._metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
+        self._dependencies.metrics.publish_seconds.labels(slo_bucket(len(command.body))).observe(seconds)
         if published.events:
-            self._metrics.event_types.add(name, events=published.events, bytes_=len(command.body))
+            self._dependencies.metrics.event_types.add(name, events=published.events, bytes_=len(command.body))
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Stream events of some or all partitions."""
         open_low_level_stream(req, resp, name, self._dependencies, self._counters)
 
 
-class DeletedEventsResource:
+class DeletedEventsResource(Resource):
     """Deletions from one compacted event type."""
-
-    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
-        self._dependencies = dependencies
-        self._metrics = metrics
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete the events that have the keys of a batch; answers as publishing does."""
         command = DeleteEvents(**_request(req, name, self._dependencies))
         deleted = _publisher(req, self._dependencies).delete(command, subject_of(req))
-        _answer(resp, name, deleted, self._metrics)
+        _answer(resp, name, deleted, self._dependencies.metrics)
         _report(req, self._dependencies, command, deleted)
         if deleted.events:
-            self._metrics.event_types.add(name, deleted=deleted.events)
+            self._dependencies.metrics.event_types.add(name, deleted=deleted.events)
 
 
 def _publisher(req: falcon.Request, dependencies: Dependencies) -> Publisher:

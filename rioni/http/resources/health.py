@@ -10,8 +10,8 @@ import orjson
 from rioni import __version__
 from rioni.domain.ports.health import Health
 from rioni.http.dependencies import Dependencies
-from rioni.http.metrics.collectors import Metrics
 from rioni.http.metrics.metrics_formats import rendered_metrics
+from rioni.http.resources.resource import Resource
 
 
 class HealthResource:
@@ -23,22 +23,16 @@ class HealthResource:
         resp.text = "OK"
 
 
-class LiveResource:
+class LiveResource(Resource):
     """`/livez`: whether the process works; if not, a restart may help."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Show the internal health checks, with 503 if one has failed."""
         _show(resp, self._dependencies, self._dependencies.live.results(), stopping=False)
 
 
-class ReadyResource:
+class ReadyResource(Resource):
     """`/readyz`: whether the process can serve requests."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         """Show the health checks of dependencies, with 503 if one has failed, or the process is shutting down."""
@@ -70,14 +64,11 @@ class VersionResource:
         resp.data = orjson.dumps({"version": __version__, "scm_source": None})
 
 
-class MetricsResource:
+class MetricsResource(Resource):
     """`/metrics`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """All metrics of all worker processes, as JSON or in a format of Prometheus."""
-        resp.data, resp.content_type = rendered_metrics(self._metrics.registry(), req.accept)
+        resp.data, resp.content_type = rendered_metrics(self._dependencies.metrics.registry(), req.accept)
         resp.set_header("Cache-Control", "must-revalidate,no-cache,no-store")
         resp.append_header("Vary", "Accept")

@@ -12,14 +12,12 @@ from rioni.domain.timelines.position import parse_offset, partition_number
 from rioni.domain.timelines.timeline import FIRST_ORDER
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
+from rioni.http.resources.resource import Resource
 from rioni.projections.queries.timeline_reader import offset_ranges_of
 
 
-class PartitionsResource:
+class PartitionsResource(Resource):
     """All partitions."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List partitions; those named by `cursors` come last and tell how many events are unconsumed."""
@@ -36,11 +34,8 @@ class PartitionsResource:
         resp.data = orjson.dumps(items)
 
 
-class PartitionResource:
+class PartitionResource(Resource):
     """One partition."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str, partition: str) -> None:
         """Show a partition; with `consumed_offset` also how many events are unconsumed."""

@@ -13,8 +13,8 @@ from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
-from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch, integer
+from rioni.http.resources.resource import Resource
 from rioni.projections.queries import schemas
 
 
@@ -22,11 +22,8 @@ PAGE_MAX = 1_000
 PAGE_DEFAULT = 20
 
 
-class SchemasResource:
+class SchemasResource(Resource):
     """The collection."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List versions, newest first."""
@@ -50,22 +47,16 @@ class SchemasResource:
         resp.data = msgspec.json.encode(schema)
 
 
-class SchemaResource:
+class SchemaResource(Resource):
     """One version."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Show a version; `latest` is the current one."""
         resp.data = self._dependencies.query(schemas.body_of, name, version).encode()
 
 
-class CompatibilityCheckResource:
+class CompatibilityCheckResource(Resource):
     """Whether a schema could follow a version."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Say whether the event type's mode lets a schema follow a version, and if not why."""

@@ -16,13 +16,11 @@ from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch
+from rioni.http.resources.resource import Resource
 
 
-class AdminsResource:
+class AdminsResource(Resource):
     """`/settings/admins`."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the administrators, the configured default administrator included."""
@@ -36,11 +34,8 @@ class AdminsResource:
         resp.data = _admins_body(admins, self._dependencies)
 
 
-class BlacklistResource:
+class BlacklistResource(Resource):
     """`/settings/blacklist`."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List what is blocked."""
@@ -55,11 +50,8 @@ class BlacklistResource:
         resp.data = orjson.dumps(body)
 
 
-class BlacklistEntryResource:
+class BlacklistEntryResource(Resource):
     """`/settings/blacklist/{type}/{name}`."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, blacklist_type: str, name: str) -> None:
         """Block an application or an event type."""
@@ -72,11 +64,8 @@ class BlacklistEntryResource:
         resp.status = HTTPStatus.NO_CONTENT.value
 
 
-class FeaturesResource:
+class FeaturesResource(Resource):
     """`/settings/features`."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List all features."""

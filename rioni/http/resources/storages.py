@@ -13,8 +13,8 @@ from rioni.domain.system.storage_configuration import kept_configuration
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
-from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import dispatch
+from rioni.http.resources.resource import Resource
 from rioni.http.resources.settings import settings_for
 from rioni.projections.queries import storages
 
@@ -22,11 +22,8 @@ from rioni.projections.queries import storages
 REFUSAL = "Admin privileges required to perform this operation"
 
 
-class StoragesResource:
+class StoragesResource(Resource):
     """All storages."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the storages by id."""
@@ -49,11 +46,8 @@ class StoragesResource:
         resp.status = HTTPStatus.CREATED.value
 
 
-class StorageResource:
+class StorageResource(Resource):
     """One storage."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Show a storage."""
@@ -66,11 +60,8 @@ class StorageResource:
         resp.status = HTTPStatus.NO_CONTENT.value
 
 
-class DefaultStorageResource:
+class DefaultStorageResource(Resource):
     """The storage in which new event types begin."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Make a storage the default for new event types."""

@@ -17,16 +17,13 @@ from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
-from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import context_of, dispatch
+from rioni.http.resources.resource import Resource
 from rioni.http.resources.settings import settings_for
 
 
-class TimelinesResource:
+class TimelinesResource(Resource):
     """The timelines of one event type."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List all timelines by order, those whose events are gone included."""
@@ -47,11 +44,8 @@ class TimelinesResource:
         resp.status = HTTPStatus.CREATED.value
 
 
-class PartitionCountResource:
+class PartitionCountResource(Resource):
     """The number of partitions of one event type."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Add partitions; streams of subscriptions end, so that their clients come back for them."""

@@ -32,8 +32,8 @@ def client(tmp_path):
         publisher = Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()
         app = falcon.App(middleware=[RequestMiddleware(metrics, BodyBudget())])
-        services = SimpleNamespace(config=Config(), publisher=publisher)
-        app.add_route("/event-types/{name}/events", EventsResource(services, metrics))
+        dependencies = SimpleNamespace(config=Config(), publisher=publisher, metrics=metrics)
+        app.add_route("/event-types/{name}/events", EventsResource(dependencies))
         yield falcon.testing.TestClient(app)
 
 

@@ -14,20 +14,15 @@ from rioni.http.bodies import body_schemas, parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.client_usage import notice_commit
-from rioni.http.dependencies import Dependencies
-from rioni.http.metrics.collectors import Metrics
 from rioni.http.request_parsing import context_of
+from rioni.http.resources.resource import Resource
 
 
 STREAM_ID_HEADER = "X-Nakadi-StreamId"
 
 
-class SubscriptionCursorsResource:
+class SubscriptionCursorsResource(Resource):
     """The committed cursors of one subscription."""
-
-    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
-        self._dependencies = dependencies
-        self._metrics = metrics
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """List the committed cursors; none until the subscription was first streamed."""
@@ -64,7 +59,7 @@ class SubscriptionCursorsResource:
         cursors = parsing.committed_cursors(read_json(req))
         command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
         advanced = self._dependencies.committer.commit(command, subject_of(req))
-        self._metrics.committed_cursors.inc(sum(advanced))
+        self._dependencies.metrics.committed_cursors.inc(sum(advanced))
         notice_commit(req, self._dependencies, subscription_id, sum(advanced))
         if all(advanced):
             resp.status = HTTPStatus.NO_CONTENT.value

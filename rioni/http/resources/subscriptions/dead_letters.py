@@ -11,16 +11,12 @@ from rioni.domain.timestamps import rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
-from rioni.http.dependencies import Dependencies
-from rioni.http.metrics.collectors import Metrics
 from rioni.http.request_parsing import context_of, integer
+from rioni.http.resources.resource import Resource
 
 
-class DeadLettersResource:
+class DeadLettersResource(Resource):
     """The dead letters of one subscription."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """List dead letters, oldest first."""
@@ -32,18 +28,15 @@ class DeadLettersResource:
         resp.data = msgspec.json.encode({"items": [_item(kept) for kept in page]})
 
 
-class RedriveResource:
+class RedriveResource(Resource):
     """Publishes dead letters again."""
-
-    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
-        self._dependencies, self._metrics = dependencies, metrics
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Publish them, and answer their number."""
         command = parsing.redrive(subscription_id, read_json(req))
         redriven = self._dependencies.dead_letters.redrive(command, context_of(req, self._dependencies))
         self._dependencies.signals.notify(LOG_KEY)
-        self._metrics.redriven_events.inc(redriven.redriven)
+        self._dependencies.metrics.redriven_events.inc(redriven.redriven)
         resp.data = msgspec.json.encode(redriven)
 
 

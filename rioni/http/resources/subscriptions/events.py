@@ -22,7 +22,7 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
-from rioni.http.metrics.collectors import Metrics
+from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.stream_client import HttpClient, stream_counters
 from rioni.http.resources.streams.stream_response import respond, stream_limits
 from rioni.http.resources.subscriptions.cursors import STREAM_ID_HEADER
@@ -34,13 +34,12 @@ SLOT_WAIT_S = 1.5
 """How long a stream waits for a slot before it is rejected; a disconnected client is detected within a second."""
 
 
-class SubscriptionEventsResource:
+class SubscriptionEventsResource(Resource):
     """The events of one subscription."""
 
-    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
-        self._dependencies = dependencies
-        self._metrics = metrics
-        self._counters = stream_counters(metrics, "subscription")
+    def __init__(self, dependencies: Dependencies) -> None:
+        super().__init__(dependencies)
+        self._counters = stream_counters(dependencies.metrics, "subscription")
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Stream, with parameters from the query; partitions are assigned automatically."""
@@ -121,7 +120,9 @@ class SubscriptionEventsResource:
         policy = policy_of(subscription.annotations)
         if policy is None:
             return None
-        count = self._metrics.unprocessable_events.labels(DEAD_LETTER_QUEUE if policy.keeps else SKIP_EVENT)
+        count = self._dependencies.metrics.unprocessable_events.labels(
+            DEAD_LETTER_QUEUE if policy.keeps else SKIP_EVENT
+        )
 
         def handle(partition: EventTypePartition, event: Slice, sent: int) -> None:
             if policy.keeps:
@@ -164,11 +165,8 @@ def _check(dependencies: Dependencies, subject: Subject, subscription_id: str) -
         dependencies.access.event_type(subject, name, "READ")
 
 
-class SubscriptionStreamResource:
+class SubscriptionStreamResource(Resource):
     """One open stream, on any worker process."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, subscription_id: str, stream_id: str) -> None:
         """Close a stream: its slot and partitions are free when this is answered; its client gets a final message.

@@ -17,14 +17,12 @@ from rioni.domain.subscriptions.subscription import Subscription
 from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timelines
 from rioni.http.dependencies import Dependencies
+from rioni.http.resources.resource import Resource
 from rioni.projections.queries.timeline_reader import newest_consistent, recorded_at_ms_after
 
 
-class SubscriptionStatsResource:
+class SubscriptionStatsResource(Resource):
     """The statistics of one subscription."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Show all partitions with their readers and their lag; with `show_time_lag` also in seconds."""

@@ -12,8 +12,8 @@ from rioni.domain.errors import Malformed
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
-from rioni.http.dependencies import Dependencies
 from rioni.http.request_parsing import attribute, dispatch, integer, listed
+from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import status_of
 from rioni.projections.queries import subscriptions
 from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition
@@ -24,11 +24,8 @@ PAGE_DEFAULT = 20
 NEW_TOKEN = "new"  # noqa: S105 - a place in a list, not a secret
 
 
-class SubscriptionsResource:
+class SubscriptionsResource(Resource):
     """The collection."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a subscription, or answer the one that is the same."""
@@ -83,11 +80,8 @@ class SubscriptionsResource:
         return body[:-1] + b',"status":' + orjson.dumps(status_of(self._dependencies, subscription)) + b"}"
 
 
-class SubscriptionResource:
+class SubscriptionResource(Resource):
     """One subscription."""
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Show a subscription."""

@@ -20,8 +20,8 @@ from rioni.domain.ports.thread_pool import ThreadPool, direct
 from rioni.domain.publishing import idempotency
 from rioni.domain.publishing.batch import Batch, split
 from rioni.domain.publishing.idempotency import IdempotencyClaim
-from rioni.domain.publishing.pipeline import Prepared, prepare, prepare_deletion
-from rioni.domain.publishing.results import ItemResult, partial_results
+from rioni.domain.publishing.pipeline import Prepared, partial_results, prepare, prepare_deletion
+from rioni.domain.publishing.results import ItemResult
 from rioni.domain.publishing.rules import Publication, PublishRules, is_large
 from rioni.domain.timestamps import rfc3339
 

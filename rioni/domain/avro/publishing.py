@@ -19,11 +19,10 @@ from rioni.domain.avro.event_schema import EventSchema
 from rioni.domain.errors import Invalid, TooLarge
 from rioni.domain.publishing.enrichment import Enrichment
 from rioni.domain.publishing.headers import NO_HEADERS
-from rioni.domain.publishing.idempotency import event_ids
 from rioni.domain.publishing.owner import enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
-from rioni.domain.publishing.pipeline import Prepared, headers_of, prepared
-from rioni.domain.publishing.results import Events, StepFailed, rejection
+from rioni.domain.publishing.pipeline import Prepared, event_ids, headers_of, prepared, rejection
+from rioni.domain.publishing.results import Events, StepFailed
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.schemas.formats import is_uuid
 

@@ -5,13 +5,11 @@ event by its eid, if the event type enables that. All keys begin with the event 
 event type is independent of its predecessor's events.
 """
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from rioni.domain.errors import Malformed
 from rioni.domain.event_types.event_type import EventType
-from rioni.domain.publishing.results import Events
 
 
 HEADER = "Idempotency-Key"
@@ -57,11 +55,6 @@ def claim(scope: str, *, client: str, key: str, kind: str, body: bytes) -> Idemp
         body: the batch, decompressed.
     """
     return IdempotencyClaim(f"{scope}:{_hash(_DIGEST_BYTES, client, key)}", _hash(_DIGEST_BYTES, kind, body))
-
-
-def event_ids(scope: str, events: Events) -> Sequence[str]:
-    """The deduplication ids of events that have a valid eid."""
-    return [f"{scope}:{event['metadata']['eid'].lower()}" for event in events]
 
 
 def _hash(size: int, *parts: str | bytes) -> str:

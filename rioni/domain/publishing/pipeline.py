@@ -14,15 +14,16 @@ from rioni.domain.errors import Invalid
 from rioni.domain.publishing.batch import Batch
 from rioni.domain.publishing.enrichment import enrich
 from rioni.domain.publishing.headers import Headers
-from rioni.domain.publishing.idempotency import event_ids
 from rioni.domain.publishing.owner import Owners, enriched_owners, submitted_owners
 from rioni.domain.publishing.partitioning import assign
-from rioni.domain.publishing.results import Events, ItemResult, StepFailed, reject_all, rejection
+from rioni.domain.publishing.results import Events, ItemResult, StepFailed, eid_of
 from rioni.domain.publishing.rules import Publication, PublishRules
 from rioni.domain.publishing.validation import HAS_KEY, validate
 
 
 T = TypeVar("T")
+
+_STEP_BEFORE = {"validating": "none", "partitioning": "validating", "enriching": "partitioning"}
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,3 +134,57 @@ def _by_partition(items: Iterable[T], partitions: Sequence[int]) -> dict[int, li
     for item, partition in zip(items, partitions, strict=True):
         batches[partition].append(item)
     return batches
+
+
+def rejection(events: Events, failure: StepFailed, partitions: Sequence[int] = ()) -> list[ItemResult]:
+    """Results of a batch that is rejected because of one event.
+
+    Those before it passed the step, those behind it did not reach it.
+
+    Args:
+        events: all of them.
+        failure: the step, the event, and what is wrong with it.
+        partitions: of the events, if all are known.
+    """
+    partitions = failure.partitions or partitions
+    behind = failure.behind or _STEP_BEFORE[failure.step]
+    return [
+        ItemResult(
+            publishing_status="failed" if index == failure.index else "aborted",
+            detail=failure.detail if index == failure.index else "",
+            step=failure.step if index <= failure.index else behind,
+            eid=eid_of(event),
+            partition=str(partitions[index]) if index < len(partitions) else None,
+        )
+        for index, event in enumerate(events)
+    ]
+
+
+def reject_all(events: Events, detail: str) -> list[ItemResult]:
+    """Results of a batch that is rejected before any of its events was checked."""
+    return [ItemResult(publishing_status="aborted", detail=detail, step="none", eid=eid_of(event)) for event in events]
+
+
+def event_ids(scope: str, events: Events) -> Sequence[str]:
+    """The deduplication ids of events that have a valid eid."""
+    return [f"{scope}:{event['metadata']['eid'].lower()}" for event in events]
+
+
+def partial_results(events: Events, partitions: Sequence[int], failed: Mapping[int, str]) -> list[ItemResult]:
+    """Results of all events when some partitions were not written, for a 207 response.
+
+    Args:
+        events: all of them.
+        partitions: for each event its partition.
+        failed: the reason for each partition that was not written, or whose outcome is unknown.
+    """
+    return [
+        ItemResult(
+            publishing_status="failed" if partition in failed else "submitted",
+            detail=failed.get(partition, ""),
+            step="publishing",
+            eid=eid_of(event),
+            partition=str(partition),
+        )
+        for event, partition in zip(events, partitions, strict=True)
+    ]

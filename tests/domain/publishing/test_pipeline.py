@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rioni.domain.errors import Malformed, RioniError, TooLarge
 from rioni.domain.limits import Limits
-from rioni.domain.publishing.results import ItemResult, partial_results
+from rioni.domain.publishing.pipeline import partial_results
+from rioni.domain.publishing.results import ItemResult
 from tests.support.publishing import BUSINESS, event, item, publish, refused, rules
 from tests.support.strategies import EID, as_written, event_texts, texts
 

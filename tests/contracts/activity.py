@@ -11,19 +11,19 @@ ALICE = ActivityKey("publish", "order", "alice")
 class ActivityContract:
     @pytest.fixture
     def other(self, activity: Activity) -> Activity:
-        """The activity as another process has it, or what is like it."""
+        """The activity as another process sees it, or an equivalent."""
         return activity
 
-    def test_at_first_nobody_was_seen(self, activity: Activity):
+    def test_at_first_there_is_no_activity(self, activity: Activity):
         assert activity.of("publish", "order") == {}
 
-    def test_amounts_add_up_and_times_widen_whoever_adds(self, activity: Activity, other: Activity):
+    def test_amounts_add_up_and_times_widen_over_all_processes(self, activity: Activity, other: Activity):
         activity.add({ALICE: LastActivity(20, 30, 5)})
         other.add({ALICE: LastActivity(10, 25, 2)})
         activity.add({ALICE: LastActivity(40, 40, 0)})
         assert other.of("publish", "order") == {"alice": LastActivity(10, 40, 7)}
 
-    def test_clients_deeds_and_resources_are_kept_apart(self, activity: Activity):
+    def test_clients_actions_and_resources_are_recorded_separately(self, activity: Activity):
         sightings = [ALICE, ALICE._replace(client="bob"), ALICE._replace(action="read"), ALICE._replace(resource="o")]
         activity.add({sighting: LastActivity(1, 1, number) for number, sighting in enumerate(sightings, 1)})
         assert list(activity.of("publish", "order").items()) == [
@@ -33,12 +33,12 @@ class ActivityContract:
         assert activity.of("read", "order") == {"alice": LastActivity(1, 1, 3)}
         assert activity.of("publish", "o") == {"alice": LastActivity(1, 1, 4)}
 
-    def test_any_text_is_a_name(self, activity: Activity):
+    def test_any_text_is_allowed_as_a_name(self, activity: Activity):
         hostile = ActivityKey("publish", "order", "'; DROP TABLE sightings; --\x00 é🛫")
         activity.add({hostile: LastActivity(1, 1, 1)})
         assert list(activity.of("publish", "order")) == [hostile.client]
 
-    def test_who_was_not_seen_since_is_forgotten(self, activity: Activity, other: Activity):
+    def test_clients_without_activity_since_a_time_are_removed(self, activity: Activity, other: Activity):
         bob = ALICE._replace(client="bob")
         activity.add({ALICE: LastActivity(1, 99, 1), bob: LastActivity(1, 100, 1)})
         other.delete_before(100)

@@ -1,4 +1,4 @@
-"""What every adapter of the port `EventStore` promises of closing and extending topics: subclasses provide `store`."""
+"""The contract of the port `EventStore` for closing and extending topics: subclasses provide `store`."""
 
 import itertools
 import threading
@@ -17,7 +17,7 @@ class ClosedTopicsContract:
         store.create_topic(TOPIC, PARTITIONS)
         return TOPIC
 
-    def test_closing_tells_what_is_there_for_good(self, store: EventStore):
+    def test_closing_returns_the_final_newest_positions(self, store: EventStore):
         store.append(TOPIC, {0: events(1, 2), 2: events(3)})
         for _ in range(2):
             assert store.close_topic(TOPIC) == [Bounds(0, 1), Bounds(0, -1), Bounds(0, 0)]
@@ -26,7 +26,7 @@ class ClosedTopicsContract:
         assert store.bounds(TOPIC)[0] == Bounds(0, 1)
         assert read_all(store, TOPIC, 0) == events(1, 2)
 
-    def test_closing_stops_one_topic_alone_and_an_unknown_one_not_at_all(self, store: EventStore):
+    def test_closing_affects_one_topic_only_and_ignores_an_unknown_one(self, store: EventStore):
         store.create_topic("other", 1)
         store.close_topic(TOPIC)
         assert store.append("other", {0: events(1)}) == {0: 0}
@@ -35,13 +35,13 @@ class ClosedTopicsContract:
         store.create_topic("unknown", 1)
         assert store.append("unknown", {0: events(1)}) == {0: 0}
 
-    def test_a_topic_that_is_deleted_while_closed_comes_back_open(self, store: EventStore):
+    def test_a_topic_deleted_while_closed_is_open_when_created_again(self, store: EventStore):
         store.close_topic(TOPIC)
         store.delete_topic(TOPIC)
         store.create_topic(TOPIC, PARTITIONS)
         assert store.append(TOPIC, {0: events(1)}) == {0: 0}
 
-    def test_whatever_is_under_way_while_a_topic_is_closed_is_counted_or_refused(self, store: EventStore):
+    def test_concurrent_appends_to_a_topic_being_closed_are_counted_or_rejected(self, store: EventStore):
         stored: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
 
         def publish(publisher: int) -> None:
@@ -62,7 +62,7 @@ class ClosedTopicsContract:
         threads = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
-        store.newest(TOPIC)  # somebody reads it
+        store.newest(TOPIC)  # another client reads it
         while len(stored[0]) < 60:
             threading.Event().wait(0.001)
         bounds = store.close_topic(TOPIC)
@@ -73,7 +73,7 @@ class ClosedTopicsContract:
             assert sorted(read_all(store, TOPIC, number)) == sorted(stored[number])
             assert bounds[number].newest + 1 == len(stored[number])
 
-    def test_a_topic_gets_further_partitions_also_when_it_is_closed(self, store: EventStore):
+    def test_partitions_can_be_added_to_a_closed_topic(self, store: EventStore):
         store.append(TOPIC, {2: events(1)})
         for _ in range(2):
             store.extend_topic(TOPIC, 5)

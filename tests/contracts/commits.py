@@ -1,4 +1,4 @@
-"""What every adapter of the port `Coordinator` promises about cursors: committing them, and resetting them."""
+"""The contract of the port `Coordinator` for committing and resetting cursors."""
 
 import threading
 
@@ -11,13 +11,13 @@ from tests.contracts.coordination import A0, A1, A3, ALL, BEFORE, ENOUGH_S, Coor
 
 
 def heartbeats(coordinator: Coordinator, subscription: str) -> dict[EventTypePartition, int]:
-    """As the port wants them to be read: after the cursors."""
+    """The heartbeats, read as the port requires: after the cursors."""
     coordinator.cursors(subscription)
     return dict(coordinator.heartbeats(subscription))
 
 
 class CommitContract(CoordinationSuite):
-    def test_what_is_committed_is_seen_by_all(self, coordinator, other, subscription, stream):
+    def test_committed_cursors_are_visible_to_all_processes(self, coordinator, other, subscription, stream):
         assert other.commit(subscription, stream, [(A0, offset(4)), (A1, offset(0))]) == [True, True]
         for each in (coordinator, other):
             assert each.cursors(subscription) == ALL | {A0: offset(4), A1: offset(0)}
@@ -30,7 +30,7 @@ class CommitContract(CoordinationSuite):
         assert coordinator.commit(subscription, stream, [(A0, offset(130))]) == [False]
         assert coordinator.cursors(subscription)[A0] == offset(130)
 
-    def test_committing_the_same_again_is_a_heartbeat(self, coordinator, other, subscription, stream):
+    def test_committing_the_same_cursor_again_is_a_heartbeat(self, coordinator, other, subscription, stream):
         before = heartbeats(other, subscription)
         assert list(before) == list(ALL)
         seen = other.cursors(subscription)
@@ -41,14 +41,14 @@ class CommitContract(CoordinationSuite):
             after = heartbeats(each, subscription)
             assert {key for key in ALL if after[key] > before[key]} == {A0, A1}
 
-    def test_what_advances_or_is_behind_is_no_heartbeat(self, coordinator, other, subscription, stream):
+    def test_a_commit_that_advances_or_is_behind_is_no_heartbeat(self, coordinator, other, subscription, stream):
         before = heartbeats(other, subscription)
         coordinator.commit(subscription, stream, [(A0, offset(5)), (A0, offset(5)), (A1, offset(1))])
         coordinator.commit(subscription, stream, [(A0, offset(4)), (A0, BEFORE), (A1, offset(2))])
         for each in (coordinator, other):
             assert heartbeats(each, subscription) == before
 
-    def test_a_refused_commit_is_no_heartbeat(self, coordinator, other, subscription, stream):
+    def test_a_rejected_commit_is_no_heartbeat(self, coordinator, other, subscription, stream):
         before = heartbeats(other, subscription)
         for refused in (stream, name()):
             with pytest.raises(Invalid):
@@ -60,23 +60,27 @@ class CommitContract(CoordinationSuite):
         assert coordinator.commit(subscription, stream, [(A0, format_offset(2, -1))]) == [True]
         assert coordinator.commit(subscription, stream, [(A0, offset(200))]) == [False]
 
-    def test_before_the_first_event_is_outdated_on_a_fresh_subscription(self, coordinator, subscription, stream):
+    def test_committing_before_the_first_event_does_not_advance_a_fresh_subscription(
+        self, coordinator, subscription, stream
+    ):
         assert coordinator.commit(subscription, stream, [(A0, BEFORE), (A1, "BEGIN")]) == [False, False]
 
     @pytest.mark.parametrize("key", [EventTypePartition("a", "9"), EventTypePartition("b", "0")])
-    def test_unknown_partitions_are_refused_and_nothing_is_written(self, coordinator, subscription, stream, key):
+    def test_commits_to_unknown_partitions_are_rejected_and_nothing_is_written(
+        self, coordinator, subscription, stream, key
+    ):
         with pytest.raises(Invalid) as caught:
             coordinator.commit(subscription, stream, [(A0, offset(1)), (key, offset(1))])
         assert str(caught.value) == f"non existing partition {key.partition}"
         assert coordinator.cursors(subscription) == ALL
 
-    def test_partitions_of_nobody_are_refused(self, coordinator, subscription):
+    def test_commits_to_unassigned_partitions_are_rejected(self, coordinator, subscription):
         stream = name()
         coordinator.join(subscription, stream, [A0])
         with pytest.raises(Invalid, match=r"^non existing partition 1$"):
             coordinator.commit(subscription, stream, [(A1, offset(1))])
 
-    def test_partitions_of_others_are_refused(self, coordinator, other, subscription, stream):
+    def test_commits_to_partitions_of_other_sessions_are_rejected(self, coordinator, other, subscription, stream):
         second = name()
         other.join(subscription, second)
         assert coordinator.topology(subscription).partitions[A3] == Assignment(stream, second)
@@ -100,7 +104,7 @@ class CommitContract(CoordinationSuite):
         with pytest.raises(Invalid, match="not found"):
             coordinator.commit(another, stream, [(A0, offset(1))])
 
-    def test_concurrent_commits_keep_the_greatest(self, coordinator, other, subscription, stream):
+    def test_of_concurrent_commits_the_greatest_cursor_is_kept(self, coordinator, other, subscription, stream):
         results: list[bool] = []
 
         def commit(each: Coordinator, positions: range) -> None:
@@ -120,7 +124,9 @@ class CommitContract(CoordinationSuite):
 
     # --- reset ---
 
-    def test_a_reset_sets_cursors_backwards_and_leaves_others(self, coordinator, other, subscription, stream):
+    def test_a_reset_moves_cursors_back_and_leaves_other_partitions_unchanged(
+        self, coordinator, other, subscription, stream
+    ):
         coordinator.commit(subscription, stream, [(A0, offset(9)), (A1, offset(9))])
         coordinator.leave(subscription, stream)
         assert other.reset(subscription, {A0: offset(4)}, ENOUGH_S) == {A0: offset(9)}
@@ -148,13 +154,13 @@ class CommitContract(CoordinationSuite):
         watch.close()
 
     @pytest.mark.usefixtures("stream")
-    def test_a_reset_gives_up_and_changes_nothing(self, coordinator, subscription):
+    def test_a_reset_that_times_out_changes_nothing(self, coordinator, subscription):
         with pytest.raises(Unavailable, match=r"^Timeout resetting cursors$"):
             coordinator.reset(subscription, {A0: offset(4)}, 0)
         assert coordinator.cursors(subscription) == ALL
         assert not coordinator.topology(subscription).resetting
         coordinator.join(subscription, name())
 
-    def test_a_reset_of_nothing_ends_no_stream(self, coordinator, subscription, stream):
+    def test_an_empty_reset_ends_no_stream(self, coordinator, subscription, stream):
         assert coordinator.reset(subscription, {}, 0) == {}
         assert set(coordinator.topology(subscription).sessions) == {stream}

@@ -1,4 +1,4 @@
-"""What every adapter of the port `EventStore` promises of compaction: subclasses provide `store`."""
+"""The contract of the port `EventStore` for compaction: subclasses provide `store`."""
 
 import threading
 
@@ -20,7 +20,7 @@ class CompactionContract:
         store.create_topic(TOPIC, PARTITIONS)
         return TOPIC
 
-    def test_of_events_with_the_same_key_the_last_one_stays(self, store: EventStore, clock: ManualClock):
+    def test_of_events_with_the_same_key_the_last_one_is_kept(self, store: EventStore, clock: ManualClock):
         keys = [Headers(key=key) for key in "abac"]
         store.append(TOPIC, {0: events(1, 2, 3, 4)}, headers={0: keys})
         store.append(TOPIC, {1: events(5)}, headers={1: [Headers(key="a")]})
@@ -41,9 +41,7 @@ class CompactionContract:
         assert store.compact(TOPIC, clock.now_ms() + 1) == 1
         assert read_all(store, TOPIC, 0) == [*events(1, 2), b"", *events(4, 5)]
 
-    def test_what_may_have_no_key_stays_and_what_is_too_old_goes_all_the_same(
-        self, store: EventStore, clock: ManualClock
-    ):
+    def test_events_that_may_have_no_key_are_kept_unless_they_are_too_old(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(1, 2)})
         clock.advance(1)
         store.append(TOPIC, {0: events(3, 4)}, headers={0: [Headers(key="a")] * 2})
@@ -53,7 +51,7 @@ class CompactionContract:
         store.compact(TOPIC, clock.now_ms() + 1, keyed_since_ms=clock.now_ms())
         assert store.bounds(TOPIC)[0] == (2, 3)
 
-    def test_a_deletion_removes_what_has_its_key_and_then_itself(self, store: EventStore, clock: ManualClock):
+    def test_a_tombstone_removes_the_events_with_its_key_and_then_itself(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(1)}, headers={0: [Headers(key="a")]})
         clock.advance(1)
         store.append(TOPIC, {0: [b""]}, headers={0: [Headers(key="a")]})
@@ -64,7 +62,7 @@ class CompactionContract:
         assert store.compact(TOPIC, clock.now_ms() + 1) == 0
         assert read_all(store, TOPIC, 0) == [b"", b"", *events(2)]
 
-    def test_what_has_expired_needs_no_compaction(self, store: EventStore, clock: ManualClock):
+    def test_compaction_ignores_expired_events(self, store: EventStore, clock: ManualClock):
         key = [Headers(key="a")]
         store.append(TOPIC, {0: events(1)}, headers={0: key})
         store.append(TOPIC, {0: events(2)}, headers={0: key})
@@ -81,7 +79,7 @@ class CompactionContract:
         store.append(TOPIC, {0: events(2)}, headers={0: [Headers(key="a")]})
         assert store.compact(TOPIC, clock.now_ms() + 1) == 0
 
-    def test_readers_in_flight_miss_nothing_that_stays(self, store: EventStore, clock: ManualClock):
+    def test_concurrent_readers_miss_no_event_that_is_kept(self, store: EventStore, clock: ManualClock):
         for number in range(200):
             store.append(TOPIC, {0: events(number)}, headers={0: [Headers(key=str(number % 50))]})
             clock.advance(1)

@@ -1,4 +1,4 @@
-"""What the suites of the port `Coordinator` have in common: a subscription to four partitions, and a stream of it."""
+"""What the contract tests of the port `Coordinator` share: a subscription to four partitions, and a stream of it."""
 
 from uuid import uuid4
 

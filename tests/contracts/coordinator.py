@@ -1,4 +1,4 @@
-"""What every adapter of the port `Coordinator` promises: subclasses provide `coordinator`, `other` and `signals`."""
+"""The contract of the port `Coordinator`: subclasses provide `coordinator`, `other` and `signals`."""
 
 import threading
 from uuid import uuid4
@@ -17,14 +17,14 @@ from tests.contracts.failures import FailureContract
 class CoordinatorContract(CommitContract, FailureContract):
     # --- initialisation ---
 
-    def test_before_initialisation_there_is_nothing(self, coordinator: Coordinator):
+    def test_an_uninitialised_subscription_has_no_state(self, coordinator: Coordinator):
         subscription = name()
         assert coordinator.cursors(subscription) == {}
         assert coordinator.topology(subscription).partitions == {}
         with pytest.raises(SubscriptionNotFound):
             coordinator.join(subscription, name())
 
-    def test_initialising_lays_down_cursors_and_unassigned_partitions_in_order(self, coordinator, other, subscription):
+    def test_initialising_stores_cursors_and_unassigned_partitions_in_order(self, coordinator, other, subscription):
         for each in (coordinator, other):
             assert list(each.cursors(subscription).items()) == list(ALL.items())
             assert each.committed(subscription) == ALL
@@ -35,7 +35,7 @@ class CoordinatorContract(CommitContract, FailureContract):
             each.initialise(subscription, {A0: offset(5)})
             assert each.cursors(subscription) == ALL
 
-    def test_added_partitions_come_last_and_are_shared_too(self, coordinator, other, subscription, stream):
+    def test_added_partitions_come_last_and_are_assigned_too(self, coordinator, other, subscription, stream):
         new = EventTypePartition("a", "4")
         for each in (other, coordinator):
             each.extend(subscription, {A0: offset(7), new: offset(2)})
@@ -44,11 +44,11 @@ class CoordinatorContract(CommitContract, FailureContract):
             assert list(each.topology(subscription).partitions)[-1] == new
         assert coordinator.topology(subscription).partitions[new] == Assignment(stream)
 
-    def test_only_what_is_initialised_can_be_extended(self, coordinator):
+    def test_only_an_initialised_subscription_can_be_extended(self, coordinator):
         with pytest.raises(SubscriptionNotFound):
             coordinator.extend(name(), ALL)
 
-    def test_a_process_lives_until_it_closes_and_never_again(self, coordinator, other):
+    def test_a_process_is_alive_until_it_closes_and_never_again(self, coordinator, other):
         worker = other.worker
         assert worker != coordinator.worker
         assert coordinator.is_alive(worker)
@@ -57,7 +57,7 @@ class CoordinatorContract(CommitContract, FailureContract):
         other.close()
         assert not coordinator.is_alive(worker)
 
-    def test_what_a_stream_owns_is_held_until_its_process_closes(self, coordinator, other, subscription, stream):
+    def test_a_stream_owns_its_partitions_until_its_process_closes(self, coordinator, other, subscription, stream):
         second = name()
         other.join(subscription, second)
         assert coordinator.owns(stream)
@@ -99,7 +99,9 @@ class CoordinatorContract(CommitContract, FailureContract):
         owned = dict.fromkeys(staying, stream) | dict.fromkeys(moving, second)
         assert {key: assignment.session for key, assignment in after.partitions.items()} == owned
 
-    def test_leaving_gives_everything_to_the_others_at_once(self, coordinator, other, subscription, stream):
+    def test_leaving_assigns_all_partitions_to_the_other_sessions_at_once(
+        self, coordinator, other, subscription, stream
+    ):
         second = name()
         other.join(subscription, second)
         coordinator.leave(subscription, stream)
@@ -107,7 +109,9 @@ class CoordinatorContract(CommitContract, FailureContract):
         assert set(other.topology(subscription).partitions.values()) == {Assignment(second)}
         assert set(other.topology(subscription).sessions) == {second}
 
-    def test_every_change_has_a_new_epoch_and_no_change_the_same_topology(self, coordinator, other, subscription):
+    def test_every_change_has_a_new_epoch_and_without_a_change_the_topology_is_equal(
+        self, coordinator, other, subscription
+    ):
         stream = name()
         epochs = [coordinator.topology(subscription).epoch]
         for change in (
@@ -122,7 +126,7 @@ class CoordinatorContract(CommitContract, FailureContract):
             assert coordinator.topology(subscription) == other.topology(subscription)
         assert epochs == sorted(set(epochs))
 
-    def test_there_are_as_many_slots_as_partitions(self, coordinator, other, subscription):
+    def test_a_subscription_has_as_many_stream_slots_as_partitions(self, coordinator, other, subscription):
         coordinator.join(subscription, name(), [A0, A1])
         coordinator.join(subscription, name())
         other.join(subscription, name())
@@ -133,7 +137,7 @@ class CoordinatorContract(CommitContract, FailureContract):
         )
         other.join(subscription, name(), [A2])
 
-    def test_a_partition_can_be_requested_once(self, coordinator, other, subscription):
+    def test_a_partition_can_be_requested_by_one_session_only(self, coordinator, other, subscription):
         coordinator.join(subscription, name(), [A0, A1])
         with pytest.raises(Conflict) as caught:
             other.join(subscription, name(), [A2, A1])
@@ -143,7 +147,7 @@ class CoordinatorContract(CommitContract, FailureContract):
         )
         assert len(other.topology(subscription).sessions) == 1
 
-    def test_of_racers_for_one_slot_exactly_one_wins(self, coordinator, other):
+    def test_of_concurrent_joins_for_one_slot_exactly_one_succeeds(self, coordinator, other):
         subscription = name()
         coordinator.initialise(subscription, {A0: BEFORE})
         outcomes: list[bool] = []
@@ -165,7 +169,7 @@ class CoordinatorContract(CommitContract, FailureContract):
 
     # --- waking up ---
 
-    def test_every_change_wakes_whom_it_concerns(self, other, signals: Notifier, subscription):
+    def test_every_change_wakes_the_sessions_concerned(self, other, signals: Notifier, subscription):
         stream, second = name(), name()
         waiter = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
         for change in (
@@ -180,7 +184,7 @@ class CoordinatorContract(CommitContract, FailureContract):
             assert waiter.wait(ENOUGH_S)
         waiter.close()
 
-    def test_what_concerns_all_wakes_all(self, other, signals: Notifier, subscription):
+    def test_a_change_that_concerns_all_sessions_wakes_all(self, other, signals: Notifier, subscription):
         stream = name()
         other.join(subscription, stream)
         waiter = signals.watch([f"subscription:{subscription}"])
@@ -196,7 +200,7 @@ class CoordinatorContract(CommitContract, FailureContract):
 
     # --- ends ---
 
-    def test_a_forgotten_subscription_is_as_one_never_seen(self, coordinator, other, subscription, stream):
+    def test_a_deleted_subscription_leaves_no_state(self, coordinator, other, subscription, stream):
         assert other.cursors(subscription)
         assert other.topology(subscription).sessions
         coordinator.delete(subscription)
@@ -208,7 +212,7 @@ class CoordinatorContract(CommitContract, FailureContract):
         with pytest.raises(Invalid):
             coordinator.commit(subscription, stream, [(A0, offset(1))])
 
-    def test_all_that_is_initialised_is_known_until_it_is_forgotten(self, coordinator, other, subscription):
+    def test_initialised_subscriptions_are_listed_until_they_are_deleted(self, coordinator, other, subscription):
         second = name()
         other.initialise(second, ALL)
         assert {subscription, second} <= {*coordinator.initialised()}

@@ -1,4 +1,4 @@
-"""What every adapter of the port `EventLog` promises: subclasses provide the fixtures `log` and `other_log`."""
+"""The contract of the port `EventLog`: subclasses provide the fixtures `log` and `other_log`."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from rioni.domain.ports.event_log import EventLog, LogEntry
 
 
 class Noted(DomainEvent, frozen=True, kw_only=True):
-    """Something was noted."""
+    """A domain event of these tests."""
 
     TOPIC: ClassVar[str] = "note.noted"
     KEY: ClassVar[str] = "name"
@@ -43,7 +43,7 @@ def note(log: EventLog, name: str, *texts: str, version: int = 0) -> list[LogEnt
 
 
 def read_all(log: EventLog) -> list[LogEntry]:
-    """Everything, in pages."""
+    """All entries, read page by page."""
 
     def pages() -> Iterator[LogEntry]:
         position = 0
@@ -57,10 +57,10 @@ def read_all(log: EventLog) -> list[LogEntry]:
 class EventLogContract:
     @pytest.fixture
     def other_log(self, log: EventLog) -> EventLog:
-        """The log of another process, or what is like it."""
+        """The log of another process, or an equivalent."""
         return log
 
-    # --- the end ---
+    # --- the head ---
 
     def test_an_empty_log_ends_at_position_0(self, log: EventLog):
         assert log.head() == LogHead(0, GENESIS)
@@ -80,7 +80,7 @@ class EventLogContract:
             hashes.add(log.head().hash)
         assert len(hashes) == 4
 
-    def test_whoever_asks_after_a_transaction_knows_its_last_position(self, log: EventLog, other_log: EventLog):
+    def test_after_a_transaction_every_process_sees_its_last_position(self, log: EventLog, other_log: EventLog):
         assert log.position() == other_log.position() == 0
         for version in range(5):
             (entry,) = note(log if version % 2 else other_log, "a", version=version)
@@ -89,7 +89,7 @@ class EventLogContract:
 
     # --- appending ---
 
-    def test_what_was_appended_is_read_as_it_was(self, log: EventLog, other_log: EventLog):
+    def test_entries_are_read_as_they_were_appended(self, log: EventLog, other_log: EventLog):
         appended = note(log, "größe", "価格", "\x00\n")
         assert [(entry.position, entry.version) for entry in appended] == [(1, 1), (2, 2)]
         assert appended[0].stream == stream_id("note", "größe")
@@ -97,7 +97,7 @@ class EventLogContract:
         assert appended[0].origin == ORIGIN
         assert other_log.entries(0, 10) == appended
 
-    def test_positions_count_through_all_streams_and_versions_through_one(self, log: EventLog):
+    def test_positions_count_over_all_streams_and_versions_within_one(self, log: EventLog):
         note(log, "a", "1")
         note(log, "b", "1", "2")
         note(log, "a", "2", version=1)
@@ -116,7 +116,7 @@ class EventLogContract:
         assert log.head() == before
 
     @pytest.mark.parametrize("version", [0, 1, 3])
-    def test_another_version_than_the_streams_own_is_refused(self, log: EventLog, version: int):
+    def test_appending_with_a_wrong_expected_version_is_rejected(self, log: EventLog, version: int):
         note(log, "a", "1", "2")
         before = log.head()
         with pytest.raises(ConcurrentChange):
@@ -141,14 +141,14 @@ class EventLogContract:
             end = transaction.head
         assert log.head() == end
 
-    def test_nobody_sees_what_is_not_committed(self, log: EventLog, other_log: EventLog):
+    def test_uncommitted_entries_are_invisible_to_others(self, log: EventLog, other_log: EventLog):
         with log.transaction() as transaction:
             transaction.append(stream_id("note", "a"), 0, [Noted(name="a")], ORIGIN)
             assert other_log.head() == LogHead(0, GENESIS)
             assert other_log.entries(0, 10) == []
         assert other_log.head().position == 1
 
-    def test_a_transaction_that_raises_leaves_nothing(self, log: EventLog):
+    def test_a_transaction_that_raises_writes_nothing(self, log: EventLog):
         class Stop(Exception):
             pass
 
@@ -162,7 +162,7 @@ class EventLogContract:
         assert log.head() == LogHead(0, GENESIS)
         assert note(log, "a")[0].position == 1
 
-    def test_a_refused_append_may_be_tried_again_in_the_same_transaction(self, log: EventLog):
+    def test_a_rejected_append_may_be_retried_in_the_same_transaction(self, log: EventLog):
         note(log, "a", "1")
         with log.transaction() as transaction:
             with pytest.raises(ConcurrentChange):
@@ -199,7 +199,7 @@ class EventLogContract:
         assert not other_log.was_committed(ORIGIN.command_id, 2)
         assert not other_log.was_committed("84a7c2a5-5e0b-4d0a-b9ac-3f1c4f9e9d52", 0)
 
-    def test_whether_a_command_is_recorded_is_said_when_its_transaction_has_ended(self, log, other_log):
+    def test_whether_a_command_is_recorded_is_known_when_its_transaction_has_ended(self, log, other_log):
         with ThreadPoolExecutor(1) as executor:
             with log.transaction() as transaction:
                 asked = executor.submit(other_log.was_committed, ORIGIN.command_id, 0)
@@ -216,19 +216,21 @@ class EventLogContract:
         assert log.entries(7, 3) == []
         assert read_all(log) == appended
 
-    def test_a_transaction_reads_on_for_as_long_as_there_is_something(self, log: EventLog):
+    def test_a_transaction_reads_entries_up_to_the_end_of_the_log(self, log: EventLog):
         appended = note(log, "a", *map(str, range(2_500)))
         with log.transaction() as transaction:
             assert list(transaction.entries(100)) == appended[100:]
 
-    def test_an_entry_has_the_names_of_the_library_too(self, log: EventLog):
+    def test_an_entry_has_the_attribute_names_of_the_library_too(self, log: EventLog):
         (entry,) = note(log, "a")
         assert isinstance(entry.originator_id, UUID)
         assert (entry.originator_id, entry.originator_version) == (entry.stream, entry.version)
 
     # --- many writers ---
 
-    def test_of_many_that_append_to_one_version_one_succeeds(self, log: EventLog, other_log: EventLog):
+    def test_of_concurrent_appends_with_one_expected_version_exactly_one_succeeds(
+        self, log: EventLog, other_log: EventLog
+    ):
         def attempt(number: int) -> bool:
             try:
                 note(other_log if number % 2 else log, "a", str(number))
@@ -251,7 +253,7 @@ class EventLogContract:
                 note(mine, f"stream {writer}", str(version), version=version)
 
         def follow() -> None:
-            # One round more after the end, so that nothing is left over.
+            # One more round after the end, so that nothing is left unread.
             for last_round in iter(done.is_set, None):
                 position = followed[-1] if followed else 0
                 assert log.head().position >= position
@@ -265,7 +267,7 @@ class EventLogContract:
                 for future in [executor.submit(write, writer) for writer in range(writers)]:
                     future.result(120)
             finally:
-                # Where a writer fails, the test has to end all the same.
+                # If a writer fails, the test must end all the same.
                 done.set()
             following.result(120)
         assert followed == list(range(1, writers * appends + 1))

@@ -1,6 +1,6 @@
-"""What every adapter of the port `EventStore` promises.
+"""The contract of the port `EventStore`.
 
-Subclasses provide the fixture `store`, and `silent_store`: one that gets no answer to what it writes.
+Subclasses provide the fixture `store`, and `silent_store`: one that gets no answer to its writes.
 """
 
 import itertools
@@ -25,7 +25,7 @@ def events(*names: object) -> list[bytes]:
 
 
 def read_all(store: EventStore, topic: str, partition: int, first: int = 0, bytes_max: int = 1000) -> list[bytes]:
-    """Every event from a position on, checking that the chunks leave no gap."""
+    """Every event from a position on, checking that there is no gap between chunks."""
     found: list[bytes] = []
     position = first
     while chunks := store.read(topic, partition, position, bytes_max):
@@ -62,7 +62,7 @@ class EventStoreContract:
         store.create_topic(TOPIC, PARTITIONS)
         return TOPIC
 
-    def test_what_was_appended_is_read_unchanged_and_in_order(self, store: EventStore):
+    def test_events_are_read_unchanged_and_in_order(self, store: EventStore):
         batch = [b'{"a": 1.00}', b'{"b":[1,2,{"c":","}]}', '{"d":"ÅÇ\U0001f600"}'.encode()]
         assert store.append(TOPIC, {1: batch}) == {1: 0}
         assert read_all(store, TOPIC, 1) == batch
@@ -80,7 +80,7 @@ class EventStoreContract:
         for first in range(20):
             assert read_all(store, TOPIC, 0, first) == events(*range(first, 20))
 
-    def test_a_part_of_a_chunk_is_its_events_joined_by_commas(self, store: EventStore):
+    def test_a_slice_of_a_chunk_is_its_events_joined_by_commas(self, store: EventStore):
         store.append(TOPIC, {0: events(*range(5))})
         chunks = store.read(TOPIC, 0, 0, 1000)
         assert chunks[-1].next == 5
@@ -89,7 +89,7 @@ class EventStoreContract:
             for start, stop in itertools.combinations(range(chunk.first, chunk.next + 1), 2):
                 assert chunk.cut(start, stop) == b",".join(events(*range(start, stop)))
 
-    def test_reading_at_or_behind_the_end_gives_nothing(self, store: EventStore):
+    def test_reading_at_or_behind_the_end_returns_nothing(self, store: EventStore):
         assert store.read(TOPIC, 0, 0, 1000) == []
         store.append(TOPIC, {0: events(1)})
         assert store.read(TOPIC, 0, 1, 1000) == []
@@ -108,7 +108,7 @@ class EventStoreContract:
         assert read_all(store, TOPIC, 0) == batch
         assert max(len(chunk.data) for chunk in store.read(TOPIC, 0, 0, 10**7)) < 10**6
 
-    def test_an_event_longer_than_any_chunk_is_not_cut(self, store: EventStore):
+    def test_an_event_longer_than_any_chunk_is_not_truncated(self, store: EventStore):
         batch = events("x", "y" * 2_000_000, "z")
         store.append(TOPIC, {0: batch})
         assert read_all(store, TOPIC, 0) == batch
@@ -116,7 +116,7 @@ class EventStoreContract:
     def test_an_empty_partition_has_0_as_oldest_and_minus_1_as_newest(self, store: EventStore):
         assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(0, -1)] * PARTITIONS
 
-    def test_bounds_follow_what_is_appended(self, store: EventStore):
+    def test_bounds_advance_with_appends(self, store: EventStore):
         for count in (3, 6):
             store.append(TOPIC, {1: events(1, 2, 3)})
             assert [tuple(bounds) for bounds in store.bounds(TOPIC)] == [(0, -1), (0, count - 1), (0, -1)]
@@ -139,12 +139,14 @@ class EventStoreContract:
             store.append(TOPIC, {0: events(1), 1: events(2), PARTITIONS: events(3)})
         assert [bounds.newest for bounds in store.bounds(TOPIC)] == [-1] * PARTITIONS
 
-    def test_an_append_without_an_answer_names_every_partition_that_may_be_written(self, silent_store: EventStore):
+    def test_an_append_without_an_answer_names_every_partition_that_may_have_been_written(
+        self, silent_store: EventStore
+    ):
         with pytest.raises(PartiallyStored) as caught:
             silent_store.append(TOPIC, {0: events(1), 2: events(2, 3)})
         assert caught.value.failed == {0: "timed out", 2: "timed out"}
 
-    def test_concurrent_appends_are_all_there_once_at_the_positions_that_they_were_told(self, store: EventStore):
+    def test_concurrent_appends_are_all_stored_once_at_the_returned_positions(self, store: EventStore):
         told: dict[tuple[int, int], bytes] = {}
 
         def publish(publisher: int) -> None:
@@ -163,7 +165,7 @@ class EventStoreContract:
         assert found == told
         assert len(told) == 8 * 20 * 4
 
-    def test_an_unknown_topic_fails_nobody_but_its_own_publisher(self, store: EventStore):
+    def test_an_unknown_topic_fails_only_its_own_publisher(self, store: EventStore):
         outcomes: list[bool] = []
 
         def publish(topic: str) -> None:
@@ -178,7 +180,7 @@ class EventStoreContract:
         assert outcomes == [True] * 160
         assert store.bounds(TOPIC)[0].newest == 79
 
-    def test_expired_events_are_gone_and_positions_go_on(self, store: EventStore, clock: ManualClock):
+    def test_expired_events_are_removed_and_positions_continue(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(1, 2), 1: events(3)})
         clock.advance(1000)
         store.append(TOPIC, {0: events(4)})
@@ -188,7 +190,9 @@ class EventStoreContract:
         assert store.append(TOPIC, {1: events(5)}) == {1: 1}
         assert store.delete_before(TOPIC, clock.now_ms()) == 0
 
-    def test_reading_an_expired_position_goes_on_at_the_oldest_event(self, store: EventStore, clock: ManualClock):
+    def test_reading_from_an_expired_position_continues_at_the_oldest_event(
+        self, store: EventStore, clock: ManualClock
+    ):
         store.append(TOPIC, {0: events(1, 2)})
         reader = store.read(TOPIC, 0, 0, 1000)
         clock.advance(1)
@@ -197,14 +201,14 @@ class EventStoreContract:
         assert [event for chunk in reader for event in parts(chunk, chunk.first)] == events(1, 2)
         assert [chunk.first for chunk in store.read(TOPIC, 0, 0, 1000)] == [2]
 
-    def test_everything_can_expire(self, store: EventStore, clock: ManualClock):
+    def test_all_events_can_expire(self, store: EventStore, clock: ManualClock):
         for number in range(200):
             store.append(TOPIC, {0: events(number)})
         assert store.delete_before(TOPIC, clock.now_ms() + 1) == 200
         assert tuple(store.bounds(TOPIC)[0]) == (200, 199)
         assert store.read(TOPIC, 0, 0, 1000) == []
 
-    def test_readers_in_flight_skip_only_what_has_expired(self, store: EventStore, clock: ManualClock):
+    def test_concurrent_readers_skip_only_expired_events(self, store: EventStore, clock: ManualClock):
         for number in range(300):
             store.append(TOPIC, {0: events(number)})
             clock.advance(1)
@@ -251,7 +255,7 @@ class EventStoreContract:
         with pytest.raises(NotFound):
             store.recorded_at_ms("unknown", 0, 0)
 
-    def test_a_clock_that_is_set_back_does_not_disorder_the_times(self, store: EventStore, clock: ManualClock):
+    def test_recorded_times_stay_in_order_when_the_clock_is_set_back(self, store: EventStore, clock: ManualClock):
         start = clock.now_ms()
         for step in (50, -40, 30, -100, 200):
             store.append(TOPIC, {0: events(step)})
@@ -265,7 +269,7 @@ class EventStoreContract:
         store.create_topic(TOPIC, PARTITIONS)
         assert read_all(store, TOPIC, 0) == events(1)
 
-    def test_a_deleted_topic_is_gone_and_one_of_its_name_begins_empty(self, store: EventStore):
+    def test_a_deleted_topic_is_unknown_and_one_created_with_its_name_is_empty(self, store: EventStore):
         store.append(TOPIC, {0: events(1)})
         read_all(store, TOPIC, 0)
         store.delete_topic(TOPIC)
@@ -285,7 +289,7 @@ class EventStoreContract:
 
     # --- what is stored beside the events ---
 
-    def test_what_is_stored_beside_events_comes_back_with_them(self, store: EventStore):
+    def test_headers_are_read_back_with_their_events(self, store: EventStore):
         headers = [
             Headers(key='a"å'),
             NO_HEADERS,

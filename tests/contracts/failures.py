@@ -1,4 +1,4 @@
-"""What every adapter of the port `Coordinator` promises about partitions that fail.
+"""The contract of the port `Coordinator` for failed delivery attempts of partitions.
 
 Source: reference streams#dead-letter-handling, streams#failures.
 """
@@ -10,7 +10,7 @@ from tests.contracts.coordination import A0, A1, A2, ENOUGH_S, CoordinationSuite
 
 
 class FailureContract(CoordinationSuite):
-    def test_nothing_has_failed_at_first(self, coordinator, other, subscription, stream):
+    def test_at_first_no_partition_has_failures(self, coordinator, other, subscription, stream):
         coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
         assert coordinator.delivery_failures(subscription) == other.delivery_failures(subscription) == {}
         assert coordinator.delivery_failures(name()) == {}
@@ -27,7 +27,7 @@ class FailureContract(CoordinationSuite):
                 A1: DeliveryFailure(times, offset(times), ""),
             }
 
-    def test_a_session_that_has_sent_nothing_since_has_not_failed(self, coordinator, subscription):
+    def test_a_session_that_has_sent_nothing_since_its_last_commit_has_not_failed(self, coordinator, subscription):
         for sends in (True, False):
             stream = name()
             coordinator.join(subscription, stream)
@@ -37,7 +37,9 @@ class FailureContract(CoordinationSuite):
         assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
 
     @pytest.mark.parametrize(("position", "times"), [(3, 1), (4, 0), (5, 0)])
-    def test_only_who_has_not_committed_all_has_failed(self, coordinator, subscription, stream, position, times):
+    def test_only_partitions_with_uncommitted_events_have_failed(
+        self, coordinator, subscription, stream, position, times
+    ):
         coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
         coordinator.commit(subscription, stream, [(A0, offset(position))])
         coordinator.leave(subscription, stream)
@@ -45,7 +47,7 @@ class FailureContract(CoordinationSuite):
         assert coordinator.delivery_failures(subscription) == expected
 
     @pytest.mark.parametrize(("position", "times"), [(-1, 1), (2, 1), (3, 0)])
-    def test_a_commit_makes_up_for_failures_if_it_advances(self, coordinator, subscription, stream, position, times):
+    def test_a_commit_that_advances_resets_the_failures(self, coordinator, subscription, stream, position, times):
         coordinator.commit(subscription, stream, [(A0, offset(2))])
         coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
         coordinator.leave(subscription, stream)
@@ -67,7 +69,7 @@ class FailureContract(CoordinationSuite):
         assert coordinator.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), "")}
 
     @pytest.mark.usefixtures("stream")
-    def test_who_does_not_own_a_partition_cannot_note_anything(self, coordinator, subscription):
+    def test_only_the_owner_of_a_partition_can_record_failures(self, coordinator, subscription):
         second = name()
         coordinator.join(subscription, second, [A0])
         for each in (second, name()):
@@ -75,7 +77,7 @@ class FailureContract(CoordinationSuite):
             coordinator.leave(subscription, each)
         assert coordinator.delivery_failures(subscription) == {}
 
-    def test_a_search_forgets_failures_and_is_known_until_it_is_over(self, coordinator, other, subscription):
+    def test_a_poison_search_resets_failures_and_is_stored_until_it_ends(self, coordinator, other, subscription):
         for until in (None, offset(5)):
             stream = name()
             coordinator.join(subscription, stream)
@@ -88,14 +90,16 @@ class FailureContract(CoordinationSuite):
             other.commit(subscription, stream, [(A0, offset(position))])
             assert coordinator.delivery_failures(subscription) == troubles
 
-    def test_a_reset_forgets_the_failures_of_its_partitions(self, coordinator, subscription, stream):
+    def test_a_cursor_reset_resets_the_failures_of_its_partitions(self, coordinator, subscription, stream):
         for key in (A0, A1):
             coordinator.record_delivery_attempt(subscription, stream, key, offset(4), offset(9))
         coordinator.leave(subscription, stream)
         coordinator.reset(subscription, {A0: offset(2)}, ENOUGH_S)
         assert coordinator.delivery_failures(subscription) == {A1: DeliveryFailure(1, offset(4), offset(9))}
 
-    def test_a_process_that_ends_has_failed_where_events_were_uncommitted(self, coordinator, other, subscription):
+    def test_a_process_that_ends_has_failed_its_partitions_with_uncommitted_events(
+        self, coordinator, other, subscription
+    ):
         stream = name()
         other.join(subscription, stream)
         other.record_delivery_attempt(subscription, stream, A0, offset(4))

@@ -1,4 +1,4 @@
-"""What every adapter of the port `Leadership` promises: subclasses provide the fixtures `leadership` and `other`."""
+"""The contract of the port `Leadership`: subclasses provide the fixtures `leadership` and `other`."""
 
 import pytest
 
@@ -13,15 +13,15 @@ class LeadershipContract:
 
     @pytest.fixture
     def other(self) -> Leadership:
-        """The same, of another process."""
+        """The leadership of another process."""
         raise NotImplementedError
 
-    def test_one_is_chosen_and_stays(self, leadership: Leadership, other: Leadership):
+    def test_one_process_is_the_leader_and_remains_it(self, leadership: Leadership, other: Leadership):
         wait_until(leadership.held)
         assert not any(other.held() for _ in range(20))
         assert leadership.held()
 
-    def test_another_one_may_be_when_it_ends(self, leadership: Leadership, other: Leadership):
+    def test_another_process_may_become_the_leader_when_it_ends(self, leadership: Leadership, other: Leadership):
         wait_until(leadership.held)
         assert not other.held()
         leadership.close()

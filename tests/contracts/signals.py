@@ -1,4 +1,4 @@
-"""What every adapter of the port `Notifier` promises: subclasses provide the fixture `signals`."""
+"""The contract of the port `Notifier`: subclasses provide the fixture `signals`."""
 
 import threading
 
@@ -8,23 +8,23 @@ from rioni.domain.ports.notifier import Notifier
 
 
 ENOUGH_S = 20
-"""Longer than any machine needs."""
+"""A timeout that no machine exceeds."""
 
 
 class SignalsContract:
     @pytest.fixture
     def other(self, signals: Notifier) -> Notifier:
-        """The signals of another process, or what is like them."""
+        """The notifier of another process, or an equivalent."""
         return signals
 
-    def test_a_watch_wakes_up_for_its_keys(self, signals: Notifier, other: Notifier):
+    def test_a_waiter_is_woken_for_its_keys(self, signals: Notifier, other: Notifier):
         waiter = signals.watch(["a", "b"])
         for key in ("a", "b"):
             other.notify(key)
             assert waiter.wait(ENOUGH_S)
         waiter.close()
 
-    def test_whoever_is_woken_finds_another_generation(self, signals: Notifier, other: Notifier):
+    def test_a_woken_waiter_finds_a_new_version(self, signals: Notifier, other: Notifier):
         waiter = signals.watch(["a", "b"])
         before = {key: signals.version(key) for key in ("a", "b")}
         other.notify("a")
@@ -33,7 +33,7 @@ class SignalsContract:
         assert signals.version("b") == before["b"]
         waiter.close()
 
-    def test_a_generation_never_comes_back_while_its_key_is_watched(self, signals: Notifier):
+    def test_a_version_never_repeats_while_its_key_is_watched(self, signals: Notifier):
         waiter = signals.watch(["a"])
         seen = {signals.version("a")}
         for key in ("a", "b") * 10:
@@ -42,7 +42,7 @@ class SignalsContract:
         assert len(seen) == 11
         waiter.close()
 
-    def test_other_keys_wake_nobody(self, signals: Notifier, other: Notifier):
+    def test_other_keys_wake_no_waiter(self, signals: Notifier, other: Notifier):
         waiter, witness = signals.watch(["a"]), signals.watch(["b"])
         other.notify("b")
         assert witness.wait(ENOUGH_S)
@@ -58,7 +58,7 @@ class SignalsContract:
         waiter.close()
         witness.close()
 
-    def test_many_notifications_are_one(self, signals: Notifier):
+    def test_many_notifications_wake_a_waiter_once(self, signals: Notifier):
         waiter = signals.watch(["a"])
         for _ in range(1000):
             signals.notify("a")
@@ -66,12 +66,12 @@ class SignalsContract:
         assert not waiter.wait(0)
         waiter.close()
 
-    def test_a_wait_ends_with_its_time(self, signals: Notifier):
+    def test_a_wait_ends_at_its_timeout(self, signals: Notifier):
         waiter = signals.watch(["a"])
         assert not waiter.wait(0.001)
         waiter.close()
 
-    def test_a_closed_watch_is_not_woken(self, signals: Notifier):
+    def test_a_closed_waiter_is_not_woken(self, signals: Notifier):
         waiter, witness = signals.watch(["a"]), signals.watch(["a"])
         waiter.close()
         waiter.close()
@@ -95,7 +95,7 @@ class SignalsContract:
         for waiter in watches:
             waiter.close()
 
-    def test_notifying_keys_that_nobody_watches_wakes_nobody(self, signals: Notifier):
+    def test_notifying_keys_without_waiters_wakes_no_waiter(self, signals: Notifier):
         waiter, witness = signals.watch(["a"]), signals.watch(["b"])
         signals.notify("nobody")
         signals.notify("b")

@@ -1,4 +1,4 @@
-"""What adapters of the port `EventStore` promise of batches and events that must not be stored twice: with `store`."""
+"""The contract of the port `EventStore` for idempotency keys and event ids, under which events are stored once."""
 
 import threading
 
@@ -12,13 +12,13 @@ from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all, rea
 from tests.support.clock import ManualClock
 
 
-class StoredOnceContract:
+class DeduplicationContract:
     @pytest.fixture(autouse=True)
     def topic(self, store: EventStore) -> str:
         store.create_topic(TOPIC, PARTITIONS)
         return TOPIC
 
-    def test_how_many_events_were_left_out_is_told(self, store: EventStore):
+    def test_the_number_of_duplicates_is_returned(self, store: EventStore):
         assert store.append(TOPIC, {0: events(1)}).duplicates == 0
         batches, ids = {0: events(1, 2), 1: events(3)}, {0: ["a", "b"], 1: ["a"]}
         assert store.append(TOPIC, batches, ids=ids).duplicates == 1
@@ -27,7 +27,7 @@ class StoredOnceContract:
         assert store.append(TOPIC, {0: events(4)}, claim=claim).duplicates == 0
         assert store.append(TOPIC, {0: events(4)}, claim=claim).duplicates == 1
 
-    def test_under_one_name_a_batch_is_stored_once(self, store: EventStore):
+    def test_under_one_key_a_batch_is_stored_once(self, store: EventStore):
         claim = IdempotencyClaim("name", "digest")
         assert store.claimed("name") is None
         assert store.append(TOPIC, {0: events(1), 1: events(2)}, claim=claim) == {0: 0, 1: 0}
@@ -36,20 +36,20 @@ class StoredOnceContract:
         assert store.append(TOPIC, {0: events(3)}, claim=IdempotencyClaim("other", "digest")) == {0: 1}
         assert [bounds.newest for bounds in store.bounds(TOPIC)] == [1, 0, -1]
 
-    def test_under_one_name_no_other_batch_is_stored(self, store: EventStore):
+    def test_under_a_used_key_no_other_batch_is_stored(self, store: EventStore):
         store.append(TOPIC, {0: events(1)}, claim=IdempotencyClaim("name", "digest"))
         with pytest.raises(IdempotencyKeyReused):
             store.append(TOPIC, {0: events(2)}, claim=IdempotencyClaim("name", "another"))
         assert read_all(store, TOPIC, 0) == events(1)
 
-    def test_a_batch_that_could_not_be_stored_has_not_used_its_name(self, store: EventStore):
+    def test_a_batch_that_could_not_be_stored_has_not_used_its_key(self, store: EventStore):
         claim = IdempotencyClaim("name", "digest")
         with pytest.raises(NotFound):
             store.append(TOPIC, {PARTITIONS: events(1)}, claim=claim)
         assert store.claimed("name") is None
         assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 0}
 
-    def test_a_batch_that_many_send_under_one_name_is_stored_once(self, store: EventStore):
+    def test_a_batch_sent_concurrently_under_one_key_is_stored_once(self, store: EventStore):
         outcomes: list[object] = []
 
         def publish(digest: str) -> None:
@@ -62,7 +62,7 @@ class StoredOnceContract:
         assert sorted(outcomes, key=str) == [0] * 7 + [1] + ["reused"] * 8
         assert read_all(store, TOPIC, 0) == events(store.claimed("name"))
 
-    def test_names_are_forgotten_with_time(self, store: EventStore, clock: ManualClock):
+    def test_keys_expire(self, store: EventStore, clock: ManualClock):
         claim = IdempotencyClaim("name", "digest")
         store.append(TOPIC, {0: events(1)}, claim=claim)
         stored_ms = clock.now_ms()
@@ -73,14 +73,14 @@ class StoredOnceContract:
         assert store.claimed("name") is None
         assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 1}
 
-    def test_an_event_whose_id_was_stored_is_left_out_with_its_headers(self, store: EventStore):
+    def test_an_event_with_a_known_id_is_dropped_with_its_headers(self, store: EventStore):
         assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}) == {0: 0}
         headers = {0: [Headers(key=key) for key in "xyz"]}
         assert store.append(TOPIC, {0: events(2, 3, 1)}, headers=headers, ids={0: ["b", "c", "a"]}) == {0: 2}
         assert read_all(store, TOPIC, 0) == events(1, 2, 3)
         assert read_headers(store, TOPIC, 0) == [NO_HEADERS, NO_HEADERS, Headers(key="y")]
 
-    def test_a_partition_all_of_whose_events_are_left_out_is_absent(self, store: EventStore):
+    def test_a_partition_with_only_duplicates_is_absent_from_the_result(self, store: EventStore):
         store.append(TOPIC, {0: events(1)}, ids={0: ["a"]})
         assert store.append(TOPIC, {0: events(1), 1: events(2)}, ids={0: ["a"], 1: ["b"]}) == {1: 0}
         assert store.append(TOPIC, {0: events(1), 1: events(2)}, ids={0: ["a"], 1: ["b"]}) == {}
@@ -98,7 +98,7 @@ class StoredOnceContract:
         store.delete_topic("other")
         assert store.append(TOPIC, {0: events(1)}, ids={0: ["a"]}) == {}
 
-    def test_which_ids_are_known_can_be_asked(self, store: EventStore):
+    def test_known_ids_can_be_queried(self, store: EventStore):
         store.append(TOPIC, {0: events(1, 2), 1: events(3)}, ids={0: ["a", "b"]})
         assert set(store.existing_ids(["c", "b", "a"])) == {"a", "b"}
         assert not store.existing_ids(["c"])
@@ -110,13 +110,13 @@ class StoredOnceContract:
         for first in range(3):
             assert store.append(TOPIC, {0: events(1), 1: events(2)}, ids={1: [f"{first}"]}) == {0: first, 1: first}
 
-    def test_a_batch_that_fails_leaves_no_ids_behind(self, store: EventStore):
+    def test_a_batch_that_fails_stores_no_ids(self, store: EventStore):
         with pytest.raises(NotFound):
             store.append(TOPIC, {0: events(1), PARTITIONS: events(2)}, ids={0: ["a"], PARTITIONS: ["b"]})
         assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}) == {0: 0}
         assert read_all(store, TOPIC, 0) == events(1, 2)
 
-    def test_a_batch_with_a_claim_and_ids_is_stored_once_by_either(self, store: EventStore):
+    def test_a_batch_with_a_key_and_event_ids_is_stored_once_by_either(self, store: EventStore):
         claim = IdempotencyClaim("name", "digest")
         assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["a", "b"]}, claim=claim) == {0: 0}
         assert store.append(TOPIC, {0: events(1, 2)}, ids={0: ["c", "d"]}, claim=claim) == {}
@@ -131,7 +131,7 @@ class StoredOnceContract:
         assert store.append(TOPIC, {0: batch}, ids={0: ids}) == {0: 1500}
         assert read_all(store, TOPIC, 0) == batch[::2] + batch[1::2]
 
-    def test_forgotten_ids_can_be_stored_again_and_the_others_not(self, store: EventStore, clock: ManualClock):
+    def test_only_expired_ids_can_be_stored_again(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(1)}, ids={0: ["old"]})
         clock.advance(1000)
         store.append(TOPIC, {0: events(2)}, ids={0: ["new"]})
@@ -141,7 +141,7 @@ class StoredOnceContract:
         assert store.append(TOPIC, {0: events(2, 1)}, ids={0: ["new", "old"]}) == {0: 2}
         assert read_all(store, TOPIC, 0) == events(1, 2, 1)
 
-    def test_many_ids_are_forgotten_at_once(self, store: EventStore, clock: ManualClock):
+    def test_many_ids_expire_at_once(self, store: EventStore, clock: ManualClock):
         store.append(TOPIC, {0: events(*range(12_000))}, ids={0: [str(number) for number in range(12_000)]})
         store.expire_ids(clock.now_ms() + 1)
         for name in ("0", "11999"):
@@ -155,7 +155,7 @@ class StoredOnceContract:
                 ids = [f"{number}-{index}" for index in range(4)]
                 firsts = store.append(TOPIC, {0: events(*ids[:2]), 1: events(*ids[2:])}, ids={0: ids[:2], 1: ids[2:]})
                 stored.append(len(firsts))
-                # Nobody has the answer before the event is there.
+                # No process has the answer before the event is stored.
                 for partition in range(2):
                     assert set(events(*ids)) & set(read_all(store, TOPIC, partition)), publisher
 

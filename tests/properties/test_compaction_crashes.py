@@ -21,7 +21,7 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import TOPIC, read_all, read_headers
 from tests.support.campaigns import length
 from tests.support.clock import ManualClock
-from tests.support.processes import Died
+from tests.support.processes import ProcessDied
 
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.booleans()), min_size=3, max_size=9)
@@ -131,13 +131,13 @@ class Compaction(RuleBasedStateMachine):
         def step():
             if next(left) == 0:
                 self.folder = shutil.copytree(self.folder, next(self.folders))
-                raise Died
+                raise ProcessDied
 
         database = self.store._database
         database.writing = Watched(database.writing, step)
         try:
             yield
-        except Died:
+        except ProcessDied:
             self.close()
             self.open()
         else:

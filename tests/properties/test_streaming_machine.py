@@ -29,7 +29,7 @@ from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.campaigns import length
 from tests.support.clock import ManualClock
-from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
+from tests.support.memory import MemoryEventStore, MemorySignals, SingleStore
 from tests.support.stream_client import client_with
 
 
@@ -160,7 +160,7 @@ class Streaming(RuleBasedStateMachine):
             tuple(self.keys),
             StreamPorts(
                 clock=self.clock,
-                stores=OneStore(self.store),
+                stores=SingleStore(self.store),
                 timelines=lambda _name: TIMELINES,
                 signals=self.signals,
                 coordinator=self.workers[worker],

@@ -24,7 +24,7 @@ from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
 from tests.support.builders import LATER_MS, event_type_spec
 from tests.support.campaigns import length
-from tests.support.processes import Died, Process
+from tests.support.processes import Process, ProcessDied
 
 
 NAME = "order.created"
@@ -46,7 +46,7 @@ class Worker(Process):
 
     def live(self):
         if self.lives_left == 0:
-            raise Died
+            raise ProcessDied
         self.lives_left -= 1
 
 
@@ -184,7 +184,7 @@ class Switching(RuleBasedStateMachine):
         worker.lives_left = lives
         try:
             yield worker
-        except Died:
+        except ProcessDied:
             worker.coordinator.close()
             self.workers[which] = Worker(self.broker, self.directory)
             self.workers[which].places, self.workers[which].consumed = worker.places, worker.consumed

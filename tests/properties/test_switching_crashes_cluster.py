@@ -25,7 +25,7 @@ from rioni.storage.zookeeper.session.session import ZooKeeperSession
 from rioni.storage.zookeeper.signals import ZooKeeperSignals
 from tests.support.broker import Broker, running_broker
 from tests.support.builders import event_type_spec
-from tests.support.processes import Died, Process
+from tests.support.processes import Process, ProcessDied
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres]
@@ -149,7 +149,7 @@ def die_at(node: Node, step: int) -> None:
 
     def live() -> None:
         if next(steps) >= step:
-            raise Died
+            raise ProcessDied
 
     node.process.step = live
 
@@ -162,7 +162,7 @@ def test_wherever_a_process_dies_nothing_is_lost_and_the_next_command_on_another
     story = Story(broker, staying, before)
     node = start()
     die_at(node, step)
-    with contextlib.suppress(Died):
+    with contextlib.suppress(ProcessDied):
         story.switch(node.process, after)
     begun = story.timelines.switch
     if begun is not None:

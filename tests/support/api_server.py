@@ -1,4 +1,4 @@
-"""A tiny server of the API, enough to be measured: it keeps what it is sent, and streams what it is told to."""
+"""A minimal server of the API for tests of load clients: records what it receives, and streams given frames."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ STREAM_ID = "b2f7d7b0-92f5-4c55-9a68-0e7bb7a6a0cc"
 
 
 class ApiServer:
-    """What the server has been sent, and what it answers."""
+    """Records the requests that it receives; the answers can be configured."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -24,7 +24,7 @@ class ApiServer:
         self.publish_status = 200
         self.stream_status = 200
         self.closes_after = 0
-        """The first publish request that is not answered: from there on connections are closed; 0 for never."""
+        """The first publish request that is not answered: from it on connections are closed; 0 for never."""
         self.lock = threading.Lock()
         self.finished = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Avro schemas, data and binary batches, made by fastavro: by other hands than the broker's own."""
+"""Avro schemas, data and binary batches, made by fastavro, independently of the broker's own code."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Strategies for Avro: schemas as clients write them, values of them, and what a schema may have been before."""
+"""Hypothesis strategies for Avro: schemas as clients write them, their values, and earlier versions of a schema."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(-(2**63), 2**63 - 1),
     "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
     "double": st.floats(allow_nan=False, allow_infinity=False),
-    # Bytes that are no text can't be read as a string, though the specification allows it.
+    # Bytes that are not valid text can't be read as a string, though the specification allows it.
     "bytes": st.text(max_size=5).map(str.encode),
     "string": st.text(max_size=5),
 }
@@ -26,7 +26,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def schemas(draw: Callable[..., Any]) -> dict[str, Any]:
-    """A record, without recursion and without arrays of nothing; each named type has a name of its own."""
+    """A record, without recursion and without arrays of empty items; each named type has its own name."""
     return _record(draw, "Event", 3, iter(range(1_000)))
 
 
@@ -73,7 +73,7 @@ def _type(draw: Callable[..., Any], depth: int, numbers: Any, *, union: bool = F
 
 @st.composite
 def evolutions(draw: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two schemas, of which the second came out of the first by some changes."""
+    """Two schemas, of which the second was derived from the first by some changes."""
     before = draw(schemas())
     return before, _changed(draw, before)
 
@@ -120,7 +120,7 @@ def _changed_fields(draw: Callable[..., Any], fields: list[dict[str, Any]]) -> l
 
 
 def values(node: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911
-    """Values of a schema whose types are all written out where they stand."""
+    """Values of a schema whose types are all defined inline."""
     if isinstance(node, str):
         return _VALUES[node]
     if isinstance(node, list):

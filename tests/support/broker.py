@@ -101,7 +101,7 @@ class Broker:
         return self.stores.of(DEFAULT_STORAGE)
 
     def stores_without(self, storage_id: str) -> EventStores:
-        """The same, where one can't be opened."""
+        """The same, except that one storage can't be opened."""
 
         def find(wanted: str) -> StorageEntry | None:
             found = self._storage(wanted)
@@ -110,7 +110,7 @@ class Broker:
         return EventStoreRegistry(find, {EMBEDDED: self._open}, in_place)
 
     def bus_on(self, log: EventLog, stores: EventStores | None = None) -> CommandBus:
-        """A bus with connections of its own to the log; `stores` in place of the broker's own."""
+        """A bus with its own connections to the log; `stores` in place of the broker's own."""
         return CommandBus(
             log,
             self.projector,
@@ -122,11 +122,11 @@ class Broker:
         )
 
     def do(self, command: Any, subject: Subject = BROKER) -> Any:
-        """Run a command; each one has an id of its own and comes a second after the one before."""
+        """Run a command; each one has its own id and comes a second after the previous one."""
         return self.bus.dispatch(command, self.context(subject))
 
     def start_creation(self, spec: EventTypeSpec) -> TopicCreation:
-        """Create an event type until its topic is about to be created, and no further."""
+        """Start creating an event type, and stop when its topic is about to be created."""
         context = self.context()
         outside = self.bus.transact(CreateEventType(spec=spec, is_schema_checked=True), context)
         assert isinstance(outside, Outside)
@@ -135,7 +135,7 @@ class Broker:
         return creation
 
     def start_switch(self, event_type: str, storage_id: str = DEFAULT_STORAGE) -> Timeline:
-        """Switch until that is recorded, and no further; return the next timeline, whose topic does not exist."""
+        """Start a switch, and stop when it is recorded; return the next timeline, whose topic does not exist yet."""
         command = StartSwitch(event_type=event_type, storage_id=storage_id, can_be_used=True)
         self.bus.transact(command, self.context())
         self.registry.refresh()
@@ -144,32 +144,32 @@ class Broker:
         return switch.timeline
 
     def context(self, subject: Subject = BROKER) -> Context:
-        """The circumstances of the next command."""
+        """The context of the next command."""
         second = next(self._seconds)
         now = f"2026-11-20T10:{second // 60:02}:{second % 60:02}.000Z"
         return context(subject, command_id=str(uuid.uuid4()), recorded_at=now)
 
     def background_jobs(self, stores: EventStores | None = None) -> BackgroundJobs:
-        """Whoever does the jobs; `stores` in place of the broker's own."""
+        """The background jobs of a process; `stores` in place of the broker's own."""
         return build_background_jobs(self.base, self.services, self.context, stores)
 
     def feeds(self, *feeds: LogConsumer) -> LogConsumers:
-        """What follows the log, as a process that has just started."""
+        """The log consumers of a process that has just started."""
         base = self.base._replace(
             adapters=self.base.adapters._replace(leadership=FileLeadership(self._directory.leadership))
         )
         return build_log_consumers(base, self.services, feeds)
 
     def spools(self) -> Spools:
-        """Those of a process that has just started."""
+        """The spools of a process that has just started."""
         return Spools(*(FileSpool(self._directory.spools, kind) for kind in Spools._fields))
 
     def kpi_feed(self, spools: Spools, dropped: Callable[[int], None]) -> KpiFeed:
-        """What publishes from spools."""
+        """The publisher of KPI events from spools."""
         return build_kpi_feed(self.base, self.services, spools, dropped)
 
     def events(self, event_type: str) -> list[dict[str, Any]]:
-        """All events of an event type, partition by partition, without deletions and what compaction has removed."""
+        """All events of an event type, partition by partition, without tombstones and compacted events."""
         self.registry.refresh()
         timeline = self.registry.timelines(event_type).active
         store = self.stores.of(timeline.storage_id)

@@ -1,4 +1,4 @@
-"""A real browser."""
+"""A real web browser."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ needs_browser = pytest.mark.skipif(PATH is None, reason="needs a browser: apt-ge
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser without a window."""
+    """A headless browser."""
     with sync_playwright() as playwright:
         # The pages are our own; in containers tests run as root, and with little shared memory.
         browser = playwright.chromium.launch(executable_path=PATH, args=["--no-sandbox", "--disable-dev-shm-usage"])

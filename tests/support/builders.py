@@ -18,7 +18,7 @@ from rioni.domain.timelines.timeline import Timeline, Timelines
 NOW = "2026-11-20T10:00:00.000Z"
 LATER = "2026-11-20T11:00:00.000Z"
 LATER_MS = 4_000_000_000_000
-"""So late that every retention time is over."""
+"""A time after every retention time has passed."""
 COMMAND_ID = "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"
 SCHEMA = '{"type":"object","properties":{"order_id":{"type":"string"}},"required":["order_id"]}'
 
@@ -84,16 +84,16 @@ def timelines_of(*timelines: Timeline) -> Timelines:
 
 
 def origin(**changes: Any) -> Origin:
-    """Who caused an event."""
+    """The origin of a domain event: who caused it, and when."""
     members = {"actor": "alice", "client": "127.0.0.1", "flow_id": "flow", "command_id": COMMAND_ID, "recorded_at": NOW}
     return Origin(**(members | changes))
 
 
 def context(subject: Subject = BROKER, **changes: Any) -> Context:
-    """In whose name a command runs."""
+    """The subject, time and id of a command."""
     return Context(subject=subject, origin=origin(**{"actor": subject.name} | changes))
 
 
 def as_spec(state: EventType) -> EventTypeSpec:
-    """What a client sends that puts back what it got."""
+    """What a client sends to update a resource to the state that it has read."""
     return msgspec.convert(msgspec.to_builtins(state), EventTypeSpec)

@@ -1,4 +1,4 @@
-"""How long campaigns are: tests that try something over and over, for as long as there is time."""
+"""How long campaigns are: tests that repeat random trials for as long as there is time."""
 
 import os
 from typing import TypeVar
@@ -10,5 +10,5 @@ NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
 def length(usual: Number, nightly: Number) -> Number:
-    """How often or how long a test marked `nightly` tries: a little in each run, much at night."""
+    """How often or how long a test marked `nightly` repeats its trials: few in each run, many at night."""
     return nightly if NIGHTLY else usual

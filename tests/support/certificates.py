@@ -47,7 +47,7 @@ class Authority:
         return path
 
     def context(self) -> ssl.SSLContext:
-        """What a client needs that trusts this authority alone."""
+        """The TLS context of a client that trusts this authority alone."""
         return ssl.create_default_context(cadata=self.pem.decode())
 
     def issue(self, folder: Path, name: str = "broker", *, passphrase: str | None = None) -> tuple[Path, Path]:
@@ -74,12 +74,12 @@ class Authority:
 
 @cache
 def authority() -> Authority:
-    """The one of all tests of a process."""
+    """The authority that all tests of a process share."""
     return Authority()
 
 
 def replaced(path: Path, content: bytes) -> Path:
-    """Write a file so that nobody sees half of it."""
+    """Write a file atomically."""
     fresh = path.with_suffix(".new")
     fresh.write_bytes(content)
     return fresh.replace(path)

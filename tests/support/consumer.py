@@ -1,4 +1,4 @@
-"""A consumer in a process of its own, which can be killed and stopped; it writes what it sees as JSON lines.
+"""A consumer in a process of its own, which can be killed and stopped; it records what it observes as JSON lines.
 
 `python consumer.py <subscription> <host:port>...`: it streams, commits what it gets, and comes back whenever its stream
 ends, to the next node. Every other commit goes to another node than the one that streams. Lines are lists: a kind, the
@@ -26,7 +26,7 @@ def note(kind: str, stream: str, *more: object) -> None:
 
 
 def commit(address: str, path: str, stream: str, cursor: dict) -> None:
-    """Commit, and note what came of it; 0 where nobody knows."""
+    """Commit, and record the status code of the answer; 0 if the outcome is unknown."""
     begun, status = time.monotonic(), 0
     note("commits", stream, cursor["partition"], cursor["offset"])
     with contextlib.suppress(OSError, http.client.HTTPException):
@@ -60,12 +60,12 @@ def consume(address: str, other: str, path: str) -> None:
     connection.close()
     note("ended", stream, "" if said.startswith("Stream started") else said)
     if last:
-        # Nobody may do this any more.
+        # Another session owns the partition now.
         commit(address, path, stream, last)
 
 
 def main(subscription: str, *addresses: str) -> None:
-    """Consume until somebody ends the process."""
+    """Consume until the process is killed."""
     for address, other in itertools.pairwise(itertools.cycle(addresses)):
         with contextlib.suppress(OSError, http.client.HTTPException):
             consume(address, other, f"/subscriptions/{subscription}")

@@ -1,4 +1,4 @@
-"""Nodes of a whole cluster of real servers, in which everything can be killed, paused, cut off and healed again."""
+"""A whole cluster of real servers and nodes, in which everything can be killed, paused, cut off and restored."""
 
 import contextlib
 import itertools
@@ -29,16 +29,16 @@ SETTINGS = {
 }
 
 
-class Ways(NamedTuple):
-    """Those of one node, to each of the servers."""
+class NodeProxies(NamedTuple):
+    """The proxies of one node, to each of the servers."""
 
     kafka: Sequence[TcpProxy]
     zookeeper: Sequence[TcpProxy]
     postgres: Sequence[TcpProxy]
 
 
-class Brokers:
-    """The ways to each of the brokers: from each node, and from each broker, to it as a broker and as a controller."""
+class KafkaProxies:
+    """The proxies to each of the Kafka brokers: from each node, and from each broker as a broker and as controller."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         def ways(sources: int) -> list[Sequence[TcpProxy]]:
@@ -48,13 +48,13 @@ class Brokers:
         self._all = [*self.from_nodes, *self._copies, *self._votes]
 
     def detours(self) -> Detours:
-        """What makes all come through these ways: brokers tell everybody where those begin that are meant for them."""
+        """The settings by which all connections go through these proxies: brokers advertise the proxies' ports."""
         told = [[ways[broker].port for ways in self._all] for broker in range(BROKERS)]
         return Detours(told, [self._settings(broker) for broker in range(BROKERS)], self._lead)
 
     def _settings(self, broker: int) -> dict[str, object]:
         first = NODES + BROKERS
-        # It comes to the others through the first of them; they come to it through all.
+        # A broker connects to the others through its first listener; they connect to it through all.
         doors = sorted(range(first, first + BROKERS), key=lambda door: door != first + broker)
         voters = enumerate(self._votes[broker], 1)
         return {
@@ -68,28 +68,28 @@ class Brokers:
             self._all[number][broker].target = (HOST, ports[broker][number])
 
     def cut_off(self, broker: int) -> None:
-        """Hold back all that a broker and the others say to each other; nodes still reach all of them."""
+        """Cut the connections between one Kafka broker and the others; nodes still reach all of them."""
         for ways in (self._copies, self._votes):
             for source, target in itertools.product(range(BROKERS), repeat=2):
                 if (source == broker) != (target == broker):
                     ways[source][target].cut()
 
     def heal(self) -> None:
-        """Let everything through."""
+        """Restore all connections."""
         for way in itertools.chain(*self._all):
             way.heal()
 
 
 class FaultyCluster:
-    """Three nodes, and what they share; each node has ways of its own to all servers."""
+    """Three nodes, and the servers that they share; each node reaches all servers through proxies of its own."""
 
     def __init__(
         self,
         servers: LocalCluster,
-        brokers: Brokers,
+        brokers: KafkaProxies,
         postgres: Any,
         nodes: Mapping[str, Server],
-        ways: Sequence[Ways],
+        ways: Sequence[NodeProxies],
     ) -> None:
         self.brokers = brokers
         self.kafkas, self.zookeepers, self._postgres = servers.kafkas, servers.zookeepers, postgres
@@ -97,7 +97,7 @@ class FaultyCluster:
         self.urls = list(nodes)
         self.ways = ways
         self.kills: list[tuple[float, float]] = []
-        """When nodes were killed, and when those who had connections must have noticed."""
+        """When nodes were killed, and when the clients connected to them must have noticed."""
 
     def kill_node(self, number: int) -> None:
         """End all processes of a node."""
@@ -117,7 +117,7 @@ class FaultyCluster:
         self._postgres.ensure_postgres_running()
 
     def heal(self) -> None:
-        """Let everything work again, and wait until all nodes say that it does."""
+        """Restore everything, and wait until all nodes report that they are ready."""
         self.start_postgres()
         servers = [*self.zookeepers, *self.kafkas]
         for server in [*servers, *self.nodes]:
@@ -135,7 +135,7 @@ class FaultyCluster:
 def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
     """Start three Kafkas, three ZooKeepers, a PostgreSQL and three nodes; all end with the block."""
     with contextlib.ExitStack() as stack:
-        brokers = Brokers(stack)
+        brokers = KafkaProxies(stack)
         servers = stack.enter_context(
             running_cluster(brokers=BROKERS, zookeepers=3, postgres=False, detours=brokers.detours())
         )
@@ -147,7 +147,7 @@ def faulty_cluster(folder: Path) -> Iterator[FaultyCluster]:
             url = make_url(postgres.get_uri(driver="psycopg"))
             to_postgres.target = f"{url.query['host']}/{SOCKET}"
             url = url.difference_update_query(["host"]).set(host=HOST, port=to_postgres.port)
-            ways.append(Ways(brokers.from_nodes[number], to_zookeeper, [to_postgres]))
+            ways.append(NodeProxies(brokers.from_nodes[number], to_zookeeper, [to_postgres]))
             environment = SETTINGS | {
                 "RIONI_KAFKA": _addresses(brokers.from_nodes[number]),
                 "RIONI_ZOOKEEPER": _addresses(to_zookeeper) + "/rioni",

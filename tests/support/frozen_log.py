@@ -1,9 +1,9 @@
-"""Logs as releases wrote them, kept for good: later releases must read them and fold them to the same read models.
+"""The internal logs as releases wrote them, kept for ever: later releases must fold them to the same read models.
 
     python -m tests.support.frozen_log
 
-records the log of the present release anew, through its own commands, and prints what `tests/test_frozen_log.py` pins.
-Only for a release that is not out yet: the log of one that is never changes.
+records the log of the present release again, through its own commands, and prints what `tests/test_frozen_log.py` pins.
+Only for a release that is not published yet: the log of a published one never changes.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ ALICE, SHOP = Attribute("user", "alice"), Attribute("service", "stups_shop")
 
 
 def path_of(release: str) -> Path:
-    """Where the log of a release is."""
+    """The path of the log of a release."""
     return FOLDER / f"log-{release}.jsonl.xz"
 
 
@@ -69,14 +69,14 @@ def rows_of(release: str) -> Sequence[dict[str, Any]]:
 
 
 def load(engine: Engine, rows: Sequence[dict[str, Any]]) -> None:
-    """Put rows into an empty log."""
+    """Insert rows into an empty log."""
     with engine.begin() as connection:
         connection.execute(insert(LOG), rows)
         connection.execute(update(HEAD).values(position=rows[-1]["position"], hash=rows[-1]["hash"]))
 
 
 def digest_of_read_models(engine: Engine) -> str:
-    """What stands in all read models, as one hash."""
+    """The contents of all read models, as one hash."""
     digest = hashlib.sha256()
     with engine.connect() as connection:
         for table in READ_MODELS.sorted_tables:
@@ -86,7 +86,7 @@ def digest_of_read_models(engine: Engine) -> str:
 
 
 def _record(broker: Broker) -> None:
-    """Do everything that a broker can do, in one way at least."""
+    """Execute every command of the broker at least once."""
     storages = [StorageEntry(id=name, storage_type="embedded", default=False) for name in ("fast", "large", "brief")]
     for storage in storages:
         broker.do(CreateStorage(storage=storage))
@@ -97,13 +97,13 @@ def _record(broker: Broker) -> None:
     broker.do(MoveStorage(storage_id="brief", storage_type=KAFKA))
     broker.do(DeleteStorage(storage_id="brief"))
     for number in range(EVENT_TYPES):
-        _life_of_event_type(broker, f"size-{number}.created", number)
+        _event_type_commands(broker, f"size-{number}.created", number)
     _settings(broker)
     _aborted_switch(broker)
-    _housekeeping(broker)
+    _cleanup(broker)
 
 
-def _life_of_event_type(broker: Broker, name: str, number: int) -> None:
+def _event_type_commands(broker: Broker, name: str, number: int) -> None:
     lists = {"admins": (ALICE,), "readers": (ALICE, SHOP)}
     created = broker.do(
         CreateEventType(
@@ -135,7 +135,7 @@ def _life_of_event_type(broker: Broker, name: str, number: int) -> None:
         moved = broker.registry.event_type(name)
         broker.do(ChangeEventType(name=name, spec=_with(moved, annotations={"moved": "to avro"})))
     for group in ("a", "b"):
-        _life_of_subscription(broker, name, f"{group}-{number}", number)
+        _subscription_commands(broker, name, f"{group}-{number}", number)
     broker.do(Repartition(event_type=name, partition_count=4))
     if number % 4 != 1:
         for storage in ("fast", "default"):
@@ -151,7 +151,7 @@ def _with(state: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(as_spec(state), **changes)
 
 
-def _life_of_subscription(broker: Broker, name: str, group: str, number: int) -> None:
+def _subscription_commands(broker: Broker, name: str, group: str, number: int) -> None:
     spec = subscription_spec(
         event_types=(name,),
         consumer_group=group,
@@ -187,7 +187,7 @@ def _settings(broker: Broker) -> None:
 
 
 def _aborted_switch(broker: Broker) -> None:
-    """A switch to a storage that fails: it is undone, and what it may have created is deleted."""
+    """A switch to a storage that fails: it is undone, and the topic that it may have created is deleted."""
     fast = broker.stores.of("fast")
     create = fast.create_topic
 
@@ -201,8 +201,8 @@ def _aborted_switch(broker: Broker) -> None:
     fast.create_topic = create  # type: ignore[method-assign]
 
 
-def _housekeeping(broker: Broker) -> None:
-    """Delete what is left: the topics of event types, timelines and switches that are gone."""
+def _cleanup(broker: Broker) -> None:
+    """Delete orphans: the topics of event types, timelines and switches that no longer exist."""
     background_jobs = broker.background_jobs()
     for _ in range(2):
         broker.clock.advance(1_000 * RETENTION_INTERVAL_S)

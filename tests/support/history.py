@@ -1,4 +1,4 @@
-"""Makes up histories of the broker: random, valid, of every aggregate; for tests and for the benchmarks."""
+"""Generates histories of the broker: random, valid, of every aggregate; for tests and for the benchmarks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -80,7 +80,7 @@ WEIGHTS = {
 
 
 class Author:
-    """Makes up one valid command after the other.
+    """Generates valid random commands, one after the other.
 
     Args:
         random: where every choice comes from.
@@ -106,7 +106,7 @@ class Author:
         }
 
     def command(self, action: str | None = None) -> Command:
-        """The next command's origin and events; `action` is one of `WEIGHTS`, or left to chance."""
+        """The next command's origin and events; `action` is one of `WEIGHTS`, or random."""
         if action is None:
             (action,) = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))
         self._serial += 1
@@ -121,7 +121,7 @@ class Author:
         return origin, self._actions[action]()
 
     def commands(self) -> Iterator[Command]:
-        """One command after the other, without end."""
+        """An endless sequence of commands."""
         while True:
             yield self.command()
 
@@ -150,7 +150,7 @@ class Author:
     # --- event types and their timelines ---
 
     def _create_event_type(self) -> list[DomainEvent]:
-        # Names come back: a deleted event type may be created again.
+        # Names are reused: a deleted event type may be created again.
         name = f"shop-{self._random.randrange(1 + self._serial // 8)}.order-{self._random.randrange(4)}.created"
         if name in self._event_types:
             return self._change_event_type()
@@ -335,7 +335,7 @@ class Author:
 
 
 def entries(commands: Iterable[Command], *, first: int = 1) -> Iterator[LogEntry]:
-    """The log entries that commands leave behind.
+    """The log entries that commands result in.
 
     Args:
         commands: a whole history: the versions of the streams are counted from here.

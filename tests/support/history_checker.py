@@ -1,7 +1,7 @@
-"""Judges what consumers of one subscription have seen: what must hold whatever died, stood still or was reset.
+"""Checks what the consumers of one subscription observed against the broker's promises, which hold despite all faults.
 
-Events carry the numbers that one publisher gave to each partition, growing. Times are those of a clock that all
-observers share. What is judged is only what must be true whatever the delays between broker and observers were.
+Events carry the numbers that one publisher gave to each partition, in ascending order. Times are those of a clock that
+all observers share. Only what must be true with any delay between broker and observers is checked.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A batch as it was read: the numbers of its events, the last of which has this position."""
+    """A batch as it was read: the numbers of its events, and the position of the last one."""
 
     at: float
     partition: str
@@ -26,7 +26,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """A request to commit: 204 advanced the cursor, 200 did not, 422 was refused, 0 has no known outcome."""
+    """A request to commit: 204 advanced the cursor, 200 did not, 422 was rejected, 0 has an unknown outcome."""
 
     begun: float
     ended: float
@@ -37,26 +37,26 @@ class Commit:
 
 @dataclass(kw_only=True)
 class Stream:
-    """What one stream has seen, in this order."""
+    """Everything that one stream received and committed, in order."""
 
     opened: float
-    """When it was asked for: its client may have stood still before it read the answer."""
+    """The time of the request: its client may have been suspended before it read the answer."""
     answered: float = float("-inf")
-    """When its client had read the head of the answer: the stream began before that, maybe after a reset."""
+    """The time when its client had read the head of the answer: the stream began before that, maybe after a reset."""
     deliveries: list[Delivery] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     ended: float | None = None
-    """None for one whose client was killed."""
+    """None for a stream whose client was killed."""
     reason: str = ""
     excused: bool = False
     """Whether its client or its worker process was killed, so that there need not be a reason."""
     unheard: bool = False
-    """Whether it ended because its end could not be told to others, so that it is still the owner for a while."""
+    """Whether it ended while its node could not reach the coordinator, so that it remains the owner for a while."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reset:
-    """A reset of cursors to positions, or an attempt without a known outcome."""
+    """A reset of cursors to positions, or an attempt with an unknown outcome."""
 
     begun: float
     ended: float
@@ -65,7 +65,7 @@ class Reset:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The committed cursors, as somebody read them."""
+    """The committed cursors, as a client read them."""
 
     begun: float
     ended: float
@@ -79,38 +79,38 @@ class History:
     acknowledged: dict[str, list[int]]
     """For each partition the numbers of the events that are certainly stored."""
     refused: dict[str, list[int]] = field(default_factory=dict)
-    """And of those that certainly are not."""
+    """For each partition the numbers of the events that are certainly not stored."""
     replays: dict[str, list[Delivery]] = field(default_factory=dict)
-    """What readers without a subscription got, each from the first event to the last one, after all faults."""
+    """What low-level streams received, each from the first event to the last one, after all faults."""
     streams: dict[str, Stream] = field(default_factory=dict)
     resets: list[Reset] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     registered: list[str] = field(default_factory=list)
-    """The ids of subscriptions whose registration was answered."""
+    """The ids of subscriptions whose creation was confirmed."""
     unseen: list[tuple[str, str]] = field(default_factory=list)
-    """Those of them that a node did not know when it was asked after that."""
+    """The confirmed subscriptions that a node did not find afterwards."""
     registries: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """For each node the keys and ids of all that it knows, after all faults."""
+    """For each node the keys and ids of all subscriptions that it lists, after all faults."""
 
 
 def violations(history: History) -> list[str]:
-    """All promises that the history breaks."""
+    """All promises that the history violates."""
     return [
         *_lost(history),
-        *_refused(history),
-        *_disordered(history),
-        *_holes(history),
-        *_jumps(history),
+        *_rejected_but_delivered(history),
+        *_out_of_order(history),
+        *_missing_positions(history),
+        *_skipped_events(history),
         *_repeated(history),
         *_foreign_commits(history),
         *_moved_back(history),
-        *_silent_ends(history),
-        *_forgotten(history),
+        *_ends_without_reason(history),
+        *_lost_subscriptions(history),
     ]
 
 
 def _lost(history: History) -> Iterator[str]:
-    """At least once, and for ever."""
+    """Acknowledged events are delivered at least once to every reader."""
     consumed = [delivery for stream in history.streams.values() for delivery in stream.deliveries]
     for reader, deliveries in [("the subscription", consumed), *history.replays.items()]:
         seen = defaultdict(set)
@@ -121,17 +121,17 @@ def _lost(history: History) -> Iterator[str]:
                 yield f"lost: {missing[:5]} of partition {partition} never reached {reader}"
 
 
-def _refused(history: History) -> Iterator[str]:
-    """What was answered to be aborted is nowhere."""
+def _rejected_but_delivered(history: History) -> Iterator[str]:
+    """Events whose publishing status was `aborted` are never delivered."""
     for name, delivery in _deliveries(history):
         if found := set(delivery.numbers) & set(history.refused.get(delivery.partition, ())):
             yield f"refused: {name} gets {sorted(found)} of partition {delivery.partition}"
 
 
-def _disordered(history: History) -> Iterator[str]:
-    """A position holds the same event for all readers; events lie as they were published, each of them once.
+def _out_of_order(history: History) -> Iterator[str]:
+    """A position holds the same event for all readers; events are stored in the order of publishing, each of them once.
 
-    What was not acknowledged may be stored later than what was published after it.
+    An event without acknowledgement may be stored later than events that were published after it.
     """
     known: dict[str, dict[int, int]] = defaultdict(dict)
     for name, delivery in _deliveries(history):
@@ -148,8 +148,8 @@ def _disordered(history: History) -> Iterator[str]:
             highest = max(highest, number)
 
 
-def _holes(history: History) -> Iterator[str]:
-    """Whoever reads everything gets every position once, in order, from the first one."""
+def _missing_positions(history: History) -> Iterator[str]:
+    """A reader of the whole partition gets every position once, in order, from the first one."""
     for name, deliveries in history.replays.items():
         following: dict[str, int] = defaultdict(int)
         for delivery in deliveries:
@@ -159,8 +159,8 @@ def _holes(history: History) -> Iterator[str]:
             following[delivery.partition] = delivery.position + 1
 
 
-def _jumps(history: History) -> Iterator[str]:
-    """Nobody passes over an event that was not committed."""
+def _skipped_events(history: History) -> Iterator[str]:
+    """No stream skips an event that was not committed."""
     for name, stream in history.streams.items():
         last: dict[str, int] = {}
         for delivery in stream.deliveries:
@@ -196,7 +196,7 @@ def _committable(history: History, stream: Stream, delivery: Delivery) -> int:
 
 
 def _repeated(history: History) -> Iterator[str]:
-    """What was committed before a stream was opened does not come again; within it nothing does without need."""
+    """Events committed before a stream was opened are not delivered again; a stream repeats none needlessly."""
     for name, stream in history.streams.items():
         last: dict[str, Delivery] = {}
         for delivery in stream.deliveries:
@@ -215,13 +215,13 @@ def _repeated(history: History) -> Iterator[str]:
             if delivery.first <= floor:
                 yield f"repeated: {name} gets {delivery.first} of partition {partition}, {floor} was committed"
             before = last.get(partition)
-            if before and delivery.first <= before.position and not _others(history, name, partition):
+            if before and delivery.first <= before.position and not _may_be_shared(history, name, partition):
                 yield f"repeated: {name} gets {delivery.first} of partition {partition} again, which is its alone"
             last[partition] = delivery
 
 
-def _others(history: History, name: str, partition: str) -> bool:
-    """Whether others may have had the partition while a stream lasted."""
+def _may_be_shared(history: History, name: str, partition: str) -> bool:
+    """Whether other streams may have owned the partition while a stream lasted."""
     stream = history.streams[name]
     until = float("inf") if stream.ended is None else stream.ended
     return any(
@@ -255,7 +255,7 @@ def _foreign_commits(history: History) -> Iterator[str]:
 
 
 def _two_owners(history: History, partition: str, commits: Sequence[tuple[str, Commit]]) -> Iterator[str]:
-    """A stream that commits after another one has taken the partition over, and begun behind what that one left."""
+    """Finds a stream that commits after another one took the partition over and began behind a different position."""
     for (one, first), (two, second) in pairwise(commits):
         if one == two or first.ended >= second.begun:
             continue
@@ -274,7 +274,7 @@ def _two_owners(history: History, partition: str, commits: Sequence[tuple[str, C
 
 
 def _moved_back(history: History) -> Iterator[str]:
-    """Cursors advance, but for resets; what is committed stays so."""
+    """Committed cursors only advance, except by resets."""
     ordered = sorted(history.observations, key=lambda each: each.begun)
     for one, other in pairwise(ordered):
         for partition, position in one.positions.items():
@@ -297,14 +297,14 @@ def _moved_back(history: History) -> Iterator[str]:
                 break
 
 
-def _silent_ends(history: History) -> Iterator[str]:
+def _ends_without_reason(history: History) -> Iterator[str]:
     for name, stream in history.streams.items():
         if stream.ended is not None and not stream.reason and not stream.excused:
             yield f"silent: {name} ended without a reason"
 
 
-def _forgotten(history: History) -> Iterator[str]:
-    """What was registered all nodes know at once and for ever, each thing once."""
+def _lost_subscriptions(history: History) -> Iterator[str]:
+    """Every confirmed subscription is known to all nodes at once and for ever, and exists once."""
     for name, node in history.unseen:
         yield f"forgotten: {node} does not know {name} although that was registered"
     for node, found in history.registries.items():

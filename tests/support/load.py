@@ -1,4 +1,4 @@
-"""Publishers and consumers that go on while the places where events are stored change."""
+"""Publishers and consumers that run while event types change their storage and their partitions."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ ENOUGH_S = 60
 
 
 class Publisher(threading.Thread):
-    """Publishes batch after batch, and remembers for each of its keys what was acknowledged, in order."""
+    """Publishes batch after batch, and records for each of its keys what was acknowledged, in order."""
 
     def __init__(self, server: RunningServer, event_type: str, number: int) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class Publisher(threading.Thread):
 
 
 class Committed:
-    """What the consumers of a subscription have received, batch after batch in the order of their committed cursors.
+    """What the consumers of a subscription received, batch after batch in the order of their committed cursors.
 
-    Not in the order of the answers: a consumer that waits for the processor may have lost the partition by then, and
-    the next one may be quicker to write down what follows. A commit is answered 204 only where it moved the cursor on.
+    Not in the order of the responses: a consumer thread that waits for the CPU may have lost the partition by then, and
+    the next one may record the following batch first. A commit is answered 204 only if it advanced the cursor.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Committed:
 
     @property
     def eids(self) -> dict[str, list[str]]:
-        """By partition."""
+        """The ids of events by partition."""
         with self._lock:
             return {
                 partition: [eid for _, eids in sorted(batches) for eid in eids]
@@ -79,7 +79,7 @@ class Committed:
 
 
 class Consumer(threading.Thread):
-    """Reads a subscription beside others until all has been committed; comes back whenever its stream ends."""
+    """Reads a subscription together with others until all has been committed; reconnects whenever its stream ends."""
 
     def __init__(self, server: RunningServer, subscription: str, committed: Committed) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Consumer(threading.Thread):
 
 
 class Follower(threading.Thread):
-    """Reads some partitions by one low-level stream, which nothing interrupts, until it has what it is to read."""
+    """Reads some partitions with one uninterrupted low-level stream until it has received as many events as wanted."""
 
     def __init__(self, server: RunningServer, event_type: str, partitions: Sequence[str]) -> None:
         super().__init__()
@@ -147,11 +147,11 @@ class Load:
 
     @property
     def refused(self) -> list[str]:
-        """The answers to publishers that were no success; each ends with its first one."""
+        """The unsuccessful responses to publishers; each publisher stops at its first one."""
         return [text for publisher in self.publishers for text in publisher.refused]
 
     def until_more(self, events: int) -> None:
-        """Wait until so many more events were acknowledged."""
+        """Wait until this many more events were acknowledged."""
         wanted, deadline_s = self.count + events, time.monotonic() + ENOUGH_S
         while self.count < wanted:
             assert all(publisher.is_alive() for publisher in self.publishers), self.refused
@@ -159,7 +159,7 @@ class Load:
             self.publishers[0].enough.wait(0.01)
 
     def check(self) -> None:
-        """What was acknowledged is there once, in the order of each key, and has come to all consumers."""
+        """What was acknowledged is stored once, in the order of each key, and was delivered to all consumers."""
         expected = {key: eids for each in self.publishers for key, eids in each.acknowledged.items()}
         with self._server.client() as client:
             stored = read_back(client, self._event_type, self.count)
@@ -219,12 +219,12 @@ def _difference(whose: str, partition: str, received: Sequence[str], stored: Seq
 
 
 def from_begin(partitions: Sequence[str]) -> Mapping[str, str]:
-    """The header of a low-level stream that reads partitions from their beginning."""
+    """The cursors header of a low-level stream that reads partitions from their beginning."""
     return {"X-Nakadi-Cursors": json.dumps([{"partition": each, "offset": "BEGIN"} for each in partitions])}
 
 
 def read_back(client: httpx.Client, event_type: str, count: int) -> dict[str, list[str]]:
-    """All events of an event type by partition, straight from the broker."""
+    """All events of an event type by partition, read from the broker."""
     partitions = [each["partition"] for each in client.get(f"/event-types/{event_type}/partitions").json()]
     stored: dict[str, list[str]] = defaultdict(list)
     options = {"stream_limit": count, "batch_limit": 100, "batch_flush_timeout": 1, "stream_timeout": 30}

@@ -14,7 +14,7 @@ from rioni.projections.tables import READ_MODELS
 
 
 def create_tables(engine: Engine) -> None:
-    """The tables of the log and of the read models, empty."""
+    """Create the tables of the log and of the read models, empty."""
     with engine.begin() as connection:
         LOG_TABLES.create_all(connection)
         READ_MODELS.create_all(connection)
@@ -30,7 +30,7 @@ def clear(engine: Engine) -> None:
 
 
 def rows(entries: Iterable[LogEntry], previous: bytes) -> Iterator[Sequence[Any]]:
-    """The rows of the log for entries, each hash continuing the one before."""
+    """The rows of the log for entries; each hash continues the previous one."""
     for entry in entries:
         origin = entry.origin
         fields = (

@@ -1,4 +1,4 @@
-"""Event store and signals in memory, for tests of streams: nothing waits, time passes when somebody would wait."""
+"""Event store and signals in memory, for tests of streams: nothing blocks, waiting advances the clock."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class MemoryEventStore:
         self._ids = {name: at_ms for name, at_ms in self._ids.items() if at_ms >= before_ms}
 
     def _new(self, indices: Sequence[int], ids: Sequence[str] | None) -> Sequence[int]:
-        """Of some events those that are not known, which are from now on."""
+        """Those of some events whose ids are new; from now on they are known."""
         if ids is None:
             return indices
         kept = []
@@ -152,7 +152,7 @@ class MemoryEventStore:
         return self._topics[topic][partition]
 
 
-class OneStore:
+class SingleStore:
     """The port `EventStores` where all storages are the same store."""
 
     def __init__(self, store: EventStore) -> None:
@@ -165,8 +165,8 @@ class OneStore:
         self._store.close()
 
 
-class LosesItsAnswer:
-    """A store that writes, and does not live to say so."""
+class DiesAfterAppend:
+    """A store that dies between writing and answering."""
 
     def __init__(self, store):
         self._store = store
@@ -180,7 +180,7 @@ class LosesItsAnswer:
 
 
 class MemorySignals:
-    """Who would wait lets the next of `then` happen, and where none is left the time pass."""
+    """Waiting runs the next callback of `then`, and where none is left advances the clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""Several nodes of one cluster, to be used in place of a single server."""
+"""Several nodes of one cluster, usable in place of a single server."""
 
 import contextlib
 import itertools
@@ -12,11 +12,11 @@ from tests.support.server import RunningServer, running_server
 
 
 NODES = "nodes"
-"""The host of all nodes together."""
+"""The host name of all nodes together."""
 
 
 class RunningNodes:
-    """Servers that share their state; looks like one of them, whose requests go to each in turn."""
+    """Servers that share their state; usable like one of them, with requests sent to each in turn."""
 
     def __init__(self, nodes: list[RunningServer]) -> None:
         self.nodes = nodes
@@ -24,12 +24,12 @@ class RunningNodes:
 
     @property
     def url(self) -> str:
-        """Of the node whose turn it is."""
+        """The URL of the next node in turn."""
         return next(self._turns).url
 
     @property
     def lines(self) -> list[str]:
-        """What all nodes have written."""
+        """The output of all nodes."""
         return [line for node in self.nodes for line in node.lines]
 
     def metric(self, name: str) -> float:
@@ -47,12 +47,12 @@ class RunningNodes:
             timeout=30,
             event_hooks={"response": [check]},
             verify=False,
-            transport=_InTurn([httpx.URL(node.url) for node in self.nodes]),
+            transport=_RoundRobinTransport([httpx.URL(node.url) for node in self.nodes]),
             **options,
         )
 
 
-class _InTurn(httpx.HTTPTransport):
+class _RoundRobinTransport(httpx.HTTPTransport):
     def __init__(self, urls: list[httpx.URL]) -> None:
         super().__init__(verify=False)  # PERF: see `RunningServer.client`
         self._urls = itertools.cycle(urls)

@@ -1,4 +1,4 @@
-"""A real PostgreSQL from a wheel, for the length of a test run, and as many databases as are asked for."""
+"""A real PostgreSQL from a wheel, for the duration of a test run, with any number of databases."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def running_postgres(connections_max: int) -> Iterator[str]:
     """
     with running_server() as server:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            # No test stops the machine; waiting for the disk would only cost time.
+            # No test powers off the machine; waiting for the disk would only cost time.
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute(f"ALTER SYSTEM SET max_connections = {connections_max}")
         server.stop()

@@ -1,4 +1,4 @@
-"""Processes of one broker, all within the test: each hears of the log by itself, and may be stopped anywhere."""
+"""Simulated processes of one broker: each has its own copy of the registry, and can be stopped at any step."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ from rioni.projections.registry import MemoryRegistry
 from tests.support.broker import DEFAULT_ADMIN, Broker
 
 
-class Died(BaseException):
-    """The process is no more: it does not tidy up."""
+class ProcessDied(BaseException):
+    """The process has died: nothing is cleaned up."""
 
 
 class Process:
-    """What one process has, and a hook into whatever its commands do."""
+    """What one process has, with a hook into the steps of its commands."""
 
     def __init__(self, broker: Broker, coordinator: Coordinator, stores: EventStores | None = None) -> None:
         """Share log, clock and signals with others; `stores` in place of the broker's own."""

@@ -1,4 +1,4 @@
-"""Stands between a client and a PostgreSQL that listens on a Unix socket, and cuts connections at a chosen moment."""
+"""A proxy between a client and a PostgreSQL on a Unix socket, which cuts connections at a chosen moment."""
 
 import contextlib
 import enum
@@ -15,26 +15,26 @@ COMMIT = b"COMMIT\0"
 
 
 class Cut(enum.Enum):
-    """When the next connection that commits is cut."""
+    """At which point the next connection that commits is cut."""
 
     NEVER = enum.auto()
     BEFORE = enum.auto()
-    """The server never hears of the commit."""
+    """The server does not receive the commit."""
     AFTER = enum.auto()
     """The server has committed, and its answer is lost."""
     FOR_GOOD = enum.auto()
-    """The server never hears of the commit, nor of anything else."""
+    """The server receives neither the commit nor anything after it."""
 
 
 class Proxy:
-    """The proxy; `url` leads through it."""
+    """The proxy; `url` connects through it."""
 
     def __init__(self, url: str, folder: str) -> None:
         self._parsed = make_url(url)
         self._server = f"{self._parsed.query['host']}/{SOCKET}"
         self.url = self._parsed.update_query_dict({"host": folder}).render_as_string(hide_password=False)
         self.cut = Cut.NEVER
-        """Taken back to NEVER by the connection that is cut, unless `always`."""
+        """Reset to NEVER by the connection that is cut, unless `always`."""
         self.always = False
         self.cuts = 0
         self._silent = threading.Event()
@@ -48,12 +48,12 @@ class Proxy:
         self._acceptor.start()
 
     def silence(self) -> None:
-        """Let nothing through any more, on connections that stay open, as a network does that swallows packets."""
+        """Drop all traffic on connections that stay open, as a network does that loses packets."""
         self._silent.set()
 
     def close(self) -> None:
-        """Cut everything."""
-        # Closing alone would not wake who accepts.
+        """Cut all connections."""
+        # Closing alone would not wake the accepting thread.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -62,7 +62,7 @@ class Proxy:
                 _shut(each)
 
     def join(self) -> None:
-        """Wait until nothing is left open."""
+        """Wait until all connections are closed."""
         self._acceptor.join()
         for connection in self._connections:
             connection.join()
@@ -100,7 +100,7 @@ class Proxy:
                 if cut is Cut.AFTER:
                     _shut(source)
                     target.sendall(data)
-                    # The other direction ends when the server has answered and seen the end.
+                    # The other direction ends when the server has answered and received the end of the stream.
                     target.shutdown(socket.SHUT_WR)
                     return
                 target.sendall(data)

@@ -1,4 +1,4 @@
-"""Rules, events and the results of publishing, for tests of the pure pipeline."""
+"""Rules, events and results of publishing, for tests of the pure pipeline."""
 
 import json
 from random import Random
@@ -27,7 +27,7 @@ BUSINESS = rules()
 
 
 def publish(events: Any, by: PublishRules = BUSINESS, *, deletes: bool = False, **members: Any) -> Prepared:
-    """Prepare a batch, given as bytes or as what it says, for storing or for deletion."""
+    """Prepare a batch, given as bytes or as a value, for storing or for deletion."""
     body = events if isinstance(events, bytes) else json.dumps(events).encode()
     says: dict[str, Any] = {
         "received_at": "2024-01-02T03:04:05.123Z",
@@ -44,8 +44,8 @@ def event(index: int = 0, **members: Any) -> dict[str, Any]:
     return {"order_id": str(index), "metadata": metadata, **members}
 
 
-def refused(events: Any, by: PublishRules = BUSINESS, **arguments: Any) -> Any:
-    """The results of a batch that must be refused, as JSON."""
+def rejections(events: Any, by: PublishRules = BUSINESS, **arguments: Any) -> Any:
+    """The results of a batch that must be rejected, as JSON."""
     prepared = publish(events, by, **arguments)
     assert not prepared.batches
     assert len(prepared.rejected) == len(events)

@@ -1,4 +1,4 @@
-"""Clients that publish and consume while faults happen, and record what they see for the judge of histories."""
+"""Clients that publish and consume while faults happen, and record what they observe for the history checker."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ PUBLISH_EVERY_S = length(0.06, 0.02)
 REQUEST_TIMEOUT_S = 10
 REGISTRAR = "registrar"
 UNHEARD = ("Session ended", "ZooKeeper")
-"""How reasons begin that a node gives which is cut off from who coordinates."""
+"""How the reasons begin that a node gives when it can't reach the coordinator."""
 NO_ANSWER = (httpx.HTTPError, OSError)
 
 
@@ -54,7 +54,7 @@ class Consumers:
         self.start()
 
     def pause(self, chance: random.Random) -> None:
-        """Let one stand still for a while, maybe for longer than it has to commit."""
+        """Suspend one for a while, maybe for longer than its commit timeout."""
         process = chance.choice(self._processes)
         process.send_signal(signal.SIGSTOP)
         time.sleep(chance.uniform(0.2, 3))
@@ -67,9 +67,9 @@ class Consumers:
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered events to one partition, one request at a time, the next one to the next node.
+    """Publishes numbered events to one partition, one request at a time, to each node in turn.
 
-    Those whose answer never came, or said that nobody knows, may be stored or not.
+    Events without a response, or with an unknown outcome, may be stored or not.
     """
 
     def __init__(self, urls: Sequence[str], name: str, partition: str, stop: threading.Event) -> None:
@@ -78,7 +78,7 @@ class Publisher(threading.Thread):
         self._urls, self._stop_told, self._numbers = itertools.cycle(urls), stop, itertools.count()
         self.acknowledged: list[int] = []
         self.refused: list[int] = []
-        """Those of which the answer says that they are not stored."""
+        """The numbers of events that the response reports as not stored."""
 
     def run(self) -> None:
         with httpx.Client(timeout=REQUEST_TIMEOUT_S) as client:
@@ -87,7 +87,7 @@ class Publisher(threading.Thread):
                     self.publish(client, next(self._urls))
 
     def publish(self, client: httpx.Client, url: str) -> None:
-        """Publish the next ones to a node, and note what the answer promises."""
+        """Publish the next events to a node, and record the result of each."""
         numbers = [next(self._numbers) for _ in range(BATCH)]
         response = client.post(f"{url}/event-types/{self.name}/events", json=[self._event(each) for each in numbers])
         if response.status_code == httpx.codes.OK:
@@ -104,9 +104,9 @@ class Publisher(threading.Thread):
 
 
 class Registrar(threading.Thread):
-    """Registers one subscription after the other, the next one at the next node, and asks yet another one for it.
+    """Creates one subscription after the other, on each node in turn, and looks each one up on another node.
 
-    Half of those that were not answered it asks for again, as clients do.
+    Half of the requests that were not answered are repeated, as clients do.
     """
 
     def __init__(self, urls: Sequence[str], event_type: str, stop: threading.Event) -> None:
@@ -114,9 +114,9 @@ class Registrar(threading.Thread):
         self._urls, self._event_type, self._stop_told = urls, event_type, stop
         self._next, self._numbers = itertools.cycle(urls), itertools.count()
         self.registered: list[str] = []
-        """The ids of those that were answered."""
+        """The ids of confirmed subscriptions."""
         self.unseen: list[tuple[str, str]] = []
-        """What a node did not know that had been answered by then: the id and the node."""
+        """Confirmed subscriptions that a node did not find: the id and the node."""
 
     def run(self) -> None:
         with httpx.Client(timeout=REQUEST_TIMEOUT_S) as client:
@@ -131,7 +131,7 @@ class Registrar(threading.Thread):
         return False
 
     def register(self, client: httpx.Client, number: int) -> bool:
-        """Register one, and look for it elsewhere; whether that was answered."""
+        """Create a subscription, and look it up on another node; return whether the creation was confirmed."""
         body = {"owning_application": REGISTRAR, "event_types": [self._event_type], "consumer_group": str(number)}
         response = client.post(f"{next(self._next)}/subscriptions", json=body)
         if response.status_code not in {httpx.codes.OK, httpx.codes.CREATED}:
@@ -144,7 +144,7 @@ class Registrar(threading.Thread):
         return True
 
     def lists(self, client: httpx.Client) -> dict[str, list[tuple[str, str]]]:
-        """What each node says that there is: the group and the id of each."""
+        """The subscriptions that each node lists: the consumer group and the id of each."""
         found = {}
         for url in self._urls:
             items, path = [], f"/subscriptions?owning_application={REGISTRAR}&limit=1000"
@@ -161,7 +161,7 @@ def position_of(offset: str) -> int:
 
 
 def read(files: list[Path], kills: list[tuple[float, float]], history: History) -> None:
-    """What the consumers have noted; the last line of a killed one may be cut off."""
+    """Read what the consumers have recorded; the last line of a killed one may be incomplete."""
     for file in files:
         commits: dict[tuple[str, str, str], float] = {}
         streams: dict[str, Stream] = {}
@@ -180,7 +180,7 @@ def read(files: list[Path], kills: list[tuple[float, float]], history: History) 
                     commits[name, partition, offset] = at
                 case "committed", [partition, offset, begun, status]:
                     commits.pop((name, partition, offset), None)
-                    # Whoever answers that something failed may not know either what came of it.
+                    # A response that reports a failure may also leave the outcome of a commit unknown.
                     known = status if status < httpx.codes.INTERNAL_SERVER_ERROR else 0
                     commit = Commit(
                         begun=begun, ended=at, partition=partition, position=position_of(offset), status=known

@@ -1,4 +1,4 @@
-"""What the application serves."""
+"""The routes that the application serves."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from rioni.http.metrics.collectors import Metrics
 
 def routed() -> Iterator[str]:
     """Every method of every route of the application, as Falcon knows them, such as `GET /event-types/{name}`."""
-    # No resource asks its services for anything but the settings before there is a request.
+    # No resource uses its dependencies, except for the settings, before there is a request.
     dependencies = Dependencies(
         **dict.fromkeys(field.name for field in dataclasses.fields(Dependencies))
         | {"config": Config(), "metrics": Metrics()}

@@ -23,14 +23,14 @@ SHARING: Mapping[str, Iterable[str]] = {
         "tests/storage/kafka/topics/test_topics_hanging.py",
     ),
 }
-"""For each fixture of the whole session that takes long to start: the files that use it."""
+"""For each session-wide fixture that takes long to start: the files that use it."""
 SPLIT = ("tests/properties/test_soak.py",)
 """Files whose tests go to several workers, since each of them is long and none shares anything."""
 _GROUPS = {file: fixture for fixture, files in SHARING.items() for file in files}
 
 
 class Scheduling(LoadFileScheduling):
-    """Leaves a file to one worker, and all files that share such a fixture; files with slow tests come first.
+    """Gives a file to one worker, and so all files that share such a fixture; files with slow tests come first.
 
     The mark `xdist_group` would do the same, but has no effect on tests of pytest 9.2 (pytest-xdist 3.8).
     """
@@ -46,7 +46,7 @@ class Scheduling(LoadFileScheduling):
 
 
 LAST = ("tests/acceptance/",)
-"""What shares servers that each worker starts for itself: together, they stay no longer than they are needed."""
+"""Tests that share servers which each worker starts for itself: together, these run no longer than needed."""
 
 
 def needs_nodes(nodeid: str) -> bool:
@@ -60,9 +60,9 @@ def group_of(nodeid: str) -> str:
 
 
 def slow_first(items: list[pytest.Item]) -> None:
-    """Move the tests of files that have slow ones to the front, so that no worker begins with them at the end.
+    """Move the tests of files with slow ones to the front, so that no worker begins with them at the end.
 
-    Those that come last do so in the same order.
+    The tests of `LAST` come last, ordered in the same way.
     """
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
     items.sort(key=lambda item: (item.nodeid.startswith(LAST), not needs_nodes(item.nodeid), item.path not in slow))

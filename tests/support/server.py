@@ -1,4 +1,4 @@
-"""A real `rioni serve` in a process of its own, and what a client needs to talk to it."""
+"""A real `rioni serve` in a process of its own, and what a client needs to use it."""
 
 import contextlib
 import json
@@ -30,13 +30,13 @@ class RunningServer:
         self.process = process
         self.url = url
         self.lines = lines
-        """What the server has written, to its log too."""
+        """The output of the server, its log included."""
 
     def client(self, **options) -> httpx.Client:
-        """A client of the API, which checks that every answer is described."""
+        """A client of the API, which checks each answer against the description of the API."""
         hooks = {"response": [check]}
         if self.url.startswith("http:"):
-            # PERF: reading the certificates of all authorities, which nobody looks at, takes 24 ms for each client.
+            # PERF: reading the certificates of all authorities, which no test uses, takes 24 ms for each client.
             options["verify"] = False
         return httpx.Client(base_url=self.url, timeout=30, event_hooks=hooks, **options)
 
@@ -128,11 +128,11 @@ class Stream:
         return [json.loads(line) for line in self._lines]
 
     def batches_as_they_come(self) -> Iterator[dict]:
-        """The same, one after the other."""
+        """All further batches, one after the other."""
         return map(json.loads, self._lines)
 
     def events(self, count: int) -> list[dict]:
-        """Read until this many events have come."""
+        """Read until this many events were received."""
         events: list[dict] = []
         while len(events) < count:
             events += self.batch().get("events", [])

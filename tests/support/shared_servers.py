@@ -1,7 +1,7 @@
 """Real servers that all processes of a test run share: one Kafka, one ZooKeeper and one PostgreSQL.
 
-They belong to a process of their own, so that no worker of pytest-xdist takes them along when it ends. Each one starts
-when a test first asks for it. All end when the test run closes its end of a pipe, also by dying.
+They run in a process of their own, so that no worker of pytest-xdist ends them when it ends itself. Each one starts
+when a test first needs it. All end when the test run closes its end of a pipe, also by dying.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ ANSWER_TIMEOUT_S = 240
 """A server starts within 60 s, and two others may be started first."""
 STOP_TIMEOUT_S = 60
 CONNECTIONS_MAX = 500
-"""Of PostgreSQL: every worker process of every node under test keeps some open."""
+"""Connections to PostgreSQL: every worker process of every node under test keeps some open."""
 
 
 class SharedServers:
-    """The process that has the servers; it starts when its address is asked for."""
+    """The process that runs the servers; it starts when its address is first used."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -33,7 +33,7 @@ class SharedServers:
 
     @property
     def address(self) -> str:
-        """Where `address_of` asks; blocks until somebody answers there."""
+        """The socket for `address_of`; blocks until the process listens there."""
         if self._process is None:
             self._path = f"{tempfile.mkdtemp(prefix='rioni-servers-')}/socket"
             self._process = subprocess.Popen(
@@ -65,7 +65,7 @@ def address_of(server: str, path: str) -> str:
         path: from `SharedServers.address`.
 
     Returns:
-        What the setting of the same name takes; of PostgreSQL the URL of a database that nobody works in.
+        The value for the setting of the same name; for PostgreSQL the URL of a database that no test works in.
 
     Raises:
         AssertionError: the server does not start; the text says why.
@@ -85,7 +85,7 @@ def address_of(server: str, path: str) -> str:
 
 
 def main(path: str) -> None:
-    """Answer at a socket until standard input ends; then end the servers, and remove the folder of the socket."""
+    """Serve requests on a socket until standard input ends; then end the servers, and remove the socket's folder."""
     with contextlib.ExitStack() as stack, socket.socket(socket.AF_UNIX) as listener:
         stack.callback(shutil.rmtree, Path(path).parent)
         listener.bind(path)
@@ -96,7 +96,7 @@ def main(path: str) -> None:
         while sys.stdin not in (ready := select.select([listener, sys.stdin], [], [])[0]):
             assert ready
             connection, _ = listener.accept()
-            # Who asks may be gone before it is answered.
+            # The client may have ended before it is answered.
             with connection, contextlib.suppress(OSError):
                 server = connection.makefile().readline().strip()
                 if server not in answers:
@@ -107,7 +107,7 @@ def main(path: str) -> None:
 def _started(server: str, stack: contextlib.ExitStack) -> dict[str, str]:
     try:
         return {"address": stack.enter_context(STARTS[server]())}
-    except Exception as ex:  # noqa: BLE001 - whoever asks is told, every time
+    except Exception as ex:  # noqa: BLE001 - every client gets the error as its answer
         return {"error": f"{server} could not be started: {ex!r}"}
 
 

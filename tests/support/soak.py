@@ -1,4 +1,4 @@
-"""Clients that create, change, use and delete event types for as long as they are told to, and note what goes wrong."""
+"""Clients that create, change, use and delete event types until they are stopped, and record every failure."""
 
 import contextlib
 import threading
@@ -16,22 +16,22 @@ from tests.support.server import RunningServer, Stream
 
 
 REQUEST_MAX_S = 20.0
-"""No request may take longer."""
+"""The longest time that a request may take."""
 GIVEN_UP_S = 40.0
-"""A client waits longer than that, so that what takes too long is told from what never ends."""
+"""The client's own timeout, longer than that, to tell a slow answer from a missing one."""
 ROUND_MAX_S = 120.0
-"""No event type lives longer, however slow the machine is: its consumer has got everything by then."""
+"""The longest life of an event type, on any machine: its consumer has received everything by then."""
 CHANGES, BATCH = 3, 5
 PAUSE_S = length(1.0, 0.1)
 """The mean time between two requests of a client."""
 REFUSED_COMMIT = (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY)
-"""The session has ended, or the partition belongs to another one."""
+"""The session has ended, or the partition belongs to another session."""
 REFUSED_STREAM = (httpx.codes.CONFLICT,)
 """The earlier session of this subscription has not ended yet."""
 
 
 class Soak:
-    """What several clients share: the server, the moment to stop, and the list of what went wrong."""
+    """What several clients share: the server, the time to stop, and the list of failures."""
 
     def __init__(self, server: RunningServer, storages: list[str]) -> None:
         """Use the storages in turn; the first is the default one."""
@@ -42,7 +42,7 @@ class Soak:
         self.requests = 0
 
     def run(self, clients: int, duration_s: float) -> None:
-        """Let so many clients work for so long; each one finishes its round."""
+        """Run so many clients for so long; each one finishes its round."""
         self.enough.clear()
         threads = [threading.Thread(target=self._client, args=(number,)) for number in range(clients)]
         for thread in threads:
@@ -67,7 +67,7 @@ class Soak:
                 self.rounds += 1
 
     def ask(self, http: httpx.Client, method: str, path: str, *expected: int, **options) -> httpx.Response:
-        """Send a request, which has to be answered in time with one of the expected status codes."""
+        """Send a request, which must be answered in time with one of the expected status codes."""
         begun_s = time.monotonic()
         response = http.request(method, path, **options)
         self.check(method, path, response.status_code, begun_s, expected, response.text)
@@ -76,7 +76,7 @@ class Soak:
     def check(
         self, method: str, path: str, status: int, begun_s: float, expected: tuple[int, ...], text: str = ""
     ) -> None:
-        """Note an answer."""
+        """Record the answer if it is not as expected."""
         self.requests += 1
         took_s = time.monotonic() - begun_s
         if took_s > REQUEST_MAX_S or status not in expected:
@@ -143,7 +143,7 @@ class Round:
         self._ask("GET", f"{path}/partitions", 200)
 
     def _read(self, subscription: str) -> None:
-        """Stream and commit until all has come, in as many sessions as it takes."""
+        """Stream and commit until all events were received, in as many sessions as needed."""
         got: set[str] = set()
         with self._soak.server.client() as http:
             http.timeout = GIVEN_UP_S

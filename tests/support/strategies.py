@@ -1,4 +1,4 @@
-"""Hypothesis strategies for JSON, for events and for the schemas that strangers may submit."""
+"""Hypothesis strategies for JSON, events and schemas, hostile ones included."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ _NUMBERS = st.sampled_from(
 
 @st.composite
 def json_texts(draw: st.DrawFn, values: st.SearchStrategy[Any] = json_values) -> str:
-    """The text of a value, with whatever spaces, escapes and number spellings JSON allows."""
+    """The text of a value, with any spaces, escapes and number spellings that JSON allows."""
     return _text(draw, draw(values))
 
 
@@ -72,7 +72,7 @@ def _string(draw: st.DrawFn, text: str) -> str:
 
 
 def as_written(text: str | bytes) -> Any:
-    """What a text says, with the order of members, duplicates and the spelling of numbers."""
+    """The content of a JSON text, with the order of members, duplicates and the spelling of numbers."""
     return json.loads(
         text,
         object_pairs_hook=lambda pairs: ("object", *pairs),
@@ -116,4 +116,4 @@ def _schema_objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 _leaves = st.just({}) | st.fixed_dictionaries({"type": _TYPES}) | st.fixed_dictionaries({"$ref": _REFERENCES})
 schemas = _schema_objects(st.recursive(_leaves, _schema_objects, max_leaves=8))
-"""Schema objects, most of them valid, some cyclic, some with references to nowhere."""
+"""Schema objects, most of them valid, some cyclic, some with unresolvable references."""

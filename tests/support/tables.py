@@ -1,4 +1,4 @@
-"""Tables of the contract as tests: each case is named after its row."""
+"""Tables of the contract as parametrized tests: each case is named after its row."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ import pytest
 
 
 def rows(*cases: tuple[Any, ...]) -> list[Any]:
-    """The cases of a table; each is the name of its row and then its values."""
+    """The cases of a table: each entry is the name of its row, followed by its values."""
     return [pytest.param(*case, id=row) for row, *case in cases]

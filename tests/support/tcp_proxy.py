@@ -1,4 +1,4 @@
-"""Stands between a node and the servers it depends on, and holds back what they say to each other, as networks do."""
+"""TCP proxies between a node and the servers it depends on, which hold back traffic as failing networks do."""
 
 import contextlib
 import socket
@@ -14,15 +14,15 @@ Target = tuple[str, int] | str
 
 
 class TcpProxy:
-    """Leads to one server; `address` is where it listens.
+    """Connects to one server; `address` is where it listens.
 
-    What is held back is not lost: it arrives when the network is well again, however late that is; unless the
+    Traffic that is held back is not lost: it arrives when the network is restored, however late that is; unless the
     connections break before.
     """
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target
-        """Where it leads; may be given later, where the server has to know this address first."""
+        """The server's address; may be set later, where the server has to know the proxy's address first."""
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self.address = f"{HOST}:{self.port}"
@@ -33,28 +33,28 @@ class TcpProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, *, there: bool = True, back: bool = True) -> None:
-        """Hold back what is said to the server, what it answers, or both."""
+        """Hold back the requests to the server, its answers, or both."""
         if there:
             self._there.clear()
         if back:
             self._back.clear()
 
     def cut_answer_to(self, text: bytes) -> None:
-        """Hold back what the server answers as soon as this has been said to it."""
+        """Hold back the server's answers as soon as these bytes have been sent to it."""
         self._awaited = text
 
     def heal(self) -> None:
-        """Let everything through, what was held back at first."""
+        """Restore the traffic; what was held back arrives first."""
         self._there.set()
         self._back.set()
 
     def break_off(self) -> None:
-        """End all connections: what is held back is lost."""
+        """Close all connections: what is held back is lost."""
         for each in list(self._connections):
             each.end()
 
     def close(self) -> None:
-        """Take no more connections, and end those that there are."""
+        """Stop accepting connections, and close the open ones."""
         self._closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -94,7 +94,7 @@ class _Connection:
         self._ended = threading.Event()
 
     def end(self) -> None:
-        """Let both sides know that it is over."""
+        """Shut down both sides."""
         self._ended.set()
         self._shut()
 
@@ -105,7 +105,7 @@ class _Connection:
         flows: threading.Event,
         look: Callable[[bytes], None] = lambda _data: None,
     ) -> None:
-        """Take what one side says, first to `look`, then to the other one, until one of them has gone."""
+        """Pass on what one side sends, first to `look`, then to the other side, until one of them has closed."""
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
                 look(data)
@@ -138,7 +138,7 @@ def _connected(target: Target | None) -> socket.socket:
 
 @contextlib.contextmanager
 def proxies(count: int) -> Iterator[Sequence[TcpProxy]]:
-    """So many that lead nowhere yet; they end with the block."""
+    """So many proxies without a server yet; they end with the block."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(contextlib.closing(TcpProxy())) for _ in range(count)]
 

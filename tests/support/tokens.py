@@ -1,4 +1,4 @@
-"""Tokens of a file, for servers that ask for tokens."""
+"""A token file, for servers that require tokens."""
 
 import hashlib
 import json
@@ -15,11 +15,11 @@ FULL_SCOPES = (
 
 
 ADMINISTRATOR = {"RIONI_DEFAULT_ADMIN": "service:stups_nakadi"}
-"""What servers that ask for tokens have to be told."""
+"""The settings of servers that require tokens."""
 
 
 def write_tokens(path: Path, tokens: dict[str, dict]) -> None:
-    """Write a file of tokens; the members of each are those of its table, `sha256` aside."""
+    """Write a token file; the members of each entry are those of its table, except `sha256`."""
     tables = []
     for token, members in tokens.items():
         lines = [f"{name} = {json.dumps(value)}" for name, value in members.items()]
@@ -33,5 +33,5 @@ def bearer(token: str | None) -> dict[str, str]:
 
 
 def sha256(token: str) -> str:
-    """How a token stands in the file."""
+    """The hash by which a token is listed in the file."""
     return hashlib.sha256(token.encode()).hexdigest()

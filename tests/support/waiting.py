@@ -1,4 +1,4 @@
-"""Waits for what takes its time: other processes, threads, and what they tell each other."""
+"""Waits for conditions that other processes or threads bring about."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ WAIT_S = 60
 
 
 def wait_until(condition: Callable[[], Found]) -> Found:
-    """Ask until the answer is true, and return it; fail after a minute."""
+    """Poll until the result is true, and return it; fail after a minute."""
     deadline_s = time.monotonic() + WAIT_S
     while not (found := condition()):
         assert time.monotonic() < deadline_s, f"it did not happen in time: {found}"

@@ -1,4 +1,4 @@
-"""An issuer of JSON Web Tokens, with keys, and what is needed to forge some."""
+"""An issuer of JSON FakeWeb Tokens, with its keys, and the means to forge tokens."""
 
 import base64
 import functools
@@ -34,7 +34,7 @@ ALGORITHMS = {"RS256": "RS256", "RS": "RS256", "EC": "ES256", "ED": "EdDSA", "ST
 
 @functools.cache
 def private_key(kid: str) -> Any:
-    """The private key of this id; `STRANGER` is nowhere published."""
+    """The private key of this id; the public key of `STRANGER` is not published."""
     match kid:
         case "EC":
             return ec.generate_private_key(ec.SECP256R1())
@@ -64,7 +64,7 @@ def token(claims: dict[str, Any] = CLAIMS, *, key: str = "RS", algorithm: str | 
 
 
 def raw(header: bytes | dict, claims: bytes | dict, signature: bytes | None = None, *, key: str = "RS") -> str:
-    """A token of these very bytes, signed with one of the issuer's RSA keys unless a signature is given."""
+    """A token of exactly these bytes, signed with one of the issuer's RSA keys unless a signature is given."""
     parts = [part if isinstance(part, bytes) else json.dumps(part).encode() for part in (header, claims)]
     signed = b".".join(map(_encoded, parts))
     if signature is None:
@@ -73,7 +73,7 @@ def raw(header: bytes | dict, claims: bytes | dict, signature: bytes | None = No
 
 
 def hmac_signed(header: dict, claims: dict, secret: bytes) -> str:
-    """A token signed with what everybody knows."""
+    """A token signed by HMAC with a public value as the secret."""
     signed = b".".join(_encoded(json.dumps(part).encode()) for part in (header, claims))
     return (signed + b"." + _encoded(hmac.digest(secret, signed, hashlib.sha256))).decode()
 
@@ -82,7 +82,7 @@ def _encoded(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
-class Web:
+class FakeWeb:
     """Answers GET requests from a dict of URLs, and counts them."""
 
     def __init__(self, pages: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from rioni.domain.timelines.position import Bounds
 from rioni.domain.timestamps import milliseconds
 from tests.support.broker import COMPACTION_LAG_S, RETENTION_INTERVAL_S
 from tests.support.builders import as_spec, event_type_spec
-from tests.support.memory import OneStore
+from tests.support.memory import SingleStore
 
 
 NAME = "order.created"
@@ -44,7 +44,7 @@ def bounds(broker):
     return list(broker.store.bounds(broker.registry.timelines(NAME).active.topic))
 
 
-def test_events_go_when_their_retention_time_is_over_and_not_before(broker, background_jobs):
+def test_events_are_deleted_when_their_retention_time_has_passed_and_not_before(broker, background_jobs):
     """Reference timelines#expiry."""
     create(broker)
     publish(broker)
@@ -69,7 +69,7 @@ def test_compacted_events_are_kept(broker, background_jobs):
     assert bounds(broker) == [Bounds(0, 0)]
 
 
-def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, background_jobs):
+def test_superseded_events_of_a_compacted_event_type_are_removed_later(broker, background_jobs):
     """Reference timelines#compacted-events, timelines#compaction-gaps."""
     create(broker, cleanup_policy="compact")
     publish(broker, **KEYS)
@@ -89,7 +89,7 @@ def test_superseded_events_of_a_compacted_event_type_go_after_a_while(broker, ba
     assert bounds(broker) == [Bounds(0, 1)]
 
 
-def test_event_types_that_only_forget_are_not_compacted(broker, background_jobs):
+def test_event_types_with_cleanup_policy_delete_are_not_compacted(broker, background_jobs):
     create(broker)
     publish(broker)
     topic = broker.registry.timelines(NAME).active.topic
@@ -100,7 +100,7 @@ def test_event_types_that_only_forget_are_not_compacted(broker, background_jobs)
 
 
 class Compacted:
-    """A store that notes since when events have keys when it is asked to compact."""
+    """A store that records since when all events have keys, as each call of `compact` says."""
 
     def __init__(self, store):
         self._store, self.keyed_since_ms = store, []
@@ -113,29 +113,29 @@ class Compacted:
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact_and_delete"])
-def test_what_was_compacted_from_the_beginning_has_keys_in_all_events(broker, policy):
+def test_a_timeline_compacted_from_its_start_has_keys_in_all_events(broker, policy):
     create(broker, cleanup_policy=policy)
     store = Compacted(broker.store)
-    background_jobs = broker.background_jobs(OneStore(store))
+    background_jobs = broker.background_jobs(SingleStore(store))
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     background_jobs.tick()
     assert store.keyed_since_ms == [0]
 
 
-def test_what_is_compacted_after_a_change_may_have_events_without_keys_from_before(broker):
+def test_a_timeline_compacted_since_a_change_may_have_older_events_without_keys(broker):
     create(broker)
     broker.registry.refresh()
     spec = as_spec(broker.registry.event_type(NAME))
     broker.do(ChangeEventType(name=NAME, spec=msgspec.structs.replace(spec, cleanup_policy="compact_and_delete")))
     store = Compacted(broker.store)
-    background_jobs = broker.background_jobs(OneStore(store))
+    background_jobs = broker.background_jobs(SingleStore(store))
     broker.clock.advance(1_000 * RETENTION_INTERVAL_S)
     background_jobs.tick()
     changed_ms = milliseconds(broker.registry.event_type(NAME).updated_at)
     assert store.keyed_since_ms == [changed_ms + UNDER_WAY_MS]
 
 
-def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, background_jobs):
+def test_idempotency_keys_expire_when_the_window_is_over(broker, background_jobs):
     """Reference publishing#idempotency-keys, operations#background-jobs."""
     create(broker)
     publish(broker)
@@ -150,7 +150,7 @@ def test_the_names_of_batches_are_forgotten_when_the_window_is_over(broker, back
     assert broker.store.claimed("name") is None
 
 
-def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, background_jobs):
+def test_event_ids_expire_when_the_window_is_over(broker, background_jobs):
     """Reference publishing#event-ids."""
     create(broker)
     publish(broker)
@@ -166,7 +166,7 @@ def test_the_ids_of_events_are_forgotten_when_the_window_is_over(broker, backgro
     assert stored_again_after(1_000 * RETENTION_INTERVAL_S)
 
 
-def test_a_job_that_fails_is_tried_again(broker):
+def test_a_job_that_fails_is_retried(broker):
     """Reference operations#background-jobs."""
 
     class FailingOnce:
@@ -184,7 +184,7 @@ def test_a_job_that_fails_is_tried_again(broker):
     create(broker)
     publish(broker)
     store = FailingOnce()
-    background_jobs = broker.background_jobs(OneStore(store))
+    background_jobs = broker.background_jobs(SingleStore(store))
     for _ in range(2):
         broker.clock.advance(RETENTION_MS + 1)
         background_jobs.tick()

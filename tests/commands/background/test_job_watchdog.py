@@ -2,7 +2,7 @@ from rioni.commands.background.job_watchdog import SILENT_S, JobWatchdog
 from tests.support.clock import ManualClock
 
 
-def test_jobs_that_hang_are_told_from_those_that_are_done():
+def test_hanging_jobs_are_distinguished_from_finished_ones():
     """Reference operations#liveness."""
     clock, rounds = ManualClock(), []
     job_watchdog = JobWatchdog(clock)
@@ -14,7 +14,7 @@ def test_jobs_that_hang_are_told_from_those_that_are_done():
     assert job_watchdog.health().reason == ""
 
 
-def test_a_mistake_in_a_job_does_not_keep_the_next_round_from_coming():
+def test_an_error_in_a_job_does_not_prevent_the_next_round():
     def stumble() -> None:
         raise LookupError
 

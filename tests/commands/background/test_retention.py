@@ -15,7 +15,7 @@ from rioni.domain.event_types.event_type import Options
 from rioni.domain.timelines.position import Bounds
 from rioni.domain.timestamps import milliseconds
 from tests.support.builders import LATER_MS, event_type_spec
-from tests.support.memory import OneStore
+from tests.support.memory import SingleStore
 
 
 NAMES = ["order.created", "order.shipped"]
@@ -81,7 +81,7 @@ def test_a_retention_time_that_is_raised_amid_a_round_holds_for_what_is_left(bro
         publish(broker, name)
     broker.clock.advance(SHORT_MS + 60_000)
     store = Interrupted(broker.store, lambda: keep(broker, NAMES[1], LONG_MS))
-    broker.background_jobs(OneStore(store)).expire()
+    broker.background_jobs(SingleStore(store)).expire()
     assert held(broker, NAMES[0]) == [Bounds(1, 0)]
     assert held(broker, NAMES[1]) == [Bounds(0, 0)] * 2
 
@@ -120,7 +120,7 @@ def test_a_timeline_whose_time_is_over_goes_though_its_storage_is_away(broker):
         raise Unavailable("it is away")
 
     broker.clock.advance(SHORT_MS)
-    background_jobs = broker.background_jobs(OneStore(Interrupted(broker.store, fail)))
+    background_jobs = broker.background_jobs(SingleStore(Interrupted(broker.store, fail)))
     with structlog.testing.capture_logs() as logged:
         background_jobs.expire()
     assert logged
@@ -137,5 +137,5 @@ def test_an_event_type_that_is_deleted_amid_a_round_is_no_failure(broker):
             broker.do(DeleteEventType(name=NAMES[1]))
 
     with structlog.testing.capture_logs() as logged:
-        broker.background_jobs(OneStore(Interrupted(broker.store, act))).expire()
+        broker.background_jobs(SingleStore(Interrupted(broker.store, act))).expire()
     assert logged == []

@@ -23,7 +23,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.projections.queries.timeline_reader import read_after
 from tests.support.broker import running_broker
 from tests.support.builders import LATER_MS, as_spec, event_type_spec
-from tests.support.memory import LosesItsAnswer, OneStore
+from tests.support.memory import DiesAfterAppend, SingleStore
 
 
 NAME = "order.created"
@@ -126,7 +126,7 @@ def test_a_refused_batch_may_be_repaired(broker):
 
 def losing_answers(broker):
     """A publisher whose store writes, and does not say so."""
-    stores = OneStore(LosesItsAnswer(broker.store))
+    stores = SingleStore(DiesAfterAppend(broker.store))
     timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
     return Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
 
@@ -220,7 +220,7 @@ def switch(broker, storage_id):
     broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
 
 
-class Meanwhile(LosesItsAnswer):
+class Meanwhile(DiesAfterAppend):
     """A store where something happens just before somebody appends for the first time."""
 
     def __init__(self, store, happens):

@@ -18,7 +18,7 @@ from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
 from tests.support.builders import event_type_spec
-from tests.support.processes import Died, Process
+from tests.support.processes import Process, ProcessDied
 
 
 pytestmark = pytest.mark.slow
@@ -225,7 +225,7 @@ def dies_at(process, at):
 
     def step():
         if next(steps) >= at:
-            raise Died
+            raise ProcessDied
 
     process.step = step
 
@@ -238,7 +238,7 @@ def test_a_completion_by_another_process_may_die_anywhere(race, at):
         race.one.coordinator.close()
         dies_at(race.other, at)
         race.other.registry.refresh()
-        with pytest.raises(Died):
+        with pytest.raises(ProcessDied):
             race.other.timeline_switcher.repair(race.broker.context)
         race.other.step = lambda: None
 
@@ -252,7 +252,7 @@ def test_whoever_comes_next_completes_what_a_dead_process_can_not(race):
     """Reference timelines#interrupted-switches."""
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, CLOSING[-1])
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDied):
         race.one.timeline_switcher.switch(TO_OTHER, race.broker.context())
     race.one.coordinator.close()
     race.publish()
@@ -269,7 +269,7 @@ def test_an_abort_that_dies_before_it_is_recorded_leaves_the_switch_as_it_was_an
         race.one.coordinator.close()
         dies_at(race.other, at)
         race.other.registry.refresh()
-        with contextlib.suppress(Died):
+        with contextlib.suppress(ProcessDied):
             race.other.timeline_switcher.repair(race.broker.context)
         race.other.step = lambda: None
 
@@ -290,7 +290,7 @@ def test_an_event_type_may_be_compacted_from_amid_a_switch_on(race, at):
 def test_a_partition_is_added_though_whoever_switched_has_died(race):
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, TO_BE_ABORTED[-1])
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDied):
         race.one.timeline_switcher.switch(TO_OTHER, race.broker.context())
     timeline = race.timelines.switch.timeline
     race.one.coordinator.close()

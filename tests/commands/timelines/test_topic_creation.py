@@ -17,7 +17,7 @@ from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.data_directory import DataDirectory
 from tests.support.broker import Broker
 from tests.support.builders import event_type_spec
-from tests.support.processes import Died, Process
+from tests.support.processes import Process, ProcessDied
 
 
 NAME = "order.created"
@@ -123,10 +123,10 @@ def test_wherever_a_process_dies_nothing_is_left_and_the_event_type_can_be_creat
 
     def die():
         if next(steps) >= at:
-            raise Died
+            raise ProcessDied
 
     one.step = die
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDied):
         one.bus.dispatch(CREATE, broker.context())
     housekeeping(broker)
     broker.registry.refresh()

@@ -11,7 +11,7 @@ from rioni.domain.errors import Malformed, RioniError, TooLarge
 from rioni.domain.limits import Limits
 from rioni.domain.publishing.pipeline import partial_results
 from rioni.domain.publishing.results import ItemResult
-from tests.support.publishing import BUSINESS, event, item, publish, refused, rules
+from tests.support.publishing import BUSINESS, event, item, publish, rejections, rules
 from tests.support.strategies import EID, as_written, event_texts, texts
 
 
@@ -109,12 +109,12 @@ def test_no_byte_of_a_payload_changes(written, span_ctx):
     assert [payload(as_written(one)) for one in stored] == [payload(as_written(text)) for text in written]
 
 
-# --- what is refused ---
+# --- rejected batches ---
 
 
 def test_a_failed_validation_aborts_the_others():
     """Reference publishing#refused-batches."""
-    assert refused([event(0), event(1, order_id=2), event(2)]) == [
+    assert rejections([event(0), event(1, order_id=2), event(2)]) == [
         item("aborted", "validating", 0),
         item("failed", "validating", 1, "#/order_id: expected type: String, found: Integer"),
         item("aborted", "none", 2),
@@ -125,7 +125,7 @@ def test_a_failed_partitioning_aborts_the_others():
     """Reference publishing#refused-batches."""
     events = [event(0, brand="x"), event(1), event(2, brand="y")]
     first = publish(events[:1], HASH).partitions[0]
-    assert refused(events, HASH) == [
+    assert rejections(events, HASH) == [
         item("aborted", "partitioning", 0, partition=str(first)),
         item("failed", "partitioning", 1, "field brand doesn't exist."),
         item("aborted", "validating", 2),
@@ -141,7 +141,7 @@ def test_a_failed_partitioning_aborts_the_others():
 )
 def test_the_publisher_has_to_name_an_existing_partition(metadata, detail):
     """Reference publishing#user-defined-strategy."""
-    (only,) = refused([event(0, metadata=metadata)], USER_DEFINED)
+    (only,) = rejections([event(0, metadata=metadata)], USER_DEFINED)
     assert (only["step"], only["detail"]) == ("partitioning", detail)
 
 
@@ -150,7 +150,7 @@ def test_a_failed_enrichment_aborts_the_others():
     # Can't happen to what has been validated: an undefined event type has no enrichment.
     by = msgspec.structs.replace(UNDEFINED, enriches=True, partitions=1)
     events = [event(0), {"no": "metadata"}, event(2)]
-    assert refused(events, by) == [
+    assert rejections(events, by) == [
         item("aborted", "enriching", 0, partition="0"),
         {
             "publishing_status": "failed",
@@ -168,11 +168,11 @@ def test_the_size_of_an_event_is_looked_at_before_it_is_validated():
     padding = "x" * (200 - len(json.dumps([event(pad="")])) + 2)
     fits, large = event(pad=padding), event(pad=padding + "x")
     assert publish([fits], by).batches
-    assert refused([fits, large, event(order_id=1)], by)[1]["detail"] == (
+    assert rejections([fits, large, event(order_id=1)], by)[1]["detail"] == (
         "Event too large: 201 bytes, max size is 200 bytes"
     )
     wrong = {**large, "order_id": 1, "pad": padding + "xxx"}
-    assert refused([wrong], by)[0]["detail"] == "Event too large: 201 bytes, max size is 200 bytes"
+    assert rejections([wrong], by)[0]["detail"] == "Event too large: 201 bytes, max size is 200 bytes"
 
 
 def test_the_size_of_an_event_includes_insignificant_spaces():
@@ -197,13 +197,13 @@ def test_only_a_uuid_is_repeated_as_eid(metadata, eid):
 
     Source: reference publishing#result-items.
     """
-    (only,) = refused([{"metadata": metadata}])
+    (only,) = rejections([{"metadata": metadata}])
     assert only.get("eid") == eid
     assert only["step"] == "validating"
 
 
 def test_a_batch_without_metadata_is_refused_item_by_item():
-    (only,) = refused([{"order_id": "1"}])
+    (only,) = rejections([{"order_id": "1"}])
     assert only == {
         "publishing_status": "failed",
         "detail": "#: required key [metadata] not found",

@@ -9,7 +9,7 @@ from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import AccessDenied, Invalid
 from rioni.domain.event_types.event_type import EventOwnerSelector
 from rioni.domain.publishing.headers import Headers
-from tests.support.publishing import EIDS, event, item, publish, refused, rules
+from tests.support.publishing import EIDS, event, item, publish, rejections, rules
 
 
 COMPACTED = {"cleanup_policy": "compact", "partition_strategy": "user_defined", "partitions": 3}
@@ -73,7 +73,7 @@ def test_an_owner_may_stand_in_what_the_broker_writes():
 
     by = owned("metadata.published_by")
     assert publish([event()], by, publisher="acme", check_owner=only_acme).headers == {0: [Headers(owner=ACME)]}
-    assert refused([event(0), event(1)], by, check_owner=nobody) == [
+    assert rejections([event(0), event(1)], by, check_owner=nobody) == [
         item("failed", "enriching", 0, f"Access on WRITE event:{EIDS[0]} denied", partition="0"),
         item("aborted", "enriching", 1, partition="0"),
     ]
@@ -81,7 +81,7 @@ def test_an_owner_may_stand_in_what_the_broker_writes():
 
 def test_nobody_writes_in_the_name_of_another_owner():
     events = [event(0, brand="acme"), event(1, brand="other"), event(2, order_id=1)]
-    assert refused(events, owned("brand"), check_owner=only_acme) == [
+    assert rejections(events, owned("brand"), check_owner=only_acme) == [
         item("aborted", "validating", 0),
         item("failed", "validating", 1, f"Access on WRITE event:{EIDS[1]} denied"),
         item("aborted", "none", 2),
@@ -89,14 +89,14 @@ def test_nobody_writes_in_the_name_of_another_owner():
 
 
 def test_owners_come_before_the_schema():
-    """Reference publishing#refused-batches."""
+    """Reference publishing#rejections-batches."""
     events = [event(0, brand="acme", order_id=1), event(1, brand="acme")]
-    results = refused(events, owned("brand"), check_owner=only_acme)
+    results = rejections(events, owned("brand"), check_owner=only_acme)
     assert [(result["publishing_status"], result["step"]) for result in results] == [
         ("failed", "validating"),
         ("aborted", "validating"),
     ]
-    assert refused([event(0, brand="other", order_id=1)], owned("brand"), check_owner=only_acme)[0]["detail"] == (
+    assert rejections([event(0, brand="other", order_id=1)], owned("brand"), check_owner=only_acme)[0]["detail"] == (
         f"Access on WRITE event:{EIDS[0]} denied"
     )
 
@@ -140,7 +140,7 @@ def test_a_deletion_is_a_key_without_an_event():
 )
 def test_a_deletion_needs_a_key(deletion, detail):
     """Reference publishing#deletable-events."""
-    results = refused([keyed(0), deletion, keyed(2)], rules(**COMPACTED), deletes=True)
+    results = rejections([keyed(0), deletion, keyed(2)], rules(**COMPACTED), deletes=True)
     assert [(result["publishing_status"], result["step"], result["detail"]) for result in results] == [
         ("aborted", "validating", ""),
         ("failed", "validating", detail),
@@ -149,21 +149,21 @@ def test_a_deletion_needs_a_key(deletion, detail):
 
 
 def test_a_deletion_must_not_be_too_large():
-    assert refused([{**keyed(0), "pad": "x" * 1_000_000}], rules(**COMPACTED), deletes=True)[0]["detail"].endswith(
+    assert rejections([{**keyed(0), "pad": "x" * 1_000_000}], rules(**COMPACTED), deletes=True)[0]["detail"].endswith(
         "max size is 999000 bytes"
     )
 
 
 def test_a_deletion_needs_what_its_partition_is_chosen_by():
     by = rules(cleanup_policy="compact", partition_strategy="hash", partition_key_fields=("brand",), partitions=3)
-    results = refused([keyed(0)], by, deletes=True)
+    results = rejections([keyed(0)], by, deletes=True)
     assert results == [item("failed", "partitioning", 0, "field brand doesn't exist.")]
 
 
 def test_the_events_of_an_event_type_that_is_not_compacted_can_not_be_deleted():
     """Reference publishing#deletable-events."""
     detail = "It is not allowed to delete events from non compacted event type"
-    assert refused([event(0), event(1)], rules(), deletes=True) == [
+    assert rejections([event(0), event(1)], rules(), deletes=True) == [
         item("aborted", "none", index, detail) for index in range(2)
     ]
     with pytest.raises(Invalid, match=detail):
@@ -172,7 +172,7 @@ def test_the_events_of_an_event_type_that_is_not_compacted_can_not_be_deleted():
 
 def test_a_deletion_by_chance_is_refused_unless_there_is_only_one_place():
     """Reference publishing#deletable-events."""
-    (result,) = refused([keyed(0)], rules(cleanup_policy="compact", partitions=2), deletes=True)
+    (result,) = rejections([keyed(0)], rules(cleanup_policy="compact", partitions=2), deletes=True)
     assert (result["publishing_status"], result["step"]) == ("aborted", "none")
     assert "partition strategy 'hash' or 'user_defined'" in result["detail"]
     assert publish([keyed(0)], rules(cleanup_policy="compact"), deletes=True).batches == {0: [b""]}
@@ -182,5 +182,5 @@ def test_nobody_deletes_in_the_name_of_another_owner():
     for selector, says in (("brand", {"brand": "other"}), ("metadata.published_by", {})):
         owner = EventOwnerSelector(type="path", name="retailer", value=selector)
         by = rules(cleanup_policy="compact", event_owner_selector=owner)
-        (result,) = refused([{**keyed(0), **says}], by, deletes=True, check_owner=only_acme)
+        (result,) = rejections([{**keyed(0), **says}], by, deletes=True, check_owner=only_acme)
         assert result["detail"] == f"Access on WRITE event:{EIDS[0]} denied"

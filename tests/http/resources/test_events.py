@@ -16,7 +16,7 @@ from rioni.http.middleware.requests import RequestMiddleware
 from rioni.http.resources.events import EventsResource
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec
-from tests.support.memory import LosesItsAnswer, OneStore
+from tests.support.memory import DiesAfterAppend, SingleStore
 
 
 METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-11-20T10:00:00Z"}
@@ -27,7 +27,7 @@ def client(tmp_path):
     """A client of publishing whose store never lives to say what it has written."""
     with running_broker(tmp_path / "data") as broker:
         broker.do(CreateEventType(spec=event_type_spec()))
-        stores = OneStore(LosesItsAnswer(broker.store))
+        stores = SingleStore(DiesAfterAppend(broker.store))
         timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
         publisher = Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
         metrics = Metrics()

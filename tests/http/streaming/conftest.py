@@ -14,7 +14,7 @@ from rioni.http.streaming.subscription_stream import SubscriptionStream
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
-from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
+from tests.support.memory import MemoryEventStore, MemorySignals, SingleStore
 
 
 A, B = EventTypePartition("a", "0"), EventTypePartition("a", "1")
@@ -43,7 +43,7 @@ def ports(clock: ManualClock, signals: MemorySignals, timelines: list[Timelines]
     coordinator = EmbeddedCoordinator(tmp_path / "coordination.db", clock=clock, signals=signals)
     yield StreamPorts(
         clock=clock,
-        stores=OneStore(store),
+        stores=SingleStore(store),
         timelines=lambda _name: timelines[0],
         signals=signals,
         coordinator=coordinator,

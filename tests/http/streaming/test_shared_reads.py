@@ -7,7 +7,7 @@ from rioni.domain.timelines.position import TimelinePosition
 from rioni.http.streaming.shared_reads import HOLDS_S, SHARED_BYTES_MAX, CachedUntilNotified, TailCache
 from tests.support.builders import timeline, timelines_of
 from tests.support.clock import ManualClock
-from tests.support.memory import MemoryEventStore, MemorySignals, OneStore
+from tests.support.memory import MemoryEventStore, MemorySignals, SingleStore
 
 
 BEGIN = TimelinePosition(1, -1)
@@ -30,7 +30,7 @@ def store(clock: ManualClock, signals: MemorySignals) -> CountingStore:
 
 @pytest.fixture
 def tails(store: CountingStore, signals: MemorySignals, clock: ManualClock) -> TailCache:
-    return TailCache(OneStore(store), signals, clock)
+    return TailCache(SingleStore(store), signals, clock)
 
 
 @pytest.fixture

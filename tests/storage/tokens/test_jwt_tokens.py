@@ -17,7 +17,7 @@ from tests.support.web_tokens import (
     ISSUER,
     JWKS,
     NOW_S,
-    Web,
+    FakeWeb,
     hmac_signed,
     jwk,
     public_pem,
@@ -51,7 +51,7 @@ def web():
         "no key",
         {"kty": "RSA"},
     ]
-    return Web({JWKS: {"keys": keys}})
+    return FakeWeb({JWKS: {"keys": keys}})
 
 
 def web_tokens(web, clock, **changes):

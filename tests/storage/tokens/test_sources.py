@@ -5,7 +5,7 @@ from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.sources import sources_of_tokens
 from tests.support.clock import ManualClock
 from tests.support.tokens import bearer, write_tokens
-from tests.support.web_tokens import AUDIENCE, CLAIMS, ISSUER, JWKS, Web, jwk, token
+from tests.support.web_tokens import AUDIENCE, CLAIMS, ISSUER, JWKS, FakeWeb, jwk, token
 
 
 TOKEN_INFO = "http://localhost:9021/tokeninfo"
@@ -21,7 +21,7 @@ def test_the_file_is_asked_first_then_the_issuers_then_the_token_info_service(tm
             Response(401, b"") if headers == bearer(UNKNOWN) else {"uid": "info", "scope": ["uid"], "expires_in": 100}
         )
 
-    web = Web({JWKS: {"keys": [jwk("RS")]}, TOKEN_INFO: info})
+    web = FakeWeb({JWKS: {"keys": [jwk("RS")]}, TOKEN_INFO: info})
     write_tokens(tmp_path / "tokens.toml", {of_all: {"uid": "file"}})
     (tmp_path / "issuers.toml").write_text(
         f'[[issuer]]\nissuer = "{ISSUER}"\naudience = "{AUDIENCE}"\njwks = "{JWKS}"\n'

@@ -7,7 +7,7 @@ from rioni.storage.tokens.http_get import Response
 from rioni.storage.tokens.tokeninfo import LocalAndRemote, TokenInfoService
 from tests.contracts.tokens import ALICE, END_MS, RemoteTokensContract, TokensContract
 from tests.support.clock import ManualClock
-from tests.support.web_tokens import Web
+from tests.support.web_tokens import FakeWeb
 
 
 LOCAL, REMOTE = "http://localhost:9021/tokeninfo", "https://tokens.example/info"
@@ -30,7 +30,7 @@ def web(clock):
             return Response(400, b'{"error":"invalid_request"}')
         return ALICES | {"expires_in": lasts_s}
 
-    return Web({LOCAL: answer, REMOTE: answer})
+    return FakeWeb({LOCAL: answer, REMOTE: answer})
 
 
 class TestTokenInfoService(TokensContract, RemoteTokensContract):

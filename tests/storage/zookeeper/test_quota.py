@@ -7,7 +7,7 @@ from rioni.domain.errors import Unavailable
 from rioni.storage.clock import SystemClock
 from rioni.storage.zookeeper.paths import SLOTS
 from rioni.storage.zookeeper.quota import CATCH_UP_SLOTS, ZooKeeperConnectionQuota
-from tests.contracts.slots import SlotsContract
+from tests.contracts.slots import ConnectionQuotaContract
 from tests.storage.zookeeper.test_coordination_faults import expire
 from tests.support.waiting import wait_until
 
@@ -20,7 +20,7 @@ def slots(this) -> ZooKeeperConnectionQuota:
     return ZooKeeperConnectionQuota(this.session, SystemClock())
 
 
-class TestZooKeeperSlots(SlotsContract):
+class TestZooKeeperSlots(ConnectionQuotaContract):
     @pytest.fixture
     def slots(self, this) -> ZooKeeperConnectionQuota:
         return ZooKeeperConnectionQuota(this.session, SystemClock())

@@ -3,10 +3,10 @@ from collections.abc import Iterator
 import pytest
 
 from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
-from tests.contracts.slots import SlotsContract
+from tests.contracts.slots import ConnectionQuotaContract
 
 
-class TestEmbeddedSlots(SlotsContract):
+class TestEmbeddedSlots(ConnectionQuotaContract):
     @pytest.fixture
     def alive(self) -> set[str]:
         return {"this", "other"}

@@ -11,7 +11,7 @@ from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all
-from tests.contracts.stored_once import StoredOnceContract
+from tests.contracts.stored_once import DeduplicationContract
 from tests.support.clock import ManualClock
 
 
@@ -34,7 +34,7 @@ class TestEmbeddedEventStore(EventStoreContract):
         store.close()
 
 
-class TestEmbeddedEventStoreOnce(StoredOnceContract):
+class TestEmbeddedEventStoreOnce(DeduplicationContract):
     pass
 
 

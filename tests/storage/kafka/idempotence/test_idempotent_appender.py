@@ -16,7 +16,7 @@ from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import Detours, running_cluster
 from rioni.tools.dev_cluster.servers import HOST
 from tests.contracts.event_store import events
-from tests.contracts.stored_once import StoredOnceContract
+from tests.contracts.stored_once import DeduplicationContract
 from tests.support.tcp_proxy import TcpProxy, proxies
 from tests.support.waiting import wait_until
 
@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 
-class TestKafkaStoredOnce(StoredOnceContract):
+class TestKafkaStoredOnce(DeduplicationContract):
     @pytest.fixture(params=["sqlite", "postgresql"])
     def database(self, request: pytest.FixtureRequest, tmp_path: Path, postgres_url: Callable[[], str]) -> str:
         if request.param == "sqlite":

@@ -12,7 +12,7 @@ from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.clock import ManualClock
-from tests.support.faulty_cluster import BROKERS, Brokers
+from tests.support.faulty_cluster import BROKERS, KafkaProxies
 
 
 @pytest.fixture
@@ -23,17 +23,17 @@ def connection(kafka_cluster: LocalCluster) -> Connection:
 
 
 @pytest.fixture(scope="session")
-def several_brokers(shared_by_group: ExitStack) -> Brokers:
+def several_brokers(shared_by_group: ExitStack) -> KafkaProxies:
     if reason := jars.missing():
         pytest.skip(reason)
-    brokers = Brokers(shared_by_group)
+    brokers = KafkaProxies(shared_by_group)
     shared_by_group.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
     shared_by_group.callback(brokers.heal)
     return brokers
 
 
 @pytest.fixture
-def brokers(several_brokers: Brokers) -> Iterator[Brokers]:
+def brokers(several_brokers: KafkaProxies) -> Iterator[KafkaProxies]:
     """Three brokers of one Kafka; a test may cut them off from each other and from itself."""
     yield several_brokers
     several_brokers.heal()

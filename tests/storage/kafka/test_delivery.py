@@ -19,7 +19,7 @@ from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.delivery import RENUMBERED_S
 from rioni.storage.kafka.topics.topics import Topics
-from tests.support.faulty_cluster import Brokers
+from tests.support.faulty_cluster import KafkaProxies
 from tests.support.waiting import wait_until
 
 
@@ -33,7 +33,7 @@ UNHEARD_S = 4.0
 
 
 @pytest.fixture
-def connections(brokers: Brokers) -> list[Connection]:
+def connections(brokers: KafkaProxies) -> list[Connection]:
     """Two to the same topics, on ways of their own."""
     prefix = f"{uuid4()}-"
     return [
@@ -70,7 +70,7 @@ def stored(connection: Connection, name: str) -> dict[int, list[bytes]]:
 
 
 def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
-    brokers: Brokers, connections: list[Connection]
+    brokers: KafkaProxies, connections: list[Connection]
 ):
     topics = Topics(connections[1])
     topics.create("topic", PARTITIONS)
@@ -106,7 +106,7 @@ def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
 
 
 def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
-    brokers: Brokers, connections: list[Connection]
+    brokers: KafkaProxies, connections: list[Connection]
 ):
     topics = Topics(connections[1])
     for topic in ("open", "closed"):
@@ -140,7 +140,7 @@ def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
     assert stored(connections[1], name)[0] == [b"first", b"unanswered", b"last"]
 
 
-def test_a_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(brokers: Brokers, connections: list[Connection]):
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(brokers: KafkaProxies, connections: list[Connection]):
     late = 0
     brokers.cut_off(late)
     for number, way in enumerate(brokers.from_nodes[0]):

@@ -14,7 +14,7 @@ from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from tests.contracts.event_store import events
-from tests.support.faulty_cluster import BROKERS, Brokers
+from tests.support.faulty_cluster import BROKERS, KafkaProxies
 from tests.support.waiting import wait_until
 
 
@@ -25,7 +25,7 @@ TOPICS = 3
 
 
 @pytest.fixture
-def connection(brokers: Brokers) -> Connection:
+def connection(brokers: KafkaProxies) -> Connection:
     servers = ",".join(way.address for way in brokers.from_nodes[0])
     return Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-", request_timeout_s=5.0)
 
@@ -36,7 +36,7 @@ def clock() -> SystemClock:
 
 
 def test_topics_are_closed_where_they_end_for_the_leader_that_there_is_now(
-    brokers: Brokers, connection: Connection, open_store: Callable[..., KafkaEventStore]
+    brokers: KafkaProxies, connection: Connection, open_store: Callable[..., KafkaEventStore]
 ):
     def leader(topic: str, broker: int) -> int:
         """What a broker takes for the leader."""

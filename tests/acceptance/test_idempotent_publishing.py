@@ -59,7 +59,7 @@ def test_a_key_is_for_one_batch(client, create, name):
     assert stored(client, name) == 1
 
 
-def test_a_refused_batch_may_be_repaired(client, create, name):
+def test_a_rejected_batch_may_be_corrected_under_the_same_key(client, create, name):
     """Reference publishing#reused-keys."""
     create(name)
     path, headers = f"/event-types/{name}/events", {"Idempotency-Key": "mine"}

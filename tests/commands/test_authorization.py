@@ -26,7 +26,7 @@ def subject(attribute):
         (DEFAULT_ADMIN, True, False),
     ],
 )
-def test_owners_are_asked_whether_a_reader_sees_their_events_while_the_feature_is_on(broker, attribute, enabled, asked):
+def test_readers_see_only_events_of_permitted_owners_while_the_feature_is_on(broker, attribute, enabled, asked):
     broker.do(SwitchFeature(feature="event_owner_selector_authz", enabled=enabled))
     broker.do(CreateEventType(spec=event_type_spec()))
     subscription, _ = broker.do(CreateSubscription(spec=subscription_spec()))
@@ -39,7 +39,7 @@ def test_owners_are_asked_whether_a_reader_sees_their_events_while_the_feature_i
     )
 
 
-def test_who_administers_the_broker_or_is_not_authenticated_sees_the_events_of_all_owners(broker):
+def test_administrators_and_unauthenticated_readers_see_the_events_of_all_owners(broker):
     broker.do(SwitchFeature(feature="event_owner_selector_authz", enabled=True))
     broker.do(SetAdmins(admins=Admins(admins=(DEFAULT_ADMIN,), readers=(ALICE,), writers=(DEFAULT_ADMIN,))))
     broker.registry.refresh()

@@ -1,4 +1,4 @@
-"""One command is one transaction; what a command needs and yields stands in one table."""
+"""One command is one transaction; one table lists what each command needs and returns."""
 
 import pytest
 
@@ -13,20 +13,20 @@ from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import NOW, context, event_type_spec
 
 
-def test_every_event_tells_who_from_where_why_and_when(broker):
+def test_every_event_contains_its_origin(broker):
     broker.bus.dispatch(CreateEventType(spec=event_type_spec()), context(actor="alice", flow_id="f"))
     entries = broker.log.entries(1, 10)
     assert {entry.origin for entry in entries} == {context(actor="alice", flow_id="f").origin}
     assert entries[0].origin.recorded_at == NOW
 
 
-def test_the_read_models_stand_where_the_log_stands(broker):
+def test_the_read_models_are_at_the_position_of_the_log(broker):
     broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
     with broker.engine.connect() as connection:
         assert broker.projector.position(connection) == broker.log.head().position
 
 
-def test_a_transaction_that_fails_in_the_middle_leaves_nothing(broker):
+def test_a_transaction_that_fails_halfway_writes_nothing(broker):
     topics = []
 
     class FailingModels(Projector):

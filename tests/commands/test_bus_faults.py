@@ -1,4 +1,4 @@
-"""What becomes of a command whose connection to PostgreSQL is cut in the commit, or that meets others in a deadlock."""
+"""Commands whose connection to PostgreSQL is cut during the commit, or that run into a deadlock."""
 
 import contextlib
 import itertools
@@ -48,7 +48,7 @@ def topics_of(broker):
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
 @pytest.mark.parametrize("transaction", range(3))
-def test_a_command_whose_connection_is_cut_in_a_commit_is_answered_and_done_once(broker, proxy, cut, transaction):
+def test_a_command_whose_connection_is_cut_in_the_commit_succeeds_and_is_recorded_once(broker, proxy, cut, transaction):
     before, transact = topics_of(broker), broker.bus.transact
     transactions = itertools.count()
 
@@ -75,7 +75,7 @@ def test_a_command_whose_connection_is_cut_in_a_commit_is_answered_and_done_once
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
-def test_a_command_that_changes_nothing_is_answered_too(broker, proxy, cut):
+def test_a_command_that_changes_nothing_succeeds_too(broker, proxy, cut):
     switch = SwitchFeature(feature="kpi_collection", enabled=True)
     broker.bus.dispatch(switch, context())
     head = broker.log.head()
@@ -85,7 +85,7 @@ def test_a_command_that_changes_nothing_is_answered_too(broker, proxy, cut):
     assert broker.log.head() == head
 
 
-def test_the_same_command_id_of_an_earlier_change_is_not_taken_for_this_one(broker, proxy):
+def test_an_earlier_change_with_the_same_command_id_is_not_taken_for_this_one(broker, proxy):
     mine = context()
     for enabled in (True, False):
         broker.bus.dispatch(SwitchFeature(feature="kpi_collection", enabled=enabled), mine)
@@ -95,7 +95,7 @@ def test_the_same_command_id_of_an_earlier_change_is_not_taken_for_this_one(brok
     assert "kpi_collection" in broker.registry.settings.features
 
 
-def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_nothing(broker, proxy):
+def test_a_command_cut_before_every_commit_fails_and_writes_nothing(broker, proxy):
     head = broker.log.head()
     proxy.cut, proxy.always = Cut.BEFORE, True
     with pytest.raises(TransactionConflict):
@@ -104,7 +104,7 @@ def test_what_is_cut_again_and_again_before_the_commit_is_refused_and_leaves_not
     assert broker.log.head() == head
 
 
-def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stands(broker, proxy):
+def test_without_a_server_the_outcome_of_the_commit_is_unknown(broker, proxy):
     """Reference common#unavailable."""
     log = SqlEventLog(engines.create_engine(proxy.url), TOPICS, return_wait_s=0.2)
     proxy.cut = Cut.FOR_GOOD
@@ -116,7 +116,7 @@ def test_a_server_that_does_not_come_back_leaves_it_open_whether_the_change_stan
 
 
 class Deadlocks(Projector):
-    """Read models to which others write as well, which they must not: so often, both wait in a circle."""
+    """Read models to which other transactions write as well, against the rules: each time two of them deadlock."""
 
     def __init__(self, others, times):
         super().__init__()
@@ -127,7 +127,7 @@ class Deadlocks(Projector):
         if self._left:
             self._left -= 1
             has_begun = Event()
-            waiting = self._waiting.submit(self._get_in_the_way, has_begun)
+            waiting = self._waiting.submit(self._write_in_between, has_begun)
             assert has_begun.wait(20)
             try:
                 super().apply(connection, entries)
@@ -137,7 +137,7 @@ class Deadlocks(Projector):
         else:
             super().apply(connection, entries)
 
-    def _get_in_the_way(self, has_begun):
+    def _write_in_between(self, has_begun):
         with self._others.begin() as connection:
             connection.execute(text("SELECT * FROM tracking FOR UPDATE"))
             has_begun.set()
@@ -145,8 +145,8 @@ class Deadlocks(Projector):
 
 
 @pytest.mark.parametrize(("times", "outcome"), [(ATTEMPTS_MAX - 1, nullcontext()), (ATTEMPTS_MAX, REFUSED)])
-def test_a_command_that_meets_others_in_a_deadlock_is_tried_again_some_times(broker, proxy, times, outcome):
-    # Whoever looks first finds the deadlock, and gives in.
+def test_a_command_in_a_deadlock_is_retried_a_limited_number_of_times(broker, proxy, times, outcome):
+    # The transaction that checks first finds the deadlock, and is aborted.
     log = SqlEventLog(engines.create_engine(f"{proxy.url}&options=-c deadlock_timeout=10ms"), TOPICS)
     bus = CommandBus(
         log,

@@ -1,4 +1,4 @@
-"""While the head of the log is locked nothing else is waited for: no store, no coordinator, no long check."""
+"""While a command locks the head of the log it waits for nothing else: no store, no coordinator, no long check."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ WIDER = SubmittedSchema(type="json_schema", schema=SCHEMA.replace("}}", '},"note
 
 
 class Guarded:
-    """Fails the test if anything but some names is asked for while the head is locked."""
+    """Fails the test if any attribute but the allowed ones is used while the head is locked."""
 
     def __init__(self, target, lock, but=()):
         self._target, self._lock, self._but = target, lock, but
@@ -77,7 +77,7 @@ def bus(broker, log, monkeypatch):
 
 
 @pytest.mark.usefixtures("bus")
-def test_no_command_asks_anybody_while_the_head_of_the_log_is_locked(broker):
+def test_no_command_calls_a_store_or_coordinator_while_the_head_of_the_log_is_locked(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="other", storage_type="embedded", default=False)))
     created = broker.do(CreateEventType(spec=event_type_spec()))
     begin = (CursorSpec(event_type=NAME, partition="0", offset="BEGIN"),)
@@ -105,8 +105,8 @@ def test_no_command_asks_anybody_while_the_head_of_the_log_is_locked(broker):
 
 
 @pytest.mark.parametrize("way", ["AddSchema", "ChangeEventType"])
-def test_what_changed_while_a_schema_was_checked_is_checked_again(broker, monkeypatch, way):
-    """Compared with the schema that it replaces, not with one that was replaced meanwhile."""
+def test_a_schema_that_changed_during_a_check_is_checked_again(broker, monkeypatch, way):
+    """The new schema is compared with the one that it replaces, not with one that was replaced meanwhile."""
     broker.do(CreateEventType(spec=event_type_spec(compatibility_mode="compatible")))
     narrower = SubmittedSchema(type="json_schema", schema=WIDER.schema.replace('"note":{"type":"string"}', '"note":{}'))
     others = iter([AddSchema(name=NAME, schema=WIDER)])
@@ -127,7 +127,7 @@ def test_what_changed_while_a_schema_was_checked_is_checked_again(broker, monkey
     assert broker.registry.event_type(NAME).schema.schema == WIDER.schema
 
 
-def test_who_is_always_overtaken_is_told_so(broker, monkeypatch):
+def test_a_command_overtaken_too_often_is_unavailable(broker, monkeypatch):
     steps = itertools.count()
     monkeypatch.setattr(broker.bus, "transact", lambda _command, _context: Outside(lambda: next(steps)))
     with pytest.raises(Unavailable, match="Try again later"):

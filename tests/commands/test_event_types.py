@@ -59,7 +59,7 @@ def test_the_expected_load_decides_the_number_of_partitions(broker):
     assert len(broker.store.bounds(topic_of(broker))) == 3
 
 
-def test_a_second_creation_is_a_conflict_and_leaves_the_first_alone(broker):
+def test_a_second_creation_is_a_conflict_and_leaves_the_first_unchanged(broker):
     broker.do(CREATE)
     head, topic = broker.log.head(), topic_of(broker)
     with pytest.raises(Conflict, match=f"EventType {NAME} already exists"):
@@ -84,14 +84,14 @@ def test_changes_of_definition_and_schema_are_two_events(broker):
     assert (changed.owning_application, changed.schema.version) == ("other", "1.1.0")
 
 
-def test_putting_back_what_was_got_is_no_event(broker):
+def test_putting_the_unchanged_resource_is_no_event(broker):
     created = broker.do(CREATE)
     head = broker.log.head()
     assert broker.do(ChangeEventType(name=NAME, spec=as_spec(created))) == created
     assert broker.log.head() == head
 
 
-def test_a_refused_change_is_no_event(broker):
+def test_a_rejected_change_is_no_event(broker):
     broker.do(CREATE)
     head = broker.log.head()
     with pytest.raises(Invalid):
@@ -99,7 +99,7 @@ def test_a_refused_change_is_no_event(broker):
     assert broker.log.head() == head
 
 
-def test_deletion_takes_timelines_and_topic_along(broker):
+def test_deletion_removes_timelines_and_topic(broker):
     """Reference event-types#delete-event-type."""
     broker.do(CREATE)
     topic, head = topic_of(broker), broker.log.head().position
@@ -129,7 +129,7 @@ def test_only_administrators_change_and_delete(broker):
     broker.do(DeleteEventType(name=NAME), ADMIN)
 
 
-def test_without_an_authorization_section_everybody_may(broker):
+def test_without_an_authorization_section_everyone_is_allowed(broker):
     """Reference authorization#no-section."""
     broker.do(CREATE, ALICE)
     broker.do(ChangeEventType(name=NAME, spec=event_type_spec(owning_application="other")), BOB)
@@ -140,7 +140,7 @@ def test_without_an_authorization_section_everybody_may(broker):
     assert broker.registry.event_types() == []
 
 
-def test_features_close_creation_and_deletion(broker):
+def test_features_disable_creation_and_deletion(broker):
     broker.do(CREATE)
     for feature, command, error in (
         ("disable_event_type_creation", CreateEventType(spec=event_type_spec(name="other")), FeatureDisabled),
@@ -155,7 +155,7 @@ def test_features_close_creation_and_deletion(broker):
         broker.do(SwitchFeature(feature=feature, enabled=False))
 
 
-def test_subscriptions_keep_an_event_type(broker):
+def test_an_event_type_with_subscriptions_is_not_deleted(broker):
     broker.do(CREATE)
     broker.do(CreateSubscription(spec=subscription_spec()))
     with pytest.raises(Conflict, match="as it has subscriptions"):
@@ -163,7 +163,7 @@ def test_subscriptions_keep_an_event_type(broker):
 
 
 @pytest.mark.parametrize("way", ["the feature", "the archiver's"])
-def test_subscriptions_that_may_go_with_it_are_deleted_in_the_same_command(broker, way):
+def test_deletable_subscriptions_are_deleted_in_the_same_command(broker, way):
     """Reference event-types#deletable-subscriptions."""
     broker.do(CREATE)
     archiver = {"owning_application": "nakadi_archiver", "consumer_group": "nakadi_to_s3"}
@@ -183,14 +183,14 @@ def test_subscriptions_that_may_go_with_it_are_deleted_in_the_same_command(broke
     assert len({entry.origin.command_id for entry in entries}) == 1
 
 
-def test_whoever_an_event_type_names_as_its_administrator_may_relax_its_compatibility_mode(broker):
+def test_administrators_of_an_event_type_may_relax_its_compatibility_mode(broker):
     """Reference authorization#administrator-exemptions."""
     broker.do(CreateEventType(spec=event_type_spec(authorization=ALICES)))
     relaxed = ChangeEventType(name=NAME, spec=event_type_spec(authorization=ALICES, compatibility_mode="none"))
     assert broker.do(relaxed, ALICE).compatibility_mode == "none"
 
 
-def test_where_nobody_administers_an_event_type_only_those_of_the_broker_relax_its_compatibility_mode(broker):
+def test_without_administrators_of_an_event_type_only_those_of_the_broker_relax_its_compatibility_mode(broker):
     broker.do(CREATE)
     relaxed = ChangeEventType(name=NAME, spec=event_type_spec(compatibility_mode="none"))
     with pytest.raises(Invalid, match="changing compatibility_mode is not allowed"):

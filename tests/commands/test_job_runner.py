@@ -6,7 +6,7 @@ from rioni.domain.errors import Unavailable
 
 
 def fails_with(*errors):
-    """A job that fails in these ways, one after the other; None is success."""
+    """A job that fails with these errors, one after the other; None is success."""
     left = list(errors)
 
     def job():
@@ -34,7 +34,7 @@ def test_a_failure_is_logged_once_for_as_long_as_it_lasts(errors, reasons):
     assert [(line["job"], line["reason"]) for line in lines] == [("a job", reason) for reason in reasons]
 
 
-def test_jobs_fail_each_for_itself():
+def test_jobs_fail_independently():
     attempts = LoggedJobRunner()
     with capture_logs() as lines:
         for what in ("one", "two", "one"):
@@ -43,7 +43,7 @@ def test_jobs_fail_each_for_itself():
 
 
 @pytest.mark.parametrize(("error", "traceback"), [(Unavailable("away"), False), (KeyError("ours"), True)])
-def test_only_mistakes_of_ours_come_with_a_traceback(error, traceback):
+def test_only_internal_errors_are_logged_with_a_traceback(error, traceback):
     with capture_logs() as lines:
         LoggedJobRunner().run("a job", fails_with(error))
     assert [line["exc_info"] for line in lines] == [traceback]

@@ -34,14 +34,14 @@ def test_the_same_schema_is_no_event(broker):
     assert broker.log.head() == head
 
 
-def test_what_is_missing_is_named(broker):
+def test_missing_resources_are_named(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     with pytest.raises(InvalidFields) as caught:
         broker.do(AddSchema(name=NAME, schema=SubmittedSchema()))
     assert [path for path, _ in caught.value.violations] == ["type", "schema"]
 
 
-def test_a_breaking_schema_is_refused(broker):
+def test_a_breaking_schema_is_rejected(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     with pytest.raises(Invalid, match="Invalid schema"):
         broker.do(AddSchema(name=NAME, schema=submitted(SCHEMA.replace("string", "integer"))))

@@ -29,12 +29,12 @@ def add(broker, schema):
     return broker.do(AddSchema(name=NAME, schema=schema))[0]
 
 
-def test_an_event_type_may_begin_with_avro(broker):
+def test_an_event_type_may_be_created_with_an_avro_schema(broker):
     created = create(broker)
     assert (created.schema.type, created.schema.version, created.schema_of_json) == ("avro_schema", "1.0.0", None)
 
 
-def test_nothing_is_looked_for_in_an_avro_schema(broker):
+def test_key_and_owner_paths_are_not_checked_against_an_avro_schema(broker):
     """Reference schemas#avro-schema-checks."""
     selector = EventOwnerSelector(type="path", name="team", value="nope")
     created = create(
@@ -44,12 +44,12 @@ def test_nothing_is_looked_for_in_an_avro_schema(broker):
     assert created.ordering_key_fields == ("nope",)
 
 
-def test_what_is_no_avro_schema_is_refused(broker):
+def test_an_invalid_avro_schema_is_rejected(broker):
     with pytest.raises(Invalid, match="failed to parse avro schema the root has to be a record"):
         create(broker, schema=avro_schema("string"))
 
 
-def test_submitting_what_was_got_changes_nothing(broker):
+def test_submitting_the_current_schema_changes_nothing(broker):
     created = create(broker)
     head = broker.log.head()
     assert broker.do(ChangeEventType(name=NAME, spec=as_spec(created))) == created
@@ -57,7 +57,7 @@ def test_submitting_what_was_got_changes_nothing(broker):
     assert broker.log.head() == head
 
 
-def test_a_json_schema_gives_way_to_avro_and_is_kept_for_events_in_json(broker):
+def test_a_json_schema_can_be_replaced_by_avro_and_is_kept_for_events_in_json(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     assert add(broker, AVRO).version == "2.0.0"
     assert add(broker, WIDER).version == "3.0.0"
@@ -69,13 +69,13 @@ def test_a_json_schema_gives_way_to_avro_and_is_kept_for_events_in_json(broker):
     assert changed == event_type
 
 
-def test_avro_never_gives_way_to_json(broker):
+def test_an_avro_schema_can_not_be_replaced_by_json(broker):
     create(broker)
     with pytest.raises(Invalid, match="Cannot change from avro_schema to json_schema!"):
         add(broker, event_type_spec().schema)
 
 
-def test_the_mode_that_the_event_type_has_decides(broker):
+def test_the_current_compatibility_mode_of_the_event_type_decides(broker):
     created = create(broker, compatibility_mode="forward")
     with pytest.raises(Invalid, match=r"READER_FIELD_MISSING_DEFAULT_VALUE, location:/fields/0, message:order_id"):
         add(broker, BROKEN)
@@ -85,7 +85,7 @@ def test_the_mode_that_the_event_type_has_decides(broker):
     assert add(broker, NARROWER).version == "2.0.0"
 
 
-def test_a_change_of_the_schema_obeys_all_other_rules_too(broker):
+def test_a_change_of_the_schema_is_checked_by_all_other_rules_too(broker):
     created = create(broker)
     for change, message in (
         ({"category": "data"}, "Category change"),
@@ -101,7 +101,7 @@ def fetch(broker, schema):
         return json.loads(schemas.body_like(connection, NAME, schema))["version"]
 
 
-def test_a_version_is_found_by_what_it_means(broker):
+def test_a_version_is_found_by_an_equivalent_schema(broker):
     """Reference schemas#find-schema."""
     broker.do(CreateEventType(spec=event_type_spec()))
     add(broker, AVRO)
@@ -115,7 +115,7 @@ def test_a_version_is_found_by_what_it_means(broker):
         fetch(broker, avro_schema(record(("a", "nope"))))
 
 
-def test_states_of_before_can_still_be_read():
+def test_states_of_earlier_releases_can_still_be_read():
     state = json_event_type()
     assert b'json_schema":{' not in msgspec.json.encode(state)
     assert state.schema_of_json == state.schema

@@ -13,7 +13,7 @@ ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 @pytest.fixture(params=ON_BOTH)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with nothing in it."""
+    """An empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'registry.db'}"
     return str(request.getfixturevalue("postgres_url")())
@@ -21,7 +21,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def engine(empty_url: str) -> Iterator[Engine]:
-    """A database with the present schema and an empty log."""
+    """A database with the current schema and an empty log."""
     yield from migrated(empty_url)
 
 

@@ -33,7 +33,7 @@ def _offload(function, *args, **kwargs):
     return _pool.submit(function, *args, **kwargs).result(60)
 
 
-class Silence:
+class NoSignals:
     """Signals that nobody receives."""
 
     def notify(self, *keys: str) -> None:
@@ -41,7 +41,7 @@ class Silence:
 
 
 def _events(path: Path):
-    store = EmbeddedEventStore(path, clock=ManualClock(), signals=Silence(), pools=StorePools.all(_offload))
+    store = EmbeddedEventStore(path, clock=ManualClock(), signals=NoSignals(), pools=StorePools.all(_offload))
 
     def write(number: int) -> None:
         store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
@@ -50,7 +50,7 @@ def _events(path: Path):
 
 
 def _cursors(path: Path):
-    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=Silence(), pool=_offload)
+    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=NoSignals(), pool=_offload)
     coordinator.join("s", "stream")
 
     def write(number: int) -> None:

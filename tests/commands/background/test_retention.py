@@ -1,4 +1,4 @@
-"""What goes with time, and above all what stays: while retention times change, and while timelines do."""
+"""Retention, and above all which events it keeps: while retention times change, and while timelines are switched."""
 
 import contextlib
 import json
@@ -46,13 +46,13 @@ def timelines(broker, name):
 
 
 def held(broker, name):
-    """What the timelines hold whose events are there."""
+    """The contents of the timelines that still have events."""
     return [broker.store.bounds(each.topic)[0] for each in timelines(broker, name).readable]
 
 
 @pytest.fixture(autouse=True)
 def now(broker):
-    """The time of the commands, for events too."""
+    """The time of the commands, used for events too."""
     for name in NAMES:
         broker.do(CreateEventType(spec=spec(name, SHORT_MS)))
     created_ms = milliseconds(timelines(broker, NAMES[0]).active.created_at)
@@ -60,7 +60,7 @@ def now(broker):
 
 
 class Interrupted:
-    """A store that does something else whenever it has removed what is too old from a topic."""
+    """A store that runs a callback whenever it has deleted expired events from a topic."""
 
     def __init__(self, store, act):
         self._store, self._act = store, act
@@ -74,7 +74,7 @@ class Interrupted:
         return getattr(self._store, name)
 
 
-def test_a_retention_time_that_is_raised_amid_a_round_holds_for_what_is_left(broker):
+def test_a_retention_time_raised_during_a_run_applies_to_the_remaining_events(broker):
     for name in NAMES:
         publish(broker, name)
         switch(broker, name)
@@ -86,7 +86,7 @@ def test_a_retention_time_that_is_raised_amid_a_round_holds_for_what_is_left(bro
     assert held(broker, NAMES[1]) == [Bounds(0, 0)] * 2
 
 
-def test_a_timeline_is_not_removed_on_behalf_of_a_retention_time_that_was_raised_a_moment_ago(broker):
+def test_a_timeline_is_not_deleted_by_a_retention_time_that_was_just_raised(broker):
     publish(broker, NAMES[0])
     switch(broker, NAMES[0])
     broker.clock.advance(SHORT_MS + 60_000)
@@ -97,8 +97,8 @@ def test_a_timeline_is_not_removed_on_behalf_of_a_retention_time_that_was_raised
     assert held(broker, NAMES[0]) == [Bounds(0, -1)]
 
 
-def test_an_event_of_a_closed_timeline_stays_as_long_as_others_though_the_switch_took_long(broker):
-    """The switch is recorded with the time at which it was asked for."""
+def test_an_event_of_a_closed_timeline_is_kept_as_long_as_others_though_the_switch_took_long(broker):
+    """The switch is recorded with the time at which it was requested."""
     broker.clock.advance(60_000)
     publish(broker, NAMES[0])
     switch(broker, NAMES[0])
@@ -112,7 +112,7 @@ def test_an_event_of_a_closed_timeline_stays_as_long_as_others_though_the_switch
     assert held(broker, NAMES[0]) == [Bounds(0, -1)]
 
 
-def test_a_timeline_whose_time_is_over_goes_though_its_storage_is_away(broker):
+def test_an_expired_timeline_is_deleted_though_its_storage_is_unavailable(broker):
     publish(broker, NAMES[0])
     switch(broker, NAMES[0])
 
@@ -131,9 +131,9 @@ def test_a_timeline_whose_time_is_over_goes_though_its_storage_is_away(broker):
     assert len(timelines(broker, NAMES[0]).readable) == 1
 
 
-def test_an_event_type_that_is_deleted_amid_a_round_is_no_failure(broker):
+def test_an_event_type_deleted_during_a_run_is_no_failure(broker):
     def act():
-        with contextlib.suppress(EventTypeNotFound):  # it is
+        with contextlib.suppress(EventTypeNotFound):  # it is deleted
             broker.do(DeleteEventType(name=NAMES[1]))
 
     with structlog.testing.capture_logs() as logged:

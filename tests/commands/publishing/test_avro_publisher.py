@@ -45,7 +45,7 @@ def stored(broker, partitions=1):
     return [event for chunk in chunks for event in json.loads(b"[" + chunk.cut(chunk.first, chunk.next) + b"]")]
 
 
-def refused(broker, *envelopes):
+def rejections(broker, *envelopes):
     published = publish(broker, *envelopes)
     assert published.events == 0
     assert stored(broker) == []
@@ -73,11 +73,11 @@ def test_a_datum_is_stored_as_json_with_its_metadata(broker):
     ]
 
 
-def test_all_metadata_of_the_publisher_is_kept_but_for_what_the_broker_knows_better(broker):
+def test_metadata_of_the_publisher_is_kept_except_for_fields_that_the_broker_sets(broker):
     """Reference publishing#binary-enrichment."""
     create(broker)
     kept = {"flow_id": "mine", "parent_eids": [EID], "partition_keys": ["a"], "event_owner": "me"}
-    overwritten = {"published_by": "somebody", "received_at": 1, "partition": "7"}
+    overwritten = {"published_by": "other", "received_at": 1, "partition": "7"}
     publish(broker, order(span_ctx='{"a":"b"}', **kept, **overwritten), order(span_ctx="text"))
     first, second = (event["metadata"] for event in stored(broker))
     assert first.items() >= (kept | {"published_by": "rioni", "partition": "0", "span_ctx": {"a": "b"}}).items()
@@ -85,7 +85,7 @@ def test_all_metadata_of_the_publisher_is_kept_but_for_what_the_broker_knows_bet
     assert second["span_ctx"] == "text"
 
 
-def test_an_empty_record_and_an_empty_batch_are_fine(broker):
+def test_an_empty_record_and_an_empty_batch_are_accepted(broker):
     create(broker, schema=avro_schema(record()))
     assert publish(broker).events == 0
     assert publish(broker, envelope(b"")).events == 1
@@ -111,12 +111,12 @@ def test_each_event_is_of_the_version_that_it_names(broker):
     ]
 
 
-def test_a_version_of_a_former_life_is_forgotten(broker):
+def test_schema_versions_of_a_deleted_event_type_are_not_reused(broker):
     create(broker)
     publish(broker, order())
     broker.do(DeleteEventType(name=NAME))
     create(broker, schema=avro_schema(record(("other", "long"))))
-    assert refused(broker, order())[0].publishing_status == "failed"
+    assert rejections(broker, order())[0].publishing_status == "failed"
     assert publish(broker, envelope(datum({"other": 1}, record(("other", "long"))))).events == 1
 
 
@@ -137,10 +137,10 @@ def test_a_version_of_a_former_life_is_forgotten(broker):
         (order({"order_id": "\x00" * 200_000, "amount": None}), "as JSON it has more than 999000 bytes"),
     ],
 )
-def test_an_event_that_fails_a_check_refuses_the_batch_at_the_real_step(broker, bad, detail):
+def test_an_event_that_fails_a_check_rejects_the_batch_at_the_step_of_the_check(broker, bad, detail):
     """Reference publishing#binary-checks."""
     create(broker)
-    items = refused(broker, order(), bad, order())
+    items = rejections(broker, order(), bad, order())
     assert [(item.publishing_status, item.step) for item in items] == [
         ("aborted", "validating"),
         ("failed", "validating"),
@@ -150,16 +150,16 @@ def test_an_event_that_fails_a_check_refuses_the_batch_at_the_real_step(broker, 
     assert items[0].eid == EID
 
 
-def test_an_event_type_without_an_avro_schema_is_refused(broker):
+def test_an_event_type_without_an_avro_schema_is_rejected(broker):
     create(broker, schema=SubmittedSchema(type="json_schema", schema=SCHEMA))
-    (item,) = refused(broker, order())
+    (item,) = rejections(broker, order())
     assert item.detail == f'version "1.0.0" of the schema of EventType "{NAME}" is a json_schema: publish in JSON'
 
 
 EIGHT = {"default_statistic": Statistic(messages_per_minute=1, message_size=1, read_parallelism=8, write_parallelism=8)}
 
 
-def test_partition_keys_choose_the_partition_that_the_same_values_choose_in_json(broker):
+def test_partition_keys_choose_the_same_partition_as_in_json(broker):
     """Reference publishing#binary-partitioning."""
     create(broker, partition_strategy="hash", partition_key_fields=("order_id",), **EIGHT)
     publish(broker, order(partition_keys=["A1", "Super Shirt"]), order(partition_keys=["ABC-123"]))
@@ -168,10 +168,10 @@ def test_partition_keys_choose_the_partition_that_the_same_values_choose_in_json
 
 
 @pytest.mark.parametrize("metadata", [{}, {"partition_keys": None}, {"partition_keys": []}])
-def test_a_hash_needs_keys(broker, metadata):
+def test_hash_partitioning_needs_partition_keys(broker, metadata):
     """Reference publishing#binary-partitioning."""
     create(broker, partition_strategy="hash", partition_key_fields=("order_id",), **EIGHT)
-    items = refused(broker, order(partition_keys=["a"]), order(**metadata), order())
+    items = rejections(broker, order(partition_keys=["a"]), order(**metadata), order())
     assert [(item.publishing_status, item.step) for item in items] == [
         ("aborted", "partitioning"),
         ("failed", "partitioning"),
@@ -195,7 +195,7 @@ def test_publishers_may_name_the_partition(broker):
 def test_compacted_event_types_need_a_key(broker):
     """Reference publishing#binary-checks."""
     create(broker, cleanup_policy="compact")
-    assert "partition_compaction_key must be there" in refused(broker, order())[0].detail
+    assert "partition_compaction_key must be there" in rejections(broker, order())[0].detail
     assert publish(broker, order(partition_compaction_key="key")).events == 1
 
 
@@ -211,7 +211,7 @@ def test_events_of_category_undefined_are_not_enriched(broker):
     }
 
 
-def test_rights_come_before_the_body(broker):
+def test_authorization_is_checked_before_the_body(broker):
     """Reference publishing#binary-steps."""
     alice = Attribute("user", "alice")
     with pytest.raises(EventTypeNotFound):
@@ -231,19 +231,19 @@ def wide():
     return record(*[("x" * 1_000 + str(n), "null") for n in range(200)], ("z", "boolean"), name="Wide")
 
 
-def test_events_whose_json_is_long_are_stored_all_the_same(broker):
+def test_events_whose_json_is_long_are_stored(broker):
     create(broker, schema=avro_schema(wide()))
     assert publish(broker, *[envelope(b"\x00")] * 10).events == 10
 
 
-def test_a_batch_whose_json_is_much_too_long_is_refused(broker):
+def test_a_batch_whose_json_is_much_too_long_is_rejected(broker):
     """Reference publishing#binary-limits."""
     create(broker, schema=avro_schema(wide()))
     with pytest.raises(TooLarge, match="Batch too large: more than 50000000 bytes as JSON"):
         publish(broker, *[envelope(b"\x00")] * 300)
 
 
-# --- batches that come again, and deletion ---
+# --- repeated batches, and deletion ---
 
 
 def test_a_batch_with_a_key_is_stored_once(broker):
@@ -268,7 +268,7 @@ def test_a_deletion_stores_a_tombstone_for_the_key(broker):
     assert [(each.key, each.avro) for each in headers] == [("key", datum(GOOD)), ("key", None)]
 
 
-def test_what_can_not_be_deleted_is_refused_before_rights_and_body(broker):
+def test_deletions_from_an_unsuitable_event_type_are_rejected_before_authorization_and_body(broker):
     """Reference publishing#binary-steps."""
     alice = Attribute("user", "alice")
     create(broker, authorization=EventTypeAuthorization(admins=(alice,), readers=(alice,), writers=(alice,)))

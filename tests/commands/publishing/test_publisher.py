@@ -40,7 +40,7 @@ def test_a_batch_is_stored_as_a_whole(broker):
     assert [event["order_id"] for event in stored(broker)] == ["1", "2"]
 
 
-def test_a_refused_batch_stores_nothing(broker):
+def test_a_rejected_batch_stores_nothing(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     published = publish(broker, {"order_id": "1", "metadata": METADATA}, {"order_id": 2, "metadata": METADATA})
     assert published.events == 0
@@ -66,7 +66,7 @@ def test_a_large_batch_is_read_and_prepared_in_the_thread_pool(broker):
         assert offloaded == expected
 
 
-def test_what_can_not_be_read_is_refused_before_anything_else(broker):
+def test_an_unparsable_body_is_rejected_before_any_other_check(broker):
     for body in (b"", b"{", b"{}"):
         with pytest.raises(Malformed):
             broker.publisher.publish(PublishEvents(event_type="nope", body=body, flow_id=""), BROKER)
@@ -84,7 +84,7 @@ def test_only_writers_and_administrators_publish(broker):
 
 
 @pytest.mark.parametrize("entry", [("PRODUCER_ET", NAME), ("PRODUCER_APP", "rioni")])
-def test_the_blacklist_holds_from_the_next_batch_on(broker, entry):
+def test_the_blacklist_applies_from_the_next_batch_on(broker, entry):
     broker.do(CreateEventType(spec=event_type_spec()))
     publish(broker)
     broker.do(AddBlacklistEntry(type=entry[0], name=entry[1]))
@@ -92,7 +92,7 @@ def test_the_blacklist_holds_from_the_next_batch_on(broker, entry):
         publish(broker)
 
 
-def test_a_deletion_holds_from_the_next_batch_on(broker):
+def test_a_deleted_event_type_rejects_the_next_batch(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     publish(broker)
     broker.do(DeleteEventType(name=NAME))
@@ -100,7 +100,7 @@ def test_a_deletion_holds_from_the_next_batch_on(broker):
         publish(broker)
 
 
-# --- for whom events are ---
+# --- event owners, and events for one subscription ---
 
 ACME = Attribute("retailer", "acme")
 SELECTOR = EventOwnerSelector(type="path", name="retailer", value="order_id")
@@ -115,7 +115,7 @@ def switch(broker, feature, *, on=True):
     broker.do(SwitchFeature(feature=feature, enabled=on))
 
 
-def test_owners_are_looked_for_while_the_feature_is_on(broker):
+def test_owners_are_extracted_only_while_the_feature_is_on(broker):
     broker.do(CreateEventType(spec=event_type_spec(event_owner_selector=SELECTOR)))
     event = {"order_id": "acme", "metadata": METADATA}
     bob, acme = Subject(name="bob"), Subject(name="acme", attributes=frozenset({ACME}))
@@ -131,7 +131,7 @@ def test_owners_are_looked_for_while_the_feature_is_on(broker):
     assert publish(broker, event, subject=bob).events == 1
 
 
-def test_an_owner_may_be_whoever_publishes(broker):
+def test_the_owner_may_be_the_publisher(broker):
     selector = EventOwnerSelector(type="path", name="retailer", value="metadata.published_by")
     broker.do(CreateEventType(spec=event_type_spec(event_owner_selector=selector)))
     switch(broker, "event_owner_selector_authz")
@@ -168,7 +168,7 @@ def test_deletions_are_stored_as_tombstones_with_their_key(broker):
     assert chunk.cut(1, 3).replace(b",", b"") == b""
 
 
-def test_deleting_needs_what_publishing_needs(broker):
+def test_deleting_needs_the_same_rights_as_publishing(broker):
     lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
     broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact", authorization=lists)))
     with pytest.raises(AccessDenied, match=f"Access on WRITE event-type:{NAME} denied"):
@@ -178,7 +178,7 @@ def test_deleting_needs_what_publishing_needs(broker):
         delete(broker)
 
 
-def test_a_deletion_that_is_refused_stores_nothing(broker):
+def test_a_rejected_deletion_stores_nothing(broker):
     broker.do(CreateEventType(spec=event_type_spec(cleanup_policy="compact")))
     deleted = delete(broker, {"metadata": {"partition_compaction_key": "k"}}, {})
     assert [item.publishing_status for item in deleted.rejected] == ["aborted", "failed"]
@@ -188,7 +188,7 @@ def test_a_deletion_that_is_refused_stores_nothing(broker):
 # --- the order of the checks ---
 
 
-def test_a_malformed_batch_is_told_before_a_missing_right(broker):
+def test_a_malformed_batch_is_reported_before_a_missing_right(broker):
     lists = EventTypeAuthorization(admins=(ALICE,), readers=(ALICE,), writers=(ALICE,))
     broker.do(CreateEventType(spec=event_type_spec(authorization=lists)))
     with pytest.raises(Malformed):

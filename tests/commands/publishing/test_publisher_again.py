@@ -1,4 +1,4 @@
-"""Publishing again: what is sent under one name is stored once, whatever happens in between."""
+"""Repeated publishing: a batch with one idempotency key, or an event with one id, is stored once, despite failures."""
 
 import json
 from random import Random
@@ -54,7 +54,7 @@ def broker(broker):
     return broker
 
 
-def test_a_repetition_stores_nothing_and_is_told_apart(broker):
+def test_a_repetition_stores_nothing_and_is_counted_as_duplicates(broker):
     """Reference publishing#idempotency-keys."""
     first = publish(broker, order("1"), order("2"))
     again = publish(broker, order("1"), order("2"))
@@ -63,7 +63,7 @@ def test_a_repetition_stores_nothing_and_is_told_apart(broker):
     assert stored(broker) == ["1", "2"]
 
 
-def test_a_repetition_goes_to_the_partitions_that_the_batch_went_to(tmp_path):
+def test_a_repetition_goes_to_the_same_partitions_as_the_batch(tmp_path):
     """Reference publishing#random-strategy."""
 
     def partitions(key):
@@ -72,13 +72,13 @@ def test_a_repetition_goes_to_the_partitions_that_the_batch_went_to(tmp_path):
             publish(broker, *(order(str(number)) for number in range(20)), key=key)
             return broker.store.newest(broker.registry.timelines(NAME).active.topic)
 
-    # What was stored in part is completed so.
+    # So a batch that was stored in part is completed.
     assert partitions("mine") == partitions("mine")
     assert partitions("mine") != partitions("another")
 
 
 @pytest.mark.parametrize(
-    "changes", [{"order_id": "2"}, {"subscription_id": METADATA["eid"]}], ids=["another body", "for somebody else"]
+    "changes", [{"order_id": "2"}, {"subscription_id": METADATA["eid"]}], ids=["another body", "for a subscription"]
 )
 def test_another_batch_needs_another_key(broker, changes):
     """Reference publishing#reused-keys."""
@@ -89,7 +89,7 @@ def test_another_batch_needs_another_key(broker, changes):
     assert stored(broker) == ["1"]
 
 
-def test_a_body_that_can_not_be_read_is_malformed_whatever_its_key(broker):
+def test_an_unparsable_body_is_malformed_whatever_its_key(broker):
     """Reference publishing#steps."""
     publish(broker, order("1"))
     command = PublishEvents(event_type=NAME, body=b"[{]", flow_id="flow", idempotency_key="mine")
@@ -97,14 +97,14 @@ def test_a_body_that_can_not_be_read_is_malformed_whatever_its_key(broker):
         broker.publisher.publish(command, BROKER)
 
 
-def test_keys_of_one_client_mean_nothing_to_others(broker):
+def test_keys_are_separate_for_each_client(broker):
     """Reference publishing#idempotency-keys."""
     for name in ("alice", "bob"):
         assert publish(broker, order(name), subject=Subject(name=name)).events == 1
     assert stored(broker) == ["alice", "bob"]
 
 
-def test_a_repetition_is_answered_as_before_though_it_would_be_refused_by_now(broker):
+def test_a_repetition_is_answered_as_before_even_if_it_would_be_rejected_now(broker):
     publish(broker, order("1"))
     stricter = {
         "type": "object",
@@ -118,14 +118,14 @@ def test_a_repetition_is_answered_as_before_though_it_would_be_refused_by_now(br
     assert publish(broker, order("1")).duplicates == 1
 
 
-def test_a_refused_batch_may_be_repaired(broker):
+def test_a_rejected_batch_may_be_corrected_under_the_same_key(broker):
     """Reference publishing#reused-keys."""
     assert publish(broker, order(1)).rejected
     assert publish(broker, order("1")).events == 1
 
 
 def losing_answers(broker):
-    """A publisher whose store writes, and does not say so."""
+    """A publisher whose store dies between writing and answering."""
     stores = SingleStore(DiesAfterAppend(broker.store))
     timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
     return Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
@@ -145,8 +145,8 @@ REQUESTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st
 
 
 @given(REQUESTS)
-def test_however_often_and_in_whatever_order_batches_come_each_is_stored_once(tmp_path_factory, requests):
-    """Some answers are lost on the way: the client does not know, and sends again."""
+def test_batches_repeated_any_number_of_times_in_any_order_are_stored_once_each(tmp_path_factory, requests):
+    """Some answers are lost on the way: the client does not know the outcome, and publishes again."""
     with running_broker(tmp_path_factory.mktemp("data") / "data") as broker:
         broker.do(CreateEventType(spec=event_type_spec()))
         dying = losing_answers(broker)
@@ -174,7 +174,7 @@ BATCHES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 
 @given(BATCHES)
-def test_in_whatever_batch_an_eid_comes_it_is_stored_once(tmp_path_factory, batches):
+def test_an_eid_is_stored_once_over_all_batches(tmp_path_factory, batches):
     """Reference publishing#event-ids."""
     with running_broker(tmp_path_factory.mktemp("data") / "data") as broker:
         annotations = {"rioni.io/idempotent-publishing": "on"}
@@ -189,7 +189,7 @@ def test_in_whatever_batch_an_eid_comes_it_is_stored_once(tmp_path_factory, batc
         assert counted == len(first_seen)
 
 
-def test_an_eid_is_free_again_for_an_event_type_that_is_created_again(broker):
+def test_an_eid_may_be_stored_again_for_an_event_type_that_is_created_again(broker):
     for _ in range(2):
         broker.do(DeleteEventType(name=NAME))
         broker.do(CreateEventType(spec=event_type_spec(annotations={"rioni.io/idempotent-publishing": "on"})))
@@ -197,7 +197,7 @@ def test_an_eid_is_free_again_for_an_event_type_that_is_created_again(broker):
         assert publish(broker, with_eid(0), key=None).duplicates == 1
 
 
-def test_the_switch_holds_from_the_next_batch_on(broker):
+def test_switching_deduplication_on_or_off_applies_from_the_next_batch_on(broker):
     broker.registry.refresh()
     for switch, events in (("on", 1), ("on", 0), ("off", 1), ("on", 0)):
         spec = as_spec(broker.registry.event_type(NAME))
@@ -220,8 +220,8 @@ def switch(broker, storage_id):
     broker.timeline_switcher.switch(StartSwitch(event_type=NAME, storage_id=storage_id), broker.context())
 
 
-class Meanwhile(DiesAfterAppend):
-    """A store where something happens just before somebody appends for the first time."""
+class RunsBeforeAppend(DiesAfterAppend):
+    """A store that runs a callback just before the first append."""
 
     def __init__(self, store, happens):
         super().__init__(store)
@@ -233,7 +233,7 @@ class Meanwhile(DiesAfterAppend):
         return self._store.append(topic, batches, **options)
 
 
-class Replaced:
+class WithReplacement:
     """All storages, one of them replaced."""
 
     def __init__(self, stores, store):
@@ -244,8 +244,8 @@ class Replaced:
 
 
 def overtaken(broker, happens):
-    """A publisher that something overtakes: after it has looked what was stored, and before it appends."""
-    stores = Replaced(broker.stores, Meanwhile(broker.store, happens))
+    """A publisher with a callback between its look-up of stored events and its append."""
+    stores = WithReplacement(broker.stores, RunsBeforeAppend(broker.store, happens))
     timeline = TimelineAppender(broker.registry, stores, broker.signals, broker.clock, wait_max_s=0)
     return Publisher(broker.registry, broker.access, timeline, broker.clock, Random(1), broker.limits, direct)
 
@@ -300,7 +300,7 @@ def test_an_eid_is_stored_once_though_its_event_type_moves(broker, elsewhere, mo
     assert everything(broker) == ["0", "1", "2"]
 
 
-def test_what_was_stored_is_known_longer_than_its_timeline_lives(broker, elsewhere):
+def test_keys_and_eids_outlive_the_timeline_of_their_events(broker, elsewhere):
     publish(broker, order("1"))
     switch(broker, elsewhere)
     broker.do(CleanUpTimeline(event_type=NAME, order=1, now_ms=LATER_MS))

@@ -1,4 +1,4 @@
-"""Active timelines whose topics are closed although no switch is under way: replaced, and nothing else is."""
+"""Active timelines whose topics are closed although no switch is under way are replaced; no others are."""
 
 import pytest
 
@@ -16,8 +16,8 @@ def event_type(broker):
 
 
 @pytest.mark.parametrize("cleanup_policy", ["delete", "compact_and_delete"])
-def test_an_active_timeline_that_is_found_closed_is_replaced(broker, cleanup_policy):
-    """As switches of earlier releases could leave it, if the process died, and whoever repaired it, too.
+def test_an_active_timeline_with_a_closed_topic_is_replaced(broker, cleanup_policy):
+    """Switches of earlier releases could leave such a timeline, if their process died, and the repairing one as well.
 
     Source: reference timelines#closed-active-topics.
     """
@@ -37,13 +37,13 @@ def test_an_active_timeline_that_is_found_closed_is_replaced(broker, cleanup_pol
     assert broker.log.head() == head
 
 
-def test_a_switch_that_ends_while_a_publisher_is_refused_leaves_nothing_to_repair(broker, monkeypatch):
+def test_a_switch_that_ends_while_an_append_is_rejected_leaves_nothing_to_repair(broker, monkeypatch):
     closed = timelines(broker).active
     broker.store.close_topic(closed.topic)
     refused = iter([lambda: None, lambda: (switch(broker), broker.registry.refresh())])
 
     def append(topic, _batches, **_options):
-        """Another publisher makes the registry hear of the switch before this one has been told that it is refused."""
+        """Another publisher refreshes the registry after the switch, before this one gets its rejection."""
         next(refused)()
         raise TopicClosed(topic)
 
@@ -54,7 +54,7 @@ def test_a_switch_that_ends_while_a_publisher_is_refused_leaves_nothing_to_repai
     assert not broker.timeline.found_closed
 
 
-def test_each_timeline_that_is_found_closed_is_replaced_by_one_with_a_topic_of_its_own(broker):
+def test_each_timeline_with_a_closed_topic_is_replaced_by_one_with_its_own_topic(broker):
     names = [NAME, "a", "b"]
     for name in names[1:]:
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
@@ -63,7 +63,7 @@ def test_each_timeline_that_is_found_closed_is_replaced_by_one_with_a_topic_of_i
         closed = broker.registry.timelines(name).active
         broker.store.close_topic(closed.topic)
         broker.timeline.found_closed[name] = closed
-    # One round finds them all.
+    # One run finds them all.
     broker.background_jobs().tick()
     broker.registry.refresh()
     active = [broker.registry.timelines(name).active for name in names]
@@ -73,7 +73,7 @@ def test_each_timeline_that_is_found_closed_is_replaced_by_one_with_a_topic_of_i
     assert publish(broker).events == 1
 
 
-def test_what_was_found_closed_and_is_replaced_by_now_stays(broker):
+def test_a_timeline_found_closed_and_replaced_meanwhile_is_not_replaced_again(broker):
     closed = timelines(broker).active
     switch(broker)
     broker.timeline.found_closed[NAME] = closed
@@ -88,7 +88,7 @@ def test_what_was_found_closed_and_is_replaced_by_now_stays(broker):
     assert broker.log.head() == head
 
 
-def test_a_batch_whose_rest_finds_no_open_timeline_is_partially_stored(broker, monkeypatch):
+def test_a_batch_is_partially_stored_if_no_timeline_is_open_for_its_rest(broker, monkeypatch):
     """Reference publishing#partial-results."""
     append, closed = broker.store.append, timelines(broker).active
 

@@ -22,7 +22,7 @@ ALICE = Attribute("user", "alice")
 
 @pytest.fixture
 def subscription(broker):
-    """To two event types of one partition each, with one stream that has both."""
+    """A subscription to two event types of one partition each, with one stream that owns both."""
     for name in (NAME, PAID.event_type):
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
     lists = SubscriptionAuthorization(admins=(ALICE,), readers=(ALICE,))
@@ -54,7 +54,7 @@ def test_cursors_advance_in_the_order_of_the_request(broker, subscription, strea
     assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 130)
 
 
-def test_begin_and_plain_numbers_are_understood(broker, subscription, stream_id):
+def test_begin_and_plain_numbers_are_accepted(broker, subscription, stream_id):
     assert list(commit(broker, subscription.id, stream_id, "BEGIN", "3")) == [False, True]
     assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 3)
 
@@ -68,13 +68,13 @@ def test_begin_and_plain_numbers_are_understood(broker, subscription, stream_id)
         (format_offset(7, 3), {}, UnavailableCursor, f"offset 3 for partition 0 event type {NAME} is unavailable as"),
     ],
 )
-def test_3_cursors_that_name_nothing_are_refused(broker, subscription, stream_id, offset, changes, error, detail):
+def test_3_malformed_cursors_are_rejected(broker, subscription, stream_id, offset, changes, error, detail):
     """Reference cursors#where-accepted."""
     with pytest.raises(error, match=detail):
         commit(broker, subscription.id, stream_id, offset, **changes)
 
 
-def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscription, stream_id):
+def test_4_to_12_rules_are_checked_in_the_order_of_the_contract(broker, subscription, stream_id):
     """Everything is wrong at first, and then one thing less each time.
 
     Source: reference subscriptions#commit-checks, authorization#blacklist-first.
@@ -95,7 +95,7 @@ def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscripti
     blocked = "Application or subscription is blocked"
     refused(Blocked, blocked, unknown, "x", expired, bob)
     broker.do(RemoveBlacklistEntry(type="CONSUMER_ET", name=NAME))
-    # The subscription reads an event type that is blocked, whatever is committed.
+    # The subscription reads an event type that is blocked, whichever partition is committed.
     refused(Blocked, blocked, subscription.id, "x", expired, bob)
     broker.do(RemoveBlacklistEntry(type="CONSUMER_ET", name="order.paid"))
     refused(SubscriptionNotFound, f'Subscription with id "{unknown}" does not exist', unknown, "x", expired, bob)
@@ -117,7 +117,7 @@ def test_4_to_12_rules_are_asked_in_the_order_of_the_contract(broker, subscripti
     refused(Invalid, foreign, subscription.id, stream_id, there, event_type=name)
 
 
-def test_one_bad_cursor_refuses_all_of_them(broker, subscription, stream_id):
+def test_one_bad_cursor_rejects_the_whole_commit(broker, subscription, stream_id):
     with pytest.raises(InvalidCursor):
         commit(broker, subscription.id, stream_id, "3", "x")
     assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, -1)
@@ -128,7 +128,7 @@ def test_only_readers_and_administrators_commit(broker, subscription, stream_id)
     assert list(commit(broker, subscription.id, stream_id, "0", subject=alice)) == [True]
 
 
-def test_positions_that_were_never_sent_are_committed(broker, subscription, stream_id):
+def test_positions_that_were_never_sent_can_be_committed(broker, subscription, stream_id):
     """Reference subscriptions#commits-ahead."""
     assert list(commit(broker, subscription.id, stream_id, "-1", "25")) == [False, True]
     assert broker.coordinator.cursors(subscription.id)[PARTITION] == format_offset(1, 25)

@@ -1,4 +1,4 @@
-"""What the names of places stand for: reference cursors#cursor-specifications."""
+"""How cursor specs are resolved to positions: reference cursors#cursor-specifications."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def readable(broker, **named):
 
 
 def following(broker, place):
-    """The events behind a place."""
+    """The events behind a timeline position."""
     found = []
     while True:
         order, chunks = read_after(timelines(broker), broker.stores, 0, place, 1)
@@ -95,13 +95,13 @@ def test_offsets_begin_and_end_are_shifted_across_timelines(broker, named, event
         (10**12, 0, ""),
     ],
 )
-def test_the_first_event_stored_at_a_time_or_later_is_next(broker, start_ms, after_ms, shift, events):
+def test_a_timestamp_resolves_to_the_first_event_stored_then_or_later(broker, start_ms, after_ms, shift, events):
     """Reference cursors#timestamps."""
     place = readable(broker, timestamp=rfc3339(start_ms + after_ms), shift=shift)
     assert b"".join(following(broker, place)).decode() == events
 
 
-def test_what_retention_has_removed_is_passed_over(broker, start_ms):
+def test_expired_events_are_skipped(broker, start_ms):
     """Reference cursors#begin."""
     broker.store.delete_before(timelines(broker).timelines[0].topic, start_ms + 5)
     for named in ({"timestamp": rfc3339(start_ms)}, {"offset": "BEGIN"}):
@@ -123,12 +123,12 @@ def test_what_retention_has_removed_is_passed_over(broker, start_ms):
         (TimelinePosition(3, 25), None),
     ],
 )
-def test_the_age_of_what_follows_is_known_across_timelines(broker, start_ms, place, after_ms):
+def test_the_age_of_the_next_event_is_known_across_timelines(broker, start_ms, place, after_ms):
     at_ms = recorded_at_ms_after(timelines(broker), broker.stores, 0, place)
     assert at_ms == (None if after_ms is None else start_ms + after_ms)
 
 
-def test_the_age_of_what_follows_is_that_of_what_retention_has_left(broker, start_ms):
+def test_the_age_of_the_next_event_ignores_expired_events(broker, start_ms):
     broker.store.delete_before(timelines(broker).timelines[0].topic, start_ms + 15)
     assert recorded_at_ms_after(timelines(broker), broker.stores, 0, TimelinePosition(1, 0)) == start_ms + 20
 
@@ -148,6 +148,6 @@ def test_the_age_of_what_follows_is_that_of_what_retention_has_left(broker, star
     ],
 )
 @pytest.mark.usefixtures("start_ms")
-def test_places_that_cannot_be_read_from_are_refused(broker, named, error, detail):
+def test_cursors_that_cannot_be_read_from_are_rejected(broker, named, error, detail):
     with pytest.raises(error, match=detail):
         CursorResolver(timelines(broker), broker.stores).readable(CursorSpec(**{"partition": "0"} | named))

@@ -1,4 +1,4 @@
-"""Keeping dead letters and publishing them again (reference streams#dead-letter-handling).
+"""Storing dead letters and redriving them (reference streams#dead-letter-handling).
 
 Source: reference system-event-types#dead-letter-queue.
 """
@@ -71,7 +71,7 @@ def redrive(broker, dead_letters, subscription, limit=10, wanted=ANYTHING, **opt
     return dead_letters.redrive(command, broker.context())
 
 
-def test_whoever_keeps_a_dead_letter_again_after_a_crash_keeps_it_once(broker, queue, subscription):
+def test_a_dead_letter_stored_again_after_a_crash_is_stored_once(broker, queue, subscription):
     keep(queue, subscription, 4, 4, 5, 4)
     assert len(stored(broker, DEAD_LETTER_QUEUE)) == 2
 
@@ -86,9 +86,7 @@ def test_an_event_is_published_again_byte_by_byte_for_its_subscription_and_owner
     assert stored(broker, "a") == [(EVENT, Headers(owner=owner, subscription_id=subscription))]
 
 
-def test_what_was_published_again_is_left_out_and_does_not_count_as_one_of_the_limit(
-    broker, queue, dead_letters, subscription
-):
+def test_redriven_dead_letters_are_left_out_and_do_not_count_for_the_limit(broker, queue, dead_letters, subscription):
     """Reference streams#redrive."""
     keep(queue, subscription, 4, 5, 6)
     assert redrive(broker, dead_letters, subscription, limit=1) == Redriven(redriven=1)
@@ -99,13 +97,13 @@ def test_what_was_published_again_is_left_out_and_does_not_count_as_one_of_the_l
     assert len(stored(broker, "a")) == 5
 
 
-def test_an_event_as_deep_as_any_may_be_is_kept(broker, queue, subscription):
+def test_an_event_of_the_maximum_depth_is_kept(broker, queue, subscription):
     event = b'{"a":' + b"[" * 63 + b"]" * 63 + b"}"
     keep(queue, subscription, 4, event=event)
     assert event in stored(broker, DEAD_LETTER_QUEUE)[0][0]
 
 
-def test_dead_letters_of_others_are_not_shown(broker, queue, dead_letters, subscription):
+def test_dead_letters_of_other_subscriptions_are_not_shown(broker, queue, dead_letters, subscription):
     other, _ = broker.do(CreateSubscription(spec=SubscriptionSpec(owning_application="y", event_types=("a",))))
     broker.registry.refresh()
     keep(queue, subscription, 4)

@@ -77,7 +77,7 @@ def test_begin_and_end_are_those_of_the_first_stream_and_not_of_the_creation(
     assert broker.coordinator.cursors(subscription.id) == {PARTITION: offset}
 
 
-def test_initial_cursors_are_not_looked_at_again(broker, positions, subscribe):
+def test_initial_cursors_are_used_only_once(broker, positions, subscribe):
     cursor = CursorSpec(event_type=NAME, partition="0", offset="0")
     subscription = subscribe(read_from="cursors", initial_cursors=(cursor,))
     broker.store.delete_before(broker.registry.timelines(NAME).active.topic, broker.clock.now_ms() + 1)
@@ -114,7 +114,7 @@ def test_a_reset_is_recorded_with_the_canonical_offsets_before_and_after(broker,
     assert broker.coordinator.cursors(subscription.id) == {PARTITION: format_offset(1, -1)}
 
 
-def test_names_of_places_are_recorded_as_the_offsets_that_they_stood_for(broker, positions):
+def test_cursor_specs_are_recorded_as_the_offsets_they_resolve_to(broker, positions):
     for name, partitions in (("order.created", 2), ("order.paid", 1)):
         broker.do(CreateEventType(spec=event_type_spec(name=name, default_statistic=statistic(partitions))))
     broker.registry.refresh()
@@ -136,7 +136,7 @@ def test_names_of_places_are_recorded_as_the_offsets_that_they_stood_for(broker,
     }
 
 
-def test_a_place_that_cannot_be_read_from_leaves_all_cursors_as_they_are(broker, positions, subscribe):
+def test_a_reset_with_a_cursor_that_cannot_be_read_from_changes_nothing(broker, positions, subscribe):
     subscription = subscribe()
     positions.initialise(subscription)
     before = dict(broker.coordinator.cursors(subscription.id))
@@ -146,7 +146,7 @@ def test_a_place_that_cannot_be_read_from_leaves_all_cursors_as_they_are(broker,
     assert broker.coordinator.cursors(subscription.id) == before
 
 
-def test_a_reset_that_streams_outlast_is_not_recorded(broker, positions, subscribe):
+def test_a_reset_that_times_out_waiting_for_streams_is_not_recorded(broker, positions, subscribe):
     """Reference subscriptions#reset-checks."""
     subscription = subscribe()
     positions.initialise(subscription)
@@ -158,7 +158,7 @@ def test_a_reset_that_streams_outlast_is_not_recorded(broker, positions, subscri
     assert broker.coordinator.cursors(subscription.id) == {PARTITION: format_offset(1, 2)}
 
 
-def test_rights_and_blacklist_come_before_the_cursors(broker, positions, subscribe):
+def test_rights_and_blacklist_are_checked_before_the_cursors(broker, positions, subscribe):
     """Reference subscriptions#reset-checks, authorization#blacklist-first."""
     subscription = subscribe(authorization=SubscriptionAuthorization(admins=(ALICE,), readers=(ALICE,)))
     broker.do(AddBlacklistEntry(type="CONSUMER_ET", name=NAME))

@@ -41,7 +41,7 @@ def test_creation_claims_the_natural_key(broker):
     assert subscription.event_types == ("order.created",)
 
 
-def test_the_same_subscription_again_is_found_whatever_else_differs(broker):
+def test_creating_a_subscription_with_the_same_key_finds_the_existing_one(broker):
     first, _ = create(broker, event_types=("order.paid", "order.created"))
     head = broker.log.head()
     again = create(broker, event_types=("order.created", "order.paid", "order.paid"), read_from="begin")
@@ -58,7 +58,7 @@ def test_the_same_subscription_again_is_found_whatever_else_differs(broker):
         (["disable_db_write_operations", "disable_subscription_creation"], "Subscription creation is temporarily"),
     ],
 )
-def test_a_found_subscription_is_answered_even_while_nothing_can_be_created(broker, features, refusal):
+def test_an_existing_subscription_is_returned_even_while_creation_is_disabled(broker, features, refusal):
     """Reference subscriptions#creation-checks."""
     first, _ = create(broker)
     for feature in features:
@@ -106,7 +106,7 @@ def test_initial_cursors_must_be_available(broker):
         ({"timestamp": "2020-01-01T00:00:00Z"}, format_offset(1, -1)),
     ],
 )
-def test_initial_cursors_keep_offsets_as_given_and_what_other_names_stand_for(broker, named, kept):
+def test_initial_cursors_store_offsets_as_given_and_other_cursor_specs_resolved(broker, named, kept):
     broker.registry.refresh()
     broker.store.append(broker.registry.timelines("order.created").active.topic, {0: [b"{}", b"{}", b"{}"]})
     cursor = CursorSpec(event_type="order.created", partition="0", **named)
@@ -139,7 +139,7 @@ def test_initial_cursors_may_be_for_all_partitions(broker):
 @pytest.mark.parametrize(
     "named", [{"offset": "END"}, {"offset": "1", "shift": 1}, {"offset": "BEGIN", "partition": None}]
 )
-def test_only_offsets_are_kept_where_they_are_not_used(broker, named):
+def test_unused_initial_cursors_may_only_be_offsets(broker, named):
     cursor = CursorSpec(**{"event_type": "order.created", "partition": "0"} | named)
     with pytest.raises(InvalidFields, match="unless read_from is cursors"):
         create(broker, read_from="begin", initial_cursors=(cursor,))

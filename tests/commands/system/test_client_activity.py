@@ -31,14 +31,14 @@ def process(activity, clock) -> ActivityTracker:
     return ActivityTracker(activity, clock, direct)
 
 
-def test_a_process_knows_at_once_what_its_own_clients_did(process, clock):
+def test_a_process_knows_the_activity_of_its_own_clients_at_once(process, clock):
     process.record("publish", "order", "alice", 3)
     clock.advance(10)
     process.record("publish", "order", "alice", 4)
     assert process.of("publish", "order") == {"alice": LastActivity(START_MS, START_MS + 10, 7)}
 
 
-def test_others_know_it_after_the_next_tick(process, activity, clock):
+def test_other_processes_know_it_after_the_next_tick(process, activity, clock):
     """Reference operations#activity-records."""
     other = ActivityTracker(activity, clock, direct)
     process.tick()
@@ -50,7 +50,7 @@ def test_others_know_it_after_the_next_tick(process, activity, clock):
     assert other.of("publish", "order") == {"alice": LastActivity(START_MS, START_MS, 3)}
 
 
-def test_nothing_is_counted_twice_however_often_it_is_asked_for(process, clock):
+def test_repeated_queries_count_nothing_twice(process, clock):
     process.record("publish", "order", "alice", 1)
     for _ in range(3):
         clock.advance(5_000)
@@ -58,7 +58,7 @@ def test_nothing_is_counted_twice_however_often_it_is_asked_for(process, clock):
         assert process.of("publish", "order")["alice"].amount == 1
 
 
-def test_what_could_not_be_written_is_written_later(tmp_path, clock):
+def test_activity_that_could_not_be_written_is_written_later(tmp_path, clock):
     class Failing(EmbeddedActivity):
         works = False
 
@@ -78,7 +78,7 @@ def test_what_could_not_be_written_is_written_later(tmp_path, clock):
         assert process.of("publish", "order")["alice"].amount == 2
 
 
-def test_who_stays_away_is_forgotten(process, clock):
+def test_inactive_clients_are_removed(process, clock):
     """Reference operations#activity-records."""
     process.record("publish", "order", "alice")
     process.tick()
@@ -91,7 +91,7 @@ def test_who_stays_away_is_forgotten(process, clock):
     assert list(process.of("publish", "order")) == ["bob"]
 
 
-def test_more_than_fits_is_not_noticed(process):
+def test_activity_beyond_the_limit_is_dropped(process):
     for number in range(client_activity.PENDING_MAX + 5):
         process.record("publish", "order", f"client-{number:06}")
     assert len(process.of("publish", "order")) == client_activity.PENDING_MAX

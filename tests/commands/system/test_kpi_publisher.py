@@ -1,4 +1,4 @@
-"""Measurements become KPI events once, whatever happens to the process that measures or publishes."""
+"""Measurements become KPI events exactly once, even if the process that measures or publishes dies."""
 
 import itertools
 
@@ -80,7 +80,7 @@ ACCESSED = RequestServed(
 
 
 class Worker:
-    """The measuring part of a process."""
+    """The measuring part of a worker process."""
 
     def __init__(self, broker):
         self.dropped = 0
@@ -92,7 +92,7 @@ class Worker:
         self.dropped += count
 
     def die(self):
-        """Its locks are free now."""
+        """Die: the locks of the process are released."""
         for spool in self.spools:
             spool.close()
 
@@ -110,7 +110,7 @@ def counts(broker):
     return sorted(event["number_of_events"] for event in broker.events(BATCH_PUBLISHED))
 
 
-def test_what_is_measured_is_published_within_a_second_and_once(broker, worker):
+def test_measurements_are_published_within_a_second_and_once(broker, worker):
     """Reference system-event-types#measurements."""
     for count in (1, 2):
         worker.usage.published(published(count))
@@ -123,7 +123,7 @@ def test_what_is_measured_is_published_within_a_second_and_once(broker, worker):
     assert counts(broker) == [1, 2, 3]
 
 
-def test_streams_are_reported_every_so_often(broker, worker):
+def test_open_streams_are_reported_at_intervals(broker, worker):
     """Reference system-event-types#measurements, system-event-types#data-streamed."""
     worker.feed.tick()
     for stream in "aab":
@@ -137,7 +137,7 @@ def test_streams_are_reported_every_so_often(broker, worker):
     assert sorted(event["batches_streamed"] for event in broker.events(DATA_STREAMED)) == [1, 2]
 
 
-def test_more_than_a_batch_is_published_in_several(broker, worker):
+def test_more_measurements_than_fit_a_batch_are_published_in_several(broker, worker):
     for count in range(250):
         worker.usage.published(published(count))
     worker.feed.tick()
@@ -146,7 +146,9 @@ def test_more_than_a_batch_is_published_in_several(broker, worker):
 
 @pytest.mark.parametrize("deaths", range(1, 4))
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, worker, monkeypatch, moment, deaths):
+def test_a_process_that_dies_around_storing_neither_loses_nor_duplicates_events(
+    broker, worker, monkeypatch, moment, deaths
+):
     """Reference system-event-types#exactly-once."""
     broker.system_event_types.ensure()
     for count in range(250):
@@ -171,7 +173,7 @@ def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, wo
     assert counts(broker) == list(range(250))
 
 
-def test_where_publishing_fails_it_is_tried_again(broker, worker):
+def test_failed_publishing_is_retried(broker, worker):
     worker.usage.published(published(1))
     broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
     worker.feed.tick()
@@ -181,7 +183,7 @@ def test_where_publishing_fails_it_is_tried_again(broker, worker):
     assert counts(broker) == [1]
 
 
-def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measures(broker, worker):
+def test_the_spool_of_a_dead_process_is_published_by_another_process(broker, worker):
     """Reference system-event-types#measurements."""
     other = Worker(broker)
     other.usage.published(published(1))
@@ -194,7 +196,7 @@ def test_what_a_dead_process_has_left_is_published_by_another_one_while_it_measu
     assert counts(broker) == [1, 2]
 
 
-def test_what_there_is_no_room_for_is_counted(broker, worker, monkeypatch):
+def test_measurements_dropped_for_lack_of_space_are_counted(broker, worker, monkeypatch):
     """Reference system-event-types#measurements."""
     monkeypatch.setattr(worker.spools.requests, "append", lambda _line: False)
     worker.usage.published(published(1))
@@ -218,7 +220,7 @@ def test_requests_are_reported_with_their_flow_id(broker, worker):
     ("commands", "measures", "accesses"),
     [([], False, False), ([ON], True, False), ([ACCESS_ON], False, True), ([ON, ACCESS_ON], True, True)],
 )
-def test_features_say_what_is_measured(broker, commands, measures, accesses):
+def test_features_decide_what_is_measured(broker, commands, measures, accesses):
     for command in commands:
         broker.do(command)
     broker.registry.refresh()
@@ -226,7 +228,7 @@ def test_features_say_what_is_measured(broker, commands, measures, accesses):
     assert (meters.on, meters.access_on) == (measures, accesses)
 
 
-# --- what the log says ---
+# --- events about changes in the log ---
 
 
 WIDER = SubmittedSchema(type="json_schema", schema=SCHEMA.replace("}}", '},"note":{"type":"string"}}', 1))
@@ -248,7 +250,7 @@ EVENT_TYPE_CASES = [
 
 
 def reported(broker, event_type, events, *, setup, command):
-    """What a feed says of a command."""
+    """The events that a log consumer derives from a command."""
     for each in setup:
         broker.do(each)
     feeds = broker.feeds(LogConsumer(event_type, KPI_FEATURE, events))

@@ -1,4 +1,4 @@
-"""The audit log as events: each administrative change once, whatever happens to the process that publishes it."""
+"""The audit log as events: each administrative change exactly once, even if the process that publishes it dies."""
 
 from functools import partial
 from uuid import UUID
@@ -42,17 +42,17 @@ STORAGE = StorageEntry(id="second", storage_type="embedded", default=False)
 
 
 def published(broker):
-    """All events, in the order of what they report on."""
+    """All events, in the order of the changes that they report."""
     return sorted(broker.events(AUDIT_LOG), key=lambda event: event["metadata"]["occurred_at"])
 
 
-def said(events):
+def summaries(events):
     """Operation, resource type and resource of events."""
     return [(event["data_op"], event["data"]["resource_type"], event["data"]["resource_id"]) for event in events]
 
 
 def changes(broker, *, setup=(), commands=(), subject=ALICE):
-    """The events that report on commands, after others that were run before the feature was switched on."""
+    """The events that report on commands, after other commands that ran before the feature was switched on."""
     for command in setup:
         broker.do(command)
     feeds = broker.feeds(FEED)
@@ -65,7 +65,7 @@ def changes(broker, *, setup=(), commands=(), subject=ALICE):
     return [event for event in published(broker) if event["metadata"]["eid"] not in before]
 
 
-def test_an_event_says_who_did_what_with_both_states(broker):
+def test_an_event_contains_user_operation_and_both_states(broker):
     """Reference system-event-types#audit-event, system-event-types#publisher."""
     changed = ChangeEventType(name=NAME, spec=event_type_spec(owning_application="other"))
     (event,) = changes(broker, setup=[CREATE], commands=[changed])
@@ -83,7 +83,7 @@ def test_an_event_says_who_did_what_with_both_states(broker):
     assert metadata["event_type"] == AUDIT_LOG
 
 
-def test_the_hash_of_a_user_is_that_of_the_contract():
+def test_the_hash_of_a_user_is_as_in_the_contract():
     """Reference system-event-types#hashes."""
     assert pseudonymize("salt", "user-name") == "89bc5f7398509d3ce86c013c138e11357ff7f589fca9d58cfce443c27f81956c"
 
@@ -149,7 +149,7 @@ STATIC_CASES = [
 
 
 def states_of(event):
-    """Which states an event shows."""
+    """Which states an event contains."""
     shown = [state for state in ("previous", "new") if f"{state}_object" in event["data"]]
     assert shown == [state for state in ("previous", "new") if f"{state}_text" in event["data"]]
     return "both" if len(shown) == 2 else "".join(shown)
@@ -160,10 +160,10 @@ def states_of(event):
     [case[1:] for case in STATIC_CASES],
     ids=[case[0] for case in STATIC_CASES],
 )
-def test_every_occasion_of_the_contract_is_reported(broker, setup, command, expected, states):
+def test_every_change_listed_in_the_contract_is_reported(broker, setup, command, expected, states):
     """Reference system-event-types#audited-changes, system-event-types#audit-event."""
     events = changes(broker, setup=setup, commands=[command])
-    assert [(operation, kind) for operation, kind, _ in said(events)] == [each[:2] for each in expected]
+    assert [(operation, kind) for operation, kind, _ in summaries(events)] == [each[:2] for each in expected]
     for event, (_, _, resource) in zip(events, expected, strict=True):
         assert resource in (None, event["data"]["resource_id"])
         assert states_of(event) == states
@@ -186,15 +186,15 @@ def test_changes_of_a_subscription_are_reported_under_its_id(broker):
         ],
     )
     expected = [("U", "subscription"), ("U", "cursors"), ("D", "subscription")]
-    assert said(events) == [(*each, subscription.id) for each in expected]
+    assert summaries(events) == [(*each, subscription.id) for each in expected]
     for state, cursors in (("previous", before), ("new", after)):
         assert events[1]["data"][f"{state}_object"]["items"] == msgspec.to_builtins(list(cursors))
 
 
-def test_one_command_that_changes_much_gives_an_event_for_each_resource(broker):
+def test_one_command_that_changes_several_resources_gives_one_event_for_each(broker):
     feature = SwitchFeature(feature="delete_event_type_with_subscriptions", enabled=True)
     events = changes(broker, setup=[CREATE, SUBSCRIBE, feature], commands=[DeleteEventType(name=NAME)])
-    assert sorted(each[:2] for each in said(events)) == [("D", "event_type"), ("D", "subscription")]
+    assert sorted(each[:2] for each in summaries(events)) == [("D", "event_type"), ("D", "subscription")]
 
 
 def test_the_events_of_a_resource_are_stored_in_the_order_of_its_changes(broker):
@@ -218,10 +218,10 @@ def test_the_events_of_a_resource_are_stored_in_the_order_of_its_changes(broker)
     assert blocked == ["C", "D"] * len(owners)
 
 
-# --- from where to where ---
+# --- begin and end of reporting ---
 
 
-def test_without_the_feature_there_is_nothing(broker):
+def test_without_the_feature_nothing_is_published(broker):
     broker.feeds(FEED).tick()
     broker.do(CREATE)
     broker.feeds(FEED).tick()
@@ -229,17 +229,17 @@ def test_without_the_feature_there_is_nothing(broker):
     assert [each.name for each in broker.registry.event_types()] == [NAME]
 
 
-def test_what_was_done_before_the_feature_was_on_or_after_is_not_reported(broker):
+def test_changes_while_the_feature_is_off_are_not_reported(broker):
     """Reference system-event-types#audited-changes."""
     broker.do(CREATE)
     for command in (ON, BLOCK, OFF, DeleteEventType(name=NAME)):
         broker.do(command)
     broker.feeds(FEED).tick()
     expected = [("U", "feature", AUDIT_FEATURE), ("C", "blacklist_entry", "PRODUCER_APP:shop")]
-    assert said(published(broker)) == [*expected, expected[0]]
+    assert summaries(published(broker)) == [*expected, expected[0]]
 
 
-def test_the_event_type_itself_is_created_by_the_broker_and_reported_once(broker):
+def test_the_creation_of_the_audit_log_event_type_is_reported_once(broker):
     feeds = broker.feeds(FEED)
     broker.do(ON)
     feeds.tick()
@@ -255,7 +255,7 @@ def test_the_event_type_itself_is_created_by_the_broker_and_reported_once(broker
     assert broker.log.head() == head
 
 
-def test_where_the_broker_may_not_write_now_nothing_is_lost(broker):
+def test_nothing_is_lost_while_the_broker_may_not_write(broker):
     """Reference system-event-types#creation."""
     feeds = broker.feeds(FEED)
     broker.do(ON)
@@ -269,7 +269,7 @@ def test_where_the_broker_may_not_write_now_nothing_is_lost(broker):
     )
 
 
-def test_features_against_creating_event_types_are_not_meant_for_the_broker(broker):
+def test_features_that_forbid_creating_event_types_do_not_apply_to_the_broker(broker):
     broker.do(SwitchFeature(feature="disable_event_type_creation", enabled=True))
     broker.do(SwitchFeature(feature="force_event_type_authz", enabled=True))
     broker.do(ON)
@@ -280,7 +280,7 @@ def test_features_against_creating_event_types_are_not_meant_for_the_broker(brok
 # --- exactly once ---
 
 
-def test_while_its_timeline_is_switched_the_audit_log_waits_and_tells_everything_once(broker):
+def test_during_a_timeline_switch_the_audit_log_waits_and_reports_everything_once(broker):
     feeds = broker.feeds(FEED)
     broker.do(ON)
     feeds.tick()
@@ -295,10 +295,10 @@ def test_while_its_timeline_is_switched_the_audit_log_waits_and_tells_everything
     for _ in range(2):
         feeds.tick()
     told = [("C", "blacklist_entry", "PRODUCER_APP:shop"), ("C", "timeline", timeline.id)]
-    assert said(published(broker)) == told
+    assert summaries(published(broker)) == told
 
 
-def test_what_was_stored_before_a_switch_is_not_stored_again_after_it_not_even_elsewhere(broker):
+def test_events_stored_before_a_switch_are_not_stored_again_after_it_even_in_another_storage(broker):
     broker.do(CreateStorage(storage=STORAGE))
     broker.system_event_types.ensure_one(AUDIT_LOG)
     data = {"resource_type": "x", "resource_id": "1", "user": "alice", "user_hash": "x"}
@@ -319,11 +319,11 @@ def test_what_was_stored_before_a_switch_is_not_stored_again_after_it_not_even_e
 
 
 class Interrupted(Exception):
-    """Stands for the death of the process."""
+    """Raised where the process dies."""
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, monkeypatch, moment):
+def test_a_process_that_dies_around_storing_neither_loses_nor_duplicates_events(broker, monkeypatch, moment):
     """Reference system-event-types#exactly-once."""
     feeds = broker.feeds(FEED)
     broker.do(ON)
@@ -343,14 +343,12 @@ def test_a_process_that_dies_around_storing_neither_loses_nor_doubles(broker, mo
     broker.feeds(FEED).tick()
     eids = [event["metadata"]["eid"] for event in published(broker)]
     assert len(eids) == len(set(eids))
-    assert said(published(broker)).count(("C", "event_type", NAME)) == 1
+    assert summaries(published(broker)).count(("C", "event_type", NAME)) == 1
 
 
 @pytest.mark.parametrize("dies_at", [1, 2])
-def test_a_command_of_several_transactions_is_reported_once_whichever_of_them_were_read_before_a_death(
-    broker, monkeypatch, dies_at
-):
-    """As a creation has them, or a switch that first completes another one."""
+def test_a_command_of_several_transactions_is_reported_once_wherever_the_process_dies(broker, monkeypatch, dies_at):
+    """Creations have several transactions, or a switch that first completes another one."""
     feeds = broker.feeds(FEED)
     broker.do(ON)
     feeds.tick()
@@ -372,25 +370,25 @@ def test_a_command_of_several_transactions_is_reported_once_whichever_of_them_we
     broker.feeds(FEED).tick()
     eids = [event["metadata"]["eid"] for event in published(broker)]
     assert len(eids) == len(set(eids))
-    told = said(published(broker))
+    told = summaries(published(broker))
     assert told.count(("C", "event_type", NAME)) == told.count(("C", "blacklist_entry", "PRODUCER_APP:shop")) == 1
 
 
-def test_only_one_process_feeds_and_another_one_goes_on_where_it_ended(broker):
+def test_only_one_process_publishes_and_another_one_continues_where_it_ended(broker):
     first, second = broker.feeds(FEED), broker.feeds(FEED)
     broker.do(ON)
     first.tick()
     broker.do(BLOCK)
     second.tick()
-    assert ("C", "blacklist_entry", "PRODUCER_APP:shop") not in said(published(broker))
+    assert ("C", "blacklist_entry", "PRODUCER_APP:shop") not in summaries(published(broker))
     first.close()
     second.tick()
     eids = [event["metadata"]["eid"] for event in published(broker)]
     assert len(eids) == len(set(eids))
-    assert said(published(broker)).count(("C", "blacklist_entry", "PRODUCER_APP:shop")) == 1
+    assert summaries(published(broker)).count(("C", "blacklist_entry", "PRODUCER_APP:shop")) == 1
 
 
-def test_a_change_of_what_is_as_large_as_it_may_be_is_reported(broker):
+def test_a_change_of_a_resource_of_maximum_size_is_reported(broker):
     """Reference system-event-types#publisher."""
     schema = SCHEMA.replace('"string"', '"string","description":"%s"' % ("x" * 260_000), 1)
     spec = event_type_spec(schema=SubmittedSchema(type="json_schema", schema=schema))
@@ -399,7 +397,7 @@ def test_a_change_of_what_is_as_large_as_it_may_be_is_reported(broker):
     assert len(msgspec.json.encode(events[0])) > broker.limits.event_bytes_max
 
 
-def test_how_far_a_feed_is_behind_shows_where_it_can_not_publish(broker):
+def test_the_lag_of_a_log_consumer_is_shown_while_it_can_not_publish(broker):
     feeds = broker.feeds(FEED)
     assert feeds.behind() == {AUDIT_LOG: 0}
     broker.do(ON)

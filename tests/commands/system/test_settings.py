@@ -44,7 +44,7 @@ def test_repeating_a_setting_is_no_event(broker):
         assert broker.log.head().position == head + 1
 
 
-def test_features_are_known_in_all_spellings(broker):
+def test_features_are_accepted_in_all_spellings(broker):
     broker.do(SwitchFeature(feature="TOKEN_SUBSCRIPTION_ITERATION", enabled=True))
     assert settings(broker).features == ("repartitioning", "token_subscriptions_iteration")
     with pytest.raises(Malformed, match="Illegal enum value: 'nope'"):
@@ -74,7 +74,7 @@ def test_only_administrators_change_settings(broker):
     broker.do(switch, subject(ALICE))
 
 
-def test_changed_administrators_are_those_of_every_worker(broker):
+def test_changed_administrators_apply_in_every_worker(broker):
     """Reference authorization#changed-administrators."""
     closed = EventTypeAuthorization(admins=(CAROL,), readers=(CAROL,), writers=(CAROL,))
     broker.do(CreateEventType(spec=event_type_spec(authorization=closed)))
@@ -99,6 +99,6 @@ def test_settings_can_be_changed_while_the_database_is_read_only(broker):
     assert settings(broker).features == Settings().features
 
 
-def test_an_unknown_type_of_blacklist_entry_is_refused(broker):
+def test_an_unknown_type_of_blacklist_entry_is_rejected(broker):
     with pytest.raises(Malformed, match="Possible values"):
         broker.do(AddBlacklistEntry(type="nope", name="x"))

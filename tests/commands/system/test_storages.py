@@ -37,7 +37,7 @@ def test_there_is_exactly_one_default_storage(broker):
     assert broker.log.head() == head, "it is true already"
 
 
-def test_a_storage_that_this_installation_can_not_use_is_refused_when_it_is_to_be_used(broker):
+def test_an_unusable_storage_is_rejected_when_it_is_to_be_used(broker):
     broker.do(kafka("a", zk_address="z"))
     broker.do(SetDefaultStorage(storage_id="a"))
     with pytest.raises(Unavailable, match="kafka_configuration"):
@@ -59,7 +59,7 @@ def test_a_storage_that_holds_events_is_not_deleted(broker):
         broker.do(DeleteStorage(storage_id="a"))
 
 
-def test_what_has_been_moved_to_kafka_is_looked_for_there(broker):
+def test_a_storage_moved_to_kafka_is_opened_there(broker):
     broker.do(embedded("a"))
     broker.do(MoveStorage(storage_id="a", storage_type="kafka"))
     broker.registry.refresh()
@@ -71,7 +71,7 @@ def test_what_has_been_moved_to_kafka_is_looked_for_there(broker):
         broker.do(MoveStorage(storage_id="nowhere", storage_type="kafka"))
 
 
-def test_an_id_may_come_back_as_another_type(broker):
+def test_the_id_of_a_deleted_storage_may_be_reused_with_another_type(broker):
     broker.do(embedded("a", default=True))
     assert broker.stores.of("a").bounds
     broker.do(SetDefaultStorage(storage_id="default"))
@@ -84,6 +84,6 @@ def test_an_id_may_come_back_as_another_type(broker):
 
 
 @pytest.mark.parametrize("command", [embedded("a"), SetDefaultStorage(storage_id="a"), DeleteStorage(storage_id="a")])
-def test_storages_are_for_administrators(broker, command):
+def test_only_administrators_change_storages(broker, command):
     with pytest.raises(AdminOnly):
-        broker.do(command, Subject(name="somebody"))
+        broker.do(command, Subject(name="bob"))

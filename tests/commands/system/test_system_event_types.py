@@ -1,4 +1,4 @@
-"""What auditors read comes from the broker: others can't write to its event types, create, change or delete them."""
+"""System event types: only the broker publishes to them, creates, changes or deletes them."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def event_type(broker):
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_only_administrators_create_them_before_the_broker_does(broker, name):
+def test_before_the_broker_only_administrators_may_create_them(broker, name):
     """Reference authorization#system-event-types."""
     command = CreateEventType(spec=event_type_spec(name=name))
     with pytest.raises(AccessDenied, match="the broker itself publishes to it"):
@@ -32,14 +32,14 @@ def test_only_administrators_create_them_before_the_broker_does(broker, name):
     broker.do(command, ADMIN)
 
 
-def test_only_whom_the_setting_names_reads_the_audit_log(broker, event_type):
+def test_only_readers_named_in_the_setting_read_the_audit_log(broker, event_type):
     """Reference system-event-types#access."""
     assert broker.access.event_type(ADMIN, AUDIT_LOG, "READ") == event_type
     with pytest.raises(AccessDenied, match=r"READ event-type:nakadi\.audit\.log"):
         broker.access.event_type(STRANGER, AUDIT_LOG, "READ")
 
 
-def test_only_administrators_write_change_and_delete_it(broker, event_type):
+def test_only_administrators_write_change_and_delete_the_audit_log(broker, event_type):
     """Reference system-event-types#access."""
     changed = ChangeEventType(name=AUDIT_LOG, spec=as_spec(event_type))
     with pytest.raises(AccessDenied):

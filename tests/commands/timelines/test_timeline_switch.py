@@ -63,7 +63,7 @@ def publish(broker):
     return broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER)
 
 
-def test_events_go_to_the_new_timeline_and_the_old_one_knows_where_it_ends(broker):
+def test_events_go_to_the_new_timeline_and_the_old_one_records_its_end(broker):
     """Reference timelines#timeline-creation, timelines#switch-steps."""
     publish(broker)
     publish(broker)
@@ -77,7 +77,7 @@ def test_events_go_to_the_new_timeline_and_the_old_one_knows_where_it_ends(broke
     assert broker.topics(before) == ["timeline.switch-started", "timeline.close-started", "timeline.switched"]
 
 
-def test_a_timeline_may_lie_in_another_storage(broker):
+def test_a_timeline_may_be_in_another_storage(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
     publish(broker)
     switch(broker, "a")
@@ -97,7 +97,7 @@ def test_a_timeline_may_lie_in_another_storage(broker):
         (start(name="nope"), EventTypeNotFound, 'EventType "nope" does not exist'),
     ],
 )
-def test_what_can_not_be_switched_stays_as_it_is(broker, command, error, detail):
+def test_a_rejected_switch_changes_nothing(broker, command, error, detail):
     """Reference timelines#creation-errors."""
     head = broker.log.head()
     with pytest.raises(error, match=detail):
@@ -111,13 +111,13 @@ def test_compacted_event_types_keep_their_timeline(broker):
         broker.timeline_switcher.switch(start(name="compacted"), broker.context())
 
 
-def test_timelines_are_for_administrators(broker):
+def test_only_administrators_switch_timelines(broker):
     """Reference timelines#creation-errors, authorization#broker-rights."""
     with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
-        switch(broker, subject=Subject(name="somebody"))
+        switch(broker, subject=Subject(name="bob"))
 
 
-def test_a_storage_that_can_not_be_used_is_refused_before_anything_happens(broker):
+def test_an_unusable_storage_is_rejected_before_anything_is_changed(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="k", storage_type="kafka", default=False)))
     head = broker.log.head()
     with pytest.raises(Unavailable, match="kafka_configuration"):
@@ -133,7 +133,7 @@ def test_only_one_switch_at_a_time(broker):
         switch(broker)
 
 
-def test_publishers_wait_for_the_end_of_a_switch_and_not_for_ever(broker):
+def test_publishers_wait_for_the_end_of_a_switch_with_a_timeout(broker):
     """Reference publishing#storing, timelines#publishers."""
     broker.start_switch(NAME)
     assert publish(broker).events == 1, "nothing is closed yet"
@@ -143,7 +143,7 @@ def test_publishers_wait_for_the_end_of_a_switch_and_not_for_ever(broker):
 
 
 class TakesHalf:
-    """A store that is closed amid its first batch: of each partition it has taken the first event by then."""
+    """A store that is closed during its first batch, after it has stored the first event of each partition."""
 
     def __init__(self, store, closes):
         self._store, self._closes = store, closes
@@ -162,7 +162,7 @@ class TakesHalf:
 
 @pytest.fixture
 def publish_amid(broker, monkeypatch):
-    """Publishes three events while something happens to their topic."""
+    """Publishes three events while a callback changes their topic."""
 
     def publish_amid(happens):
         half, of = TakesHalf(broker.store, happens), broker.stores.of
@@ -173,7 +173,7 @@ def publish_amid(broker, monkeypatch):
     return publish_amid
 
 
-def test_what_a_closing_topic_has_not_taken_of_a_batch_goes_to_the_next_one(broker, publish_amid):
+def test_the_rest_of_a_batch_that_a_closing_topic_did_not_store_goes_to_the_next_topic(broker, publish_amid):
     """Reference timelines#publishers."""
     broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
     published = publish_amid(lambda: switch(broker, "a"))
@@ -183,7 +183,7 @@ def test_what_a_closing_topic_has_not_taken_of_a_batch_goes_to_the_next_one(brok
 
 
 class Lagging:
-    """A store that hears of what other processes have appended when it is asked for bounds, and not before."""
+    """A store that learns of appends by other processes only when its bounds are queried."""
 
     def __init__(self, store):
         self._store, self._heard = store, False
@@ -203,7 +203,7 @@ class Lagging:
 
 
 @pytest.mark.parametrize("lagging", ["default", "a"])
-def test_readers_do_not_go_on_to_the_next_timeline_before_they_have_heard_of_all_of_this_one(broker, lagging):
+def test_readers_continue_with_the_next_timeline_only_after_they_know_the_end_of_this_one(broker, lagging):
     broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
     publish(broker)
     switch(broker, "a")
@@ -229,7 +229,7 @@ class Stores:
         return self._stores[storage_id]
 
 
-def test_if_the_next_one_does_not_come_it_is_said_what_was_not_taken(broker, publish_amid):
+def test_without_a_next_timeline_the_events_not_stored_are_reported(broker, publish_amid):
     """Reference publishing#partial-results."""
     store, topic = broker.store, timelines(broker).active.topic
 
@@ -242,7 +242,7 @@ def test_if_the_next_one_does_not_come_it_is_said_what_was_not_taken(broker, pub
     assert store.bounds(topic) == [Bounds(0, 0)]
 
 
-def test_a_switch_that_fails_has_never_happened(broker, monkeypatch):
+def test_a_failed_switch_leaves_no_trace(broker, monkeypatch):
     def fail(*_args):
         raise Unavailable("the disk is full")
 
@@ -260,7 +260,7 @@ def test_a_switch_that_fails_has_never_happened(broker, monkeypatch):
     assert len(timelines(broker).timelines) == 1
 
 
-def test_a_switch_whose_old_topic_can_not_be_closed_is_completed_as_soon_as_it_can(broker, monkeypatch):
+def test_a_switch_whose_old_topic_can_not_be_closed_is_completed_later(broker, monkeypatch):
     """Reference timelines#interrupted-switches."""
 
     def fail(_topic):
@@ -276,7 +276,7 @@ def test_a_switch_whose_old_topic_can_not_be_closed_is_completed_as_soon_as_it_c
             switch(broker)
         with pytest.raises(Unavailable, match="no answer"):
             repair(broker)
-        repair(broker)  # it is not tried again at once: every attempt may take long
+        repair(broker)  # it is not retried at once: every attempt may take long
     broker.clock.advance(int(1_000 * RETRY_S))
     repair(broker)
     old, new = timelines(broker).timelines
@@ -285,7 +285,7 @@ def test_a_switch_whose_old_topic_can_not_be_closed_is_completed_as_soon_as_it_c
     assert broker.store.bounds(new.topic) == [Bounds(0, 0)]
 
 
-def test_a_timeline_whose_closing_took_long_is_kept_from_when_it_was_closed(broker, event_type, monkeypatch):
+def test_the_retention_of_a_timeline_starts_when_its_closing_ends(broker, event_type, monkeypatch):
     def fail(_topic):
         raise Unavailable("no answer")
 
@@ -293,7 +293,7 @@ def test_a_timeline_whose_closing_took_long_is_kept_from_when_it_was_closed(brok
         broken.setattr(broker.store, "close_topic", fail)
         with pytest.raises(Unavailable, match="no answer"):
             switch(broker)
-    # The store takes events all the time, and closes the topic after longer than they are kept.
+    # The store accepts events all the time, and closes the topic after more than the retention time.
     kept_ms, begun_at_ms = event_type.retention_ms, milliseconds(timelines(broker).switch.timeline.switched_at)
     closed_at_ms = begun_at_ms + 2 * kept_ms
     broker.clock.advance(closed_at_ms - broker.clock.now_ms())
@@ -301,7 +301,7 @@ def test_a_timeline_whose_closing_took_long_is_kept_from_when_it_was_closed(brok
     late = msgspec.structs.replace(broker.context().origin, recorded_at=rfc3339(closed_at_ms))
     broker.timeline_switcher.repair(lambda: msgspec.structs.replace(broker.context(), origin=late))
     old, new = timelines(broker).timelines
-    # Nobody can look now whether the old topic is empty.
+    # It can't be checked now whether the old topic is empty.
     background_jobs = broker.background_jobs(unreachable := broker.stores_without("default"))
     with contextlib.closing(unreachable):
         broker.clock.advance(60_000)
@@ -313,7 +313,7 @@ def test_a_timeline_whose_closing_took_long_is_kept_from_when_it_was_closed(brok
     assert (milliseconds(new.switched_at), milliseconds(new.created_at)) == (closed_at_ms, begun_at_ms)
 
 
-def test_of_many_switches_that_wait_for_a_storage_one_is_tried_in_each_round(broker, monkeypatch):
+def test_of_many_switches_that_wait_for_a_storage_one_is_tried_in_each_run(broker, monkeypatch):
     names, asked = ["a", "b", "c"], []
     for name in names:
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
@@ -337,7 +337,7 @@ def test_of_many_switches_that_wait_for_a_storage_one_is_tried_in_each_round(bro
     assert [len(broker.registry.timelines(name).timelines) for name in names] == [2, 2, 2]
 
 
-def test_what_is_about_to_be_closed_is_not_aborted(broker):
+def test_a_switch_that_is_closing_the_old_timeline_is_not_aborted(broker):
     """Reference timelines#switch-steps."""
     following = broker.start_switch(NAME)
     broker.store.create_topic(following.topic, 1)
@@ -349,7 +349,7 @@ def test_what_is_about_to_be_closed_is_not_aborted(broker):
     assert timelines(broker).active.id == following.id
 
 
-def test_the_storage_that_a_switch_goes_to_can_not_be_deleted_from_when_it_can_only_be_completed(broker):
+def test_the_target_storage_of_a_switch_that_must_be_completed_can_not_be_deleted(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
     following = broker.start_switch(NAME, "a")
     broker.stores.of("a").create_topic(following.topic, 1)
@@ -360,13 +360,13 @@ def test_the_storage_that_a_switch_goes_to_can_not_be_deleted_from_when_it_can_o
     assert timelines(broker).active.id == following.id
 
 
-def test_a_switch_away_from_a_topic_that_is_lost_says_so(broker):
+def test_a_switch_away_from_a_missing_topic_reports_it(broker):
     broker.store.delete_topic(timelines(broker).active.topic)
     with pytest.raises(Unavailable, match=r"Topic .* of event type order.created is missing"):
         switch(broker)
 
 
-def test_what_is_over_is_not_aborted(broker):
+def test_a_completed_switch_is_not_aborted(broker):
     switch(broker)
     head, new = broker.log.head(), timelines(broker).active
     broker.do(AbortSwitch(event_type=NAME, timeline=new, reason="late"))
@@ -374,7 +374,7 @@ def test_what_is_over_is_not_aborted(broker):
     assert publish(broker).events == 1
 
 
-def test_an_event_type_that_is_deleted_takes_the_next_timeline_with_it(broker):
+def test_deleting_an_event_type_deletes_the_next_timeline_too(broker):
     new = broker.start_switch(NAME)
     broker.store.create_topic(new.topic, 1)
     broker.do(DeleteEventType(name=NAME))
@@ -386,7 +386,7 @@ def test_an_event_type_that_is_deleted_takes_the_next_timeline_with_it(broker):
         broker.store.bounds(new.topic)
 
 
-def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_type):
+def test_a_closed_timeline_is_deleted_as_a_whole_when_it_has_expired(broker, event_type):
     """Reference timelines#cleanup."""
     background_jobs = broker.background_jobs()
     publish(broker)
@@ -406,7 +406,7 @@ def test_a_closed_timeline_goes_as_a_whole_when_its_time_has_come(broker, event_
     assert broker.topics()[-4:] == ["timeline.cleaned-up", "topic.abandoned"] * 2
 
 
-def test_closed_timelines_stay_while_the_database_is_read_only(broker):
+def test_closed_timelines_are_kept_while_the_database_is_read_only(broker):
     """Reference settings-and-storages#feature-effects, timelines#cleanup, disable_db_write_operations."""
     switch(broker)
     broker.clock.advance(1_900_000_000_000 - broker.clock.now_ms())
@@ -418,7 +418,7 @@ def test_closed_timelines_stay_while_the_database_is_read_only(broker):
         assert logged == []
 
 
-def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_type):
+def test_a_longer_retention_time_applies_to_closed_timelines_too(broker, event_type):
     """Reference timelines#cleanup, timelines#kept-events."""
     switch(broker)
     closed_at_ms = 1_795_168_800_000  # about the time of the commands of the test
@@ -433,7 +433,7 @@ def test_a_longer_retention_time_holds_for_closed_timelines_too(broker, event_ty
     assert [each.cleaned_up_at is None for each in timelines(broker).timelines] == [False, True]
 
 
-def test_the_store_itself_refuses_what_comes_too_late(broker):
+def test_the_store_rejects_appends_to_a_closed_topic(broker):
     """Reference timelines#switch-steps."""
     old = timelines(broker).active
     switch(broker)
@@ -441,7 +441,7 @@ def test_the_store_itself_refuses_what_comes_too_late(broker):
         broker.store.append(old.topic, {0: [b"{}"]})
 
 
-def test_a_storage_that_can_not_be_opened_keeps_only_its_own_switches_from_being_completed(broker):
+def test_a_storage_that_can_not_be_opened_blocks_only_its_own_switches(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
     names = ["a", "b", "c"]
     for name in names:

@@ -1,4 +1,4 @@
-"""What others do in between: at each step of a switch another process publishes, and does something else as well."""
+"""Concurrency of a switch: at each of its steps another process publishes, and does something else as well."""
 
 import contextlib
 import itertools
@@ -25,17 +25,17 @@ pytestmark = pytest.mark.slow
 NAME = "order.created"
 STORAGES = ["default", "other"]
 STEPS = range(12)
-"""Before and after: the look whether it can be done, the start, the creation of the new topic, the record that the old
+"""Before and after: the check whether it is possible, the start, the creation of the new topic, the record that the old
 one is about to be closed, the closing, and the completion."""
 UNDER_WAY = STEPS[3:-1]
 CLOSING = STEPS[7:-1]
-"""It can only be completed."""
+"""From these steps on a switch can only be completed."""
 TO_BE_ABORTED = STEPS[3:7]
 TO_OTHER = StartSwitch(event_type=NAME, storage_id="other")
 
 
 class Race:
-    """Two processes: one switches, the other one does what it is told to at one of its steps."""
+    """Two processes: one switches, the other one runs an action at one of the steps."""
 
     def __init__(self, broker, directory):
         self.broker = broker
@@ -45,10 +45,10 @@ class Race:
         self.one, self.other = Process(broker, open_coordinator()), Process(broker, open_coordinator())
         self.acknowledged = []
         self.answer = None
-        """Of what the other one did."""
+        """The result of the other process's action."""
 
     def publish(self):
-        """By the other process, which may have heard of nothing."""
+        """Publish by the other process, whose registry may be outdated."""
         event = b"%d" % len(self.acknowledged)
         active = self.other.registry.timelines(NAME).active
         with contextlib.suppress(Unavailable, EventTypeNotFound):
@@ -56,7 +56,7 @@ class Race:
             self.acknowledged.append(event)
 
     def switch(self, at, act):
-        """Switch, and return what came of it; what the other one did is in `answer`."""
+        """Switch, and return the outcome; that of the other process is in `answer`."""
         steps = itertools.count()
 
         def step():
@@ -86,7 +86,7 @@ class Race:
             place = TimelinePosition(order, chunks[-1].next - 1)
 
     def check(self):
-        """Nothing is lost or locked: it can be published and switched, and no topic is left but those of timelines."""
+        """Nothing is lost or locked: publishing and switching work, and there are no topics but those of timelines."""
         self.other.registry.refresh()
         before = len(self.acknowledged)
         self.publish()
@@ -104,7 +104,7 @@ class Race:
 
 
 def outcome(act):
-    """What an act raises, or True."""
+    """The type of exception that an action raises, or True."""
     try:
         act()
     except RioniError as ex:
@@ -129,7 +129,7 @@ def race(directory):
             process.coordinator.close()
 
 
-def test_a_switch_has_as_many_steps_as_are_tried(race):
+def test_the_tested_steps_are_all_steps_of_a_switch(race):
     """Reference timelines#switch-steps."""
     steps = []
     race.one.step = lambda: steps.append(race.timelines.switch)
@@ -140,7 +140,7 @@ def test_a_switch_has_as_many_steps_as_are_tried(race):
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_of_two_switches_one_wins_and_the_other_one_is_a_conflict(race, at):
+def test_of_two_concurrent_switches_one_succeeds_and_the_other_one_is_a_conflict(race, at):
     act = partial(race.other.timeline_switcher.switch, TO_OTHER, race.broker.context())
     assert race.switch(at, act) is True
     under_way = at in UNDER_WAY
@@ -150,7 +150,7 @@ def test_of_two_switches_one_wins_and_the_other_one_is_a_conflict(race, at):
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_while_a_switch_is_under_way_partitions_are_not_added_and_otherwise_both_are_done(race, at):
+def test_partitions_are_not_added_during_a_switch(race, at):
     act = partial(race.other.bus.dispatch, Repartition(event_type=NAME, partition_count=3), race.broker.context())
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     assert race.switch(at, act) is True
@@ -161,7 +161,7 @@ def test_while_a_switch_is_under_way_partitions_are_not_added_and_otherwise_both
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_an_event_type_that_is_deleted_amid_a_switch_is_gone_with_all_its_topics(race, at):
+def test_an_event_type_deleted_during_a_switch_is_deleted_with_all_its_topics(race, at):
     act = partial(race.other.bus.dispatch, DeleteEventType(name=NAME), race.broker.context())
     done = race.switch(at, act)
     assert race.answer is True
@@ -170,7 +170,7 @@ def test_an_event_type_that_is_deleted_amid_a_switch_is_gone_with_all_its_topics
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_an_event_type_that_is_made_again_amid_a_switch_is_another_one(race, at):
+def test_an_event_type_recreated_during_a_switch_is_another_one(race, at):
     def act():
         race.other.bus.dispatch(DeleteEventType(name=NAME), race.broker.context())
         race.other.bus.dispatch(CreateEventType(spec=event_type_spec()), race.broker.context())
@@ -185,7 +185,7 @@ def test_an_event_type_that_is_made_again_amid_a_switch_is_another_one(race, at)
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_a_storage_goes_amid_a_switch_to_it_or_the_switch_is_made(race, at):
+def test_either_the_target_storage_is_deleted_during_a_switch_or_the_switch_is_made(race, at):
     act = partial(race.other.bus.dispatch, DeleteStorage(storage_id="other"), race.broker.context())
     done = race.switch(at, act)
     assert (race.answer is True) != (done is True)
@@ -200,11 +200,11 @@ def test_a_storage_goes_amid_a_switch_to_it_or_the_switch_is_made(race, at):
 
 @pytest.mark.parametrize("at", STEPS)
 @pytest.mark.parametrize("others_switch", [False, True])
-def test_who_is_taken_for_dead_amid_a_switch_harms_nobody_when_it_goes_on(race, at, others_switch):
+def test_a_process_considered_dead_during_a_switch_does_no_harm_when_it_continues(race, at, others_switch):
     """Reference timelines#interrupted-switches."""
 
     def act():
-        # It loses what it was known to live by, as a node that stood still for a while does.
+        # Its session is lost, as that of a node that was suspended for a while.
         race.one.coordinator.close()
         race.other.registry.refresh()
         race.other.timeline_switcher.repair(race.broker.context)
@@ -231,8 +231,8 @@ def dies_at(process, at):
 
 
 @pytest.mark.parametrize("at", range(6))
-def test_a_completion_by_another_process_may_die_anywhere(race, at):
-    """Before and after: the look whether there is one, the closing, and the completion."""
+def test_a_process_that_completes_the_switch_of_another_may_die_at_any_step(race, at):
+    """Before and after: the check whether there is a switch, the closing, and the completion."""
 
     def act():
         race.one.coordinator.close()
@@ -248,7 +248,7 @@ def test_a_completion_by_another_process_may_die_anywhere(race, at):
     race.check()
 
 
-def test_whoever_comes_next_completes_what_a_dead_process_can_not(race):
+def test_the_next_process_completes_the_switch_of_a_dead_process(race):
     """Reference timelines#interrupted-switches."""
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, CLOSING[-1])
@@ -263,7 +263,7 @@ def test_whoever_comes_next_completes_what_a_dead_process_can_not(race):
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_an_abort_that_dies_before_it_is_recorded_leaves_the_switch_as_it_was_and_else_it_is_aborted(race, at):
+def test_an_interrupted_abort_either_changes_nothing_or_is_complete(race, at):
 
     def act():
         race.one.coordinator.close()
@@ -280,14 +280,14 @@ def test_an_abort_that_dies_before_it_is_recorded_leaves_the_switch_as_it_was_an
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_an_event_type_may_be_compacted_from_amid_a_switch_on(race, at):
+def test_an_event_type_may_become_compacted_during_a_switch(race, at):
     spec = event_type_spec(cleanup_policy="compact_and_delete")
     race.switch(at, partial(race.other.bus.dispatch, ChangeEventType(name=NAME, spec=spec), race.broker.context()))
     assert race.answer is True
     assert race.stored() == race.acknowledged
 
 
-def test_a_partition_is_added_though_whoever_switched_has_died(race):
+def test_a_partition_is_added_though_the_switching_process_has_died(race):
     race.broker.do(SwitchFeature(feature="repartitioning", enabled=True))
     dies_at(race.one, TO_BE_ABORTED[-1])
     with pytest.raises(ProcessDied):

@@ -62,7 +62,7 @@ def test_the_dead_letter_queue_keeps_its_partitions(broker):
         broker.do(Repartition(event_type=DEAD_LETTER_QUEUE, partition_count=2))
 
 
-def test_all_timelines_get_the_partitions_and_the_statistic_follows(broker):
+def test_all_timelines_get_the_partitions_and_the_statistic_is_adjusted(broker):
     switch(broker)
     before = broker.log.head().position
     broker.do(repartition(3))
@@ -82,7 +82,7 @@ def test_repeating_it_changes_nothing(broker):
     assert broker.log.head() == head
 
 
-def test_a_loss_between_the_topics_and_the_log_is_made_good_by_repeating_it(broker):
+def test_a_repartitioning_interrupted_before_the_log_is_completed_by_repeating_it(broker):
     broker.store.extend_topic(timelines(broker).active.topic, 4)
     broker.do(repartition(3))
     assert timelines(broker).active.partitions == 3
@@ -94,30 +94,30 @@ def test_a_loss_between_the_topics_and_the_log_is_made_good_by_repeating_it(brok
     ("count", "detail"),
     [(0, "Number of partitions can not decrease"), (9, "Number of partitions should not be more than 8")],
 )
-def test_the_number_has_its_limits(broker, count, detail):
+def test_the_number_of_partitions_is_limited(broker, count, detail):
     """Reference timelines#count-checks."""
     with pytest.raises(Invalid, match=detail):
         broker.do(repartition(count))
 
 
-def test_it_excludes_a_switch(broker):
+def test_repartitioning_during_a_switch_is_a_conflict(broker):
     """Reference timelines#count-checks."""
     broker.start_switch(NAME)
     with pytest.raises(Unavailable, match=f"Event type {NAME} is currently in maintenance, please repeat request"):
         broker.do(repartition(2))
 
 
-def test_it_is_for_administrators_and_only_while_the_feature_is_on(broker):
+def test_only_administrators_repartition_and_only_while_the_feature_is_on(broker):
     """Reference timelines#count-checks."""
     with pytest.raises(AccessDenied, match=f"Access on ADMIN event-type:{NAME} denied"):
-        broker.do(repartition(2), Subject(name="somebody"))
+        broker.do(repartition(2), Subject(name="bob"))
     broker.do(SwitchFeature(feature="repartitioning", enabled=False))
     with pytest.raises(FeatureDisabled):
         broker.do(repartition(2))
 
 
 @pytest.mark.parametrize("read_from", ["begin", "end", "cursors"])
-def test_subscriptions_read_new_partitions_from_their_begin_and_the_others_where_they_were(broker, read_from):
+def test_subscriptions_read_new_partitions_from_their_begin_and_keep_their_other_cursors(broker, read_from):
     """Reference timelines#subscriptions."""
     given = (
         (CursorSpec(event_type=NAME, partition="0", offset=format_offset(1, 1)),) if read_from == "cursors" else None
@@ -132,7 +132,7 @@ def test_subscriptions_read_new_partitions_from_their_begin_and_the_others_where
     assert cursors(broker, subscription) == before | {"1": format_offset(1, -1)}
 
 
-def test_a_stream_adds_what_whoever_repartitioned_could_not(broker):
+def test_a_stream_adds_partitions_that_the_repartitioning_process_could_not(broker):
     subscription = subscribe(broker)
     broker.cursor_initializer.initialise(subscription)
     switch(broker)
@@ -144,7 +144,7 @@ def test_a_stream_adds_what_whoever_repartitioned_could_not(broker):
     assert EventTypePartition(NAME, "1") in broker.coordinator.topology(subscription.id).partitions
 
 
-def test_so_do_background_jobs_for_running_streams(broker):
+def test_background_jobs_add_partitions_for_running_streams(broker):
     """Reference timelines#subscriptions."""
     subscription = subscribe(broker)
     broker.cursor_initializer.initialise(subscription)
@@ -155,7 +155,7 @@ def test_so_do_background_jobs_for_running_streams(broker):
     assert set(cursors(broker, subscription)) == {"0", "1"}
 
 
-def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_their_partitions(broker):
+def test_a_storage_that_can_not_be_opened_blocks_only_its_own_subscriptions(broker):
     broker.do(CreateStorage(storage=StorageEntry(id="second", storage_type="embedded", default=False)))
     broker.do(CreateEventType(spec=event_type_spec(name="far")))
     broker.timeline_switcher.switch(StartSwitch(event_type="far", storage_id="second"), broker.context())
@@ -180,7 +180,7 @@ def test_a_storage_that_can_not_be_opened_keeps_only_its_own_subscriptions_from_
     assert [len(cursors(broker, each)) for each in (far, *near)] == [1, 2, 2]
 
 
-def test_subscriptions_that_nobody_has_read_are_left_for_their_first_stream(broker):
+def test_subscriptions_never_read_get_their_partitions_with_the_first_stream(broker):
     subscription = subscribe(broker)
     broker.do(repartition(2))
     broker.registry.refresh()
@@ -207,7 +207,7 @@ def publish(broker, name, rounds):
 
 
 def rounds(broker, name):
-    """For each partition and key the rounds whose events are there, in their order."""
+    """For each partition and key the rounds whose events are stored, in their order."""
     found = {}
     for event in broker.events(name):
         place = int(event["metadata"]["partition"]), event["order_id"]
@@ -221,7 +221,7 @@ def by_hash(key, partitions):
     return abs(number - 2**32 if number >= 2**31 else number) % partitions
 
 
-def test_keys_keep_their_order_before_and_after_they_move_and_both_their_last_events(broker):
+def test_keys_that_move_keep_the_order_in_both_partitions_and_the_last_event_of_each(broker):
     """Reference timelines#moved-keys."""
     statistic = Statistic(messages_per_minute=1, message_size=1, read_parallelism=2, write_parallelism=2)
     hashed = {"partition_strategy": "hash", "partition_key_fields": ("order_id",), "default_statistic": statistic}

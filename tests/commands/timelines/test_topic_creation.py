@@ -1,4 +1,4 @@
-"""An event type is created by a process that may die at any step, or be overtaken by others."""
+"""Creating an event type in a process that may die at any step, or be overtaken by others."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ from tests.support.processes import Process, ProcessDied
 NAME = "order.created"
 CREATE = CreateEventType(spec=event_type_spec())
 STEPS = range(8)
-"""Before and after: the look whether it can be done, the record of the intent, the creation of the topic, and the
+"""Before and after: the check whether it is possible, the record of the intent, the creation of the topic, and the
 record of the event type."""
 UNDER_WAY = STEPS[3:-1]
 
@@ -63,7 +63,7 @@ def other(start_process):
 
 
 def at_step(process, at, act):
-    """Let something happen at one of the steps of a process."""
+    """Run a callback at one of the steps of a process."""
     steps = itertools.count()
 
     def step():
@@ -74,7 +74,7 @@ def at_step(process, at, act):
 
 
 def outcome(act):
-    """What an act raises, or True."""
+    """The type of exception that an action raises, or True."""
     try:
         act()
     except RioniError as ex:
@@ -86,15 +86,15 @@ def create(broker, process):
     return outcome(lambda: process.bus.dispatch(CREATE, broker.context()))
 
 
-def housekeeping(broker):
-    sweeper = broker.background_jobs()._orphan_cleaner
-    sweeper.abandon_unfinished(broker.context())
-    sweeper.delete_abandoned(broker.context())
+def run_background_jobs(broker):
+    cleaner = broker.background_jobs()._orphan_cleaner
+    cleaner.abandon_unfinished(broker.context())
+    cleaner.delete_abandoned(broker.context())
 
 
 def check(broker):
-    """No topic is left but those of event types, and nothing is recorded as unfinished."""
-    housekeeping(broker)
+    """There are no topics but those of event types, and nothing is recorded as unfinished."""
+    run_background_jobs(broker)
     broker.registry.refresh()
     assert broker.registry.topic_creations() == []
     assert broker.registry.abandoned_topics() == []
@@ -104,7 +104,7 @@ def check(broker):
     return names
 
 
-def test_a_creation_has_as_many_steps_as_are_tried(broker, one):
+def test_the_tested_steps_are_all_steps_of_a_creation(broker, one):
     steps = []
 
     def step():
@@ -118,7 +118,7 @@ def test_a_creation_has_as_many_steps_as_are_tried(broker, one):
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_wherever_a_process_dies_nothing_is_left_and_the_event_type_can_be_created(broker, one, other, at):
+def test_a_process_that_dies_at_any_step_leaves_nothing_and_the_event_type_can_be_created(broker, one, other, at):
     steps = itertools.count()
 
     def die():
@@ -128,7 +128,7 @@ def test_wherever_a_process_dies_nothing_is_left_and_the_event_type_can_be_creat
     one.step = die
     with pytest.raises(ProcessDied):
         one.bus.dispatch(CREATE, broker.context())
-    housekeeping(broker)
+    run_background_jobs(broker)
     broker.registry.refresh()
     assert len(broker.registry.topic_creations()) == (at in UNDER_WAY), "the others take it for alive"
     one.coordinator.close()
@@ -138,7 +138,7 @@ def test_wherever_a_process_dies_nothing_is_left_and_the_event_type_can_be_creat
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_of_two_processes_that_create_the_same_event_type_one_wins(broker, one, other, at):
+def test_of_two_processes_that_create_the_same_event_type_one_succeeds(broker, one, other, at):
     answers = []
     at_step(one, at, lambda: answers.append(create(broker, other)))
     assert create(broker, one) is (True if at == STEPS[-1] else Conflict)
@@ -147,10 +147,10 @@ def test_of_two_processes_that_create_the_same_event_type_one_wins(broker, one, 
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_who_is_taken_for_dead_creates_nothing_and_leaves_no_topic(broker, one, at):
+def test_a_process_considered_dead_creates_nothing_and_leaves_no_topic(broker, one, at):
     def taken_for_dead():
         one.coordinator.close()
-        housekeeping(broker)
+        run_background_jobs(broker)
 
     at_step(one, at, taken_for_dead)
     assert create(broker, one) is (Unavailable if at in UNDER_WAY else True)
@@ -158,7 +158,7 @@ def test_who_is_taken_for_dead_creates_nothing_and_leaves_no_topic(broker, one, 
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_a_storage_goes_amid_a_creation_or_the_event_type_is_created(broker, one, at):
+def test_either_the_storage_is_deleted_during_a_creation_or_the_event_type_is_created(broker, one, at):
     broker.do(CreateStorage(storage=StorageEntry(id="other", storage_type="embedded", default=False)))
     broker.do(SetDefaultStorage(storage_id="other"))
     answers = []
@@ -173,7 +173,7 @@ def test_a_storage_goes_amid_a_creation_or_the_event_type_is_created(broker, one
     assert created is (True if at not in UNDER_WAY else Unavailable if at < UNDER_WAY[1] else Conflict)
 
 
-def test_a_storage_that_fails_leaves_no_event_type_and_its_topic_goes_with_time(broker, monkeypatch):
+def test_a_storage_that_fails_leaves_no_event_type_and_its_topic_is_deleted_later(broker, monkeypatch):
     make = broker.store.create_topic
 
     def create_and_fail(*args):
@@ -193,7 +193,7 @@ def test_a_storage_that_fails_leaves_no_event_type_and_its_topic_goes_with_time(
     assert check(broker) == [NAME]
 
 
-def test_what_belongs_to_an_event_type_is_not_abandoned(broker):
+def test_a_completed_creation_is_not_abandoned(broker):
     context = broker.context()
     broker.bus.dispatch(CREATE, context)
     creation = broker.start_creation(event_type_spec(name="other"))
@@ -201,11 +201,11 @@ def test_what_belongs_to_an_event_type_is_not_abandoned(broker):
     head = broker.log.head()
     broker.do(AbandonTopicCreation(creation=in_use))
     assert broker.log.head() == head
-    broker.do(AbandonTopicCreation(creation=creation), Subject(name="whoever has created it"))
+    broker.do(AbandonTopicCreation(creation=creation), Subject(name="the process that created it"))
     assert check(broker) == [NAME]
 
 
-def test_an_event_type_that_is_gone_again_takes_its_topic_along(broker, one):
+def test_the_topic_of_an_event_type_deleted_meanwhile_is_deleted(broker, one):
     at_step(one, STEPS[-1], partial(broker.do, DeleteEventType(name=NAME)))
     assert create(broker, one) is True
     assert check(broker) == []

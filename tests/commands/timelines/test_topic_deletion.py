@@ -1,4 +1,4 @@
-"""Topics that nobody needs any more: whatever keeps them from being deleted, they are in the end, with their events."""
+"""Topics that are not needed any more are deleted in the end, with their events, despite failures."""
 
 import contextlib
 
@@ -26,20 +26,20 @@ def event_type(broker):
 
 
 @pytest.fixture
-def out_of_reach(monkeypatch):
-    """Lets a store refuse some calls, or answer them again."""
+def unreachable(monkeypatch):
+    """Lets a store fail on some calls, or work again."""
 
     def refuse(*_args):
         raise Unavailable("out of reach")
 
-    def out_of_reach(store, *calls, until=None):
+    def unreachable(store, *calls, until=None):
         for call in calls:
             if until is None:
                 monkeypatch.setattr(store, call, refuse)
             else:
                 monkeypatch.delattr(store, call)
 
-    return out_of_reach
+    return unreachable
 
 
 @pytest.fixture
@@ -76,17 +76,17 @@ def clean_up(broker):
 
 
 @pytest.mark.parametrize("let_go", [delete, clean_up])
-def test_what_could_not_be_deleted_at_once_is_deleted_later_with_its_events(
-    broker, out_of_reach, a_minute_passes, let_go
+def test_a_topic_that_could_not_be_deleted_at_once_is_deleted_later_with_its_events(
+    broker, unreachable, a_minute_passes, let_go
 ):
     """Reference timelines#topic-deletion."""
     topic = timelines(broker).active.topic
     broker.store.append(topic, {0: [b"{}"]})
-    out_of_reach(broker.store, "delete_topic")
+    unreachable(broker.store, "delete_topic")
     let_go(broker)
     a_minute_passes()
     assert is_there(broker, "default", topic)
-    out_of_reach(broker.store, "delete_topic", until="now")
+    unreachable(broker.store, "delete_topic", until="now")
     a_minute_passes()
     assert not is_there(broker, "default", topic)
     assert broker.topics()[-1] == "topic.deleted"
@@ -95,13 +95,13 @@ def test_what_could_not_be_deleted_at_once_is_deleted_later_with_its_events(
     assert broker.log.head() == head
 
 
-def test_a_switch_to_a_storage_that_fails_keeps_nobody_from_anything(broker, out_of_reach, a_minute_passes):
+def test_a_switch_to_a_storage_that_fails_blocks_no_other_operation(broker, unreachable, a_minute_passes):
     other = broker.stores.of("other")
     make = other.create_topic
 
     def make_and_fail(*args):
         make(*args)
-        out_of_reach(other, "delete_topic")
+        unreachable(other, "delete_topic")
         raise Unavailable("no answer")
 
     other.create_topic = make_and_fail
@@ -112,31 +112,31 @@ def test_a_switch_to_a_storage_that_fails_keeps_nobody_from_anything(broker, out
     broker.do(Repartition(event_type=NAME, partition_count=2))
     switch(broker, "default")
     broker.store.append(timelines(broker).active.topic, {1: [b"{}"]})
-    out_of_reach(other, "delete_topic", until="now")
+    unreachable(other, "delete_topic", until="now")
     a_minute_passes()
     assert not is_there(broker, "other", left)
 
 
-def test_a_switch_of_a_dead_process_is_undone_though_its_storage_is_out_of_reach(broker, out_of_reach):
+def test_a_switch_of_a_dead_process_is_undone_though_its_storage_is_unreachable(broker, unreachable):
     following = broker.start_switch(NAME, "other")
     other = broker.stores.of("other")
     other.create_topic(following.topic, 1)
-    out_of_reach(other, "delete_topic", "bounds")
-    broker.timeline_switcher.repair(broker.context)  # nobody runs it any more
+    unreachable(other, "delete_topic", "bounds")
+    broker.timeline_switcher.repair(broker.context)  # no process runs the switch any more
     assert timelines(broker).switch is None
     switch(broker, "default")
 
 
-def test_a_topic_waits_for_its_storage_to_come_back(broker, out_of_reach, a_minute_passes):
+def test_a_topic_is_deleted_when_its_storage_is_back(broker, unreachable, a_minute_passes):
     switch(broker, "other")
     topic, other = timelines(broker).active.topic, broker.stores.of("other")
-    out_of_reach(other, "delete_topic")
+    unreachable(other, "delete_topic")
     delete(broker)
     broker.do(DeleteStorage(storage_id="other"))
     a_minute_passes()
     broker.registry.refresh()
     assert [each.topic for each in broker.registry.abandoned_topics()] == [topic]
-    out_of_reach(other, "delete_topic", until="now")
+    unreachable(other, "delete_topic", until="now")
     broker.do(CreateStorage(storage=OTHER))
     a_minute_passes()
     assert not is_there(broker, "other", topic)
@@ -144,18 +144,18 @@ def test_a_topic_waits_for_its_storage_to_come_back(broker, out_of_reach, a_minu
     assert broker.registry.abandoned_topics() == []
 
 
-def test_nothing_is_deleted_while_writing_is_switched_off(broker, out_of_reach, a_minute_passes):
+def test_nothing_is_deleted_while_writing_is_switched_off(broker, unreachable, a_minute_passes):
     topic = timelines(broker).active.topic
-    out_of_reach(broker.store, "delete_topic")
+    unreachable(broker.store, "delete_topic")
     delete(broker)
-    out_of_reach(broker.store, "delete_topic", until="now")
+    unreachable(broker.store, "delete_topic", until="now")
     broker.do(SwitchFeature(feature="disable_db_write_operations", enabled=True))
     head = broker.log.head()
     a_minute_passes()
     assert (is_there(broker, "default", topic), broker.log.head()) == (True, head)
 
 
-def test_what_is_made_after_it_was_deleted_is_deleted_again(broker, a_minute_passes):
+def test_a_topic_created_after_its_deletion_is_deleted_again(broker, a_minute_passes):
     following = broker.start_switch(NAME, "other")
     delete(broker)
     a_minute_passes()
@@ -167,11 +167,11 @@ def test_what_is_made_after_it_was_deleted_is_deleted_again(broker, a_minute_pas
     assert broker.registry.abandoned_topics() == []
 
 
-def test_a_storage_that_does_not_answer_takes_no_longer_however_many_topics_wait_for_it(broker, monkeypatch):
+def test_a_storage_that_does_not_answer_costs_the_same_for_any_number_of_topics(broker, monkeypatch):
     names = [f"a{number}" for number in range(3 * REFUSALS_MAX)]
     for name in names:
         broker.do(CreateEventType(spec=event_type_spec(name=name)))
-    asked, sweeper = [], broker.background_jobs()._orphan_cleaner
+    asked, cleaner = [], broker.background_jobs()._orphan_cleaner
 
     def refuse(topic):
         asked.append(topic)
@@ -183,14 +183,14 @@ def test_a_storage_that_does_not_answer_takes_no_longer_however_many_topics_wait
             broker.do(DeleteEventType(name=name))
         asked.clear()
         for _ in range(3):
-            sweeper.delete_abandoned(broker.context())
+            cleaner.delete_abandoned(broker.context())
         assert len(asked) == len(set(asked)) == len(names), "each of them has its turn"
-    sweeper.delete_abandoned(broker.context())
+    cleaner.delete_abandoned(broker.context())
     broker.registry.refresh()
     assert broker.registry.abandoned_topics() == []
 
 
-def test_however_many_topics_were_deleted_nobody_waits_until_all_of_them_are_recorded(broker, monkeypatch):
+def test_deletions_of_many_topics_are_recorded_in_several_transactions(broker, monkeypatch):
     names, recorded, transaction = (
         [f"a{number}" for number in range(2 * RECORDED_AT_ONCE + 1)],
         [],

@@ -1,4 +1,4 @@
-"""A process of its own that joins a subscription, commits so many cursors, and then stays: run by test_coordination."""
+"""A process that joins a subscription, commits some cursors, and then stays connected: run by test_coordination."""
 
 import sys
 from pathlib import Path

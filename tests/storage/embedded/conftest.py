@@ -36,7 +36,7 @@ def store(directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock
 
 @pytest.fixture
 def other_store(directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock) -> Iterator[EmbeddedEventStore]:
-    """A second store of the same file, with caches and connections of its own, as another process has."""
+    """A second store of the same file, with its own caches and connections, as in another process."""
     store = EmbeddedEventStore(directory.events, clock=clock, signals=signals, cache_bytes_max=0)
     yield store
     store.close()

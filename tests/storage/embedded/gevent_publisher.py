@@ -1,4 +1,4 @@
-"""A patched process, as `rioni serve` is: 50 greenlets append while the disk can't be written, and the hub goes on.
+"""A patched process, as `rioni serve` is: 50 greenlets append while the disk can't be written; the hub keeps running.
 
 Run as `python -m tests.storage.embedded.gevent_publisher <data directory>`.
 """
@@ -39,7 +39,7 @@ def main(path: Path) -> None:
     store.create_topic("topic", 1)
     waiter = signals.watch(["topic:topic"])
 
-    # Another process writes, and its disk takes its time.
+    # Another process holds the write lock on a slow disk.
     fd = os.open(path / "events.db-lock", os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     told: list[int] = []
@@ -62,7 +62,7 @@ def main(path: Path) -> None:
 
     assert waiter.wait(20)
     found = read_all(store, "topic", 0)
-    # The first one was being written already when its caller was killed, which did the others no harm.
+    # The first one was being written already when its caller was killed, which did not affect the others.
     assert sorted(found) == sorted(events("killed", *range(GREENLETS)))
     assert sorted(told) == sorted(found.index(event) for event in events(*range(GREENLETS)))
     assert store.delete_before("topic", 2**52) == GREENLETS + 1

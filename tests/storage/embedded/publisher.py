@@ -1,7 +1,7 @@
-"""A process that publishes and prints what was acknowledged, and the check of what a store must then hold.
+"""A process that publishes and prints what was acknowledged, and the check that a store contains exactly that.
 
 Run as `python -m tests.storage.embedded.publisher <data directory> <run> <publishers> <batches>`; 0 batches mean no
-end. Every batch goes to two partitions; odd publishers give their batches names.
+end. Every batch goes to two partitions; odd publishers give their batches idempotency keys.
 """
 
 import itertools
@@ -65,7 +65,7 @@ def append(store: EmbeddedEventStore, run: str, publisher: int, number: int) -> 
 def send_again(
     store: EmbeddedEventStore, run: str, publishers: int, acknowledged: Iterable[Acknowledged]
 ) -> list[Acknowledged]:
-    """What publishers do that have given names: send the last batch again, and the one whose answer may be lost."""
+    """Repeat the last batch and the one whose answer may be lost, as publishers with idempotency keys do."""
     found = []
     for publisher in range(1, publishers, 2):
         last = max((each.number for each in acknowledged if each.publisher == publisher), default=-1)
@@ -102,13 +102,13 @@ def check(store: EmbeddedEventStore, starts: list[int], acknowledged: Iterable[A
         done = [count_batches(run, publisher, partition, events) for partition, events in partitions.items()]
         assert len(done) == 2, "a batch is in one of its partitions only"
         assert done[0] == done[1], "a batch is in one of its partitions only"
-        # One more than what was acknowledged may be there: it was written, and the answer got lost.
+        # One batch more than was acknowledged may be stored: it was written, and the answer was lost.
         assert last.get((run, publisher), -1) + 1 <= done[0] <= last.get((run, publisher), -1) + 2
     return [start + len(events) for start, events in zip(starts, stored, strict=True)]
 
 
 def count_batches(run: str, publisher: int, partition: int, events: list[bytes]) -> int:
-    """How many whole batches these are, in their order, without one missing or twice."""
+    """The number of whole batches, checked to be in order, without one missing or twice."""
     for number in itertools.count():
         if not events:
             return number
@@ -125,7 +125,7 @@ def main(path: Path, run: str, publishers: int, batches: int) -> None:
     def publish(publisher: int) -> None:
         for number in range(batches) if batches else itertools.count():
             firsts = append(store, run, publisher, number)
-            # One write for each answer, so that a killed process has said all or nothing of it.
+            # One write for each answer, so that a killed process has printed all or nothing of it.
             lines = (f"{run} {publisher} {number} {partition} {first}\n" for partition, first in firsts.items())
             os.write(1, "".join(lines).encode())
 

@@ -22,7 +22,7 @@ class TestEmbeddedActivity(ActivityContract):
         with contextlib.closing(EmbeddedActivity(path)) as other:
             yield other
 
-    def test_it_outlives_whoever_wrote_it(self, path):
+    def test_activity_outlives_the_process_that_wrote_it(self, path):
         with contextlib.closing(EmbeddedActivity(path)) as activity:
             activity.add({ALICE: LastActivity(1, 2, 3)})
         with contextlib.closing(EmbeddedActivity(path)) as activity:

@@ -34,7 +34,7 @@ def test_a_new_directory_is_created_with_its_parents_and_opened_again(tmp_path: 
         assert directory.path == path
 
 
-def test_nobody_else_may_look_into_it(tmp_path: Path):
+def test_only_the_owner_has_access_to_it(tmp_path: Path):
     with DataDirectory(tmp_path / "data") as directory:
         assert directory.path.stat().st_mode & 0o077 == 0
 
@@ -46,28 +46,28 @@ def test_a_fresh_file_system_counts_as_empty(tmp_path: Path):
     assert (tmp_path / "format").exists()
 
 
-def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path):
+def test_a_foreign_directory_is_rejected_and_left_unchanged(tmp_path: Path):
     (tmp_path / "letters.txt").touch()
     with pytest.raises(DataDirectoryError, match=r"letters\.txt.*empty directory"):
         DataDirectory(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
-def test_another_format_is_refused(tmp_path: Path):
+def test_an_unknown_format_is_rejected(tmp_path: Path):
     DataDirectory(tmp_path / "data").close()
     (tmp_path / "data" / "format").write_text("rioni data directory, format 2\n")
     with pytest.raises(DataDirectoryError, match=r"format 2.*Use the version"):
         DataDirectory(tmp_path / "data")
 
 
-def test_a_file_is_refused(tmp_path: Path):
+def test_a_file_is_rejected(tmp_path: Path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(DataDirectoryError, match="not a directory"):
             DataDirectory(path)
 
 
-def test_an_unwritable_directory_is_refused():
+def test_an_unwritable_directory_is_rejected():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o555)
         with not_as_root(), pytest.raises(DataDirectoryError, match="can't be written"):
@@ -76,7 +76,7 @@ def test_an_unwritable_directory_is_refused():
 
 @contextlib.contextmanager
 def not_as_root() -> Iterator[None]:
-    """Have no more rights than others; root may write everywhere."""
+    """Drop the rights of root, who may write everywhere."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
@@ -86,12 +86,12 @@ def not_as_root() -> Iterator[None]:
         os.seteuid(user)
 
 
-def test_what_the_system_refuses_is_explained():
+def test_errors_of_the_system_are_explained():
     with pytest.raises(DataDirectoryError, match="Make it writable"):
         DataDirectory(Path("/proc/rioni"))
 
 
-def test_the_second_broker_is_refused_and_told_who_is_first(tmp_path: Path):
+def test_a_second_broker_is_rejected_with_the_process_id_of_the_first(tmp_path: Path):
     command = [sys.executable, "-c", HOLD, str(tmp_path / "data")]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout.readline() == "locked\n"
@@ -108,7 +108,7 @@ def test_a_killed_broker_leaves_no_lock(tmp_path: Path):
     DataDirectory(tmp_path / "data").close()
 
 
-def test_a_forked_process_keeps_the_lock_when_its_parent_lets_go(tmp_path: Path):
+def test_a_forked_process_keeps_the_lock_when_its_parent_releases_it(tmp_path: Path):
     directory = DataDirectory(tmp_path / "data")
     reader, writer = os.pipe()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""The lock of a file: who waits for it, for how long, and what becomes of a wait that was given up."""
+"""The lock of a file: order and timeout of waiting, and the clean-up after a wait that timed out."""
 
 import contextlib
 import fcntl
@@ -22,7 +22,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def hold(path):
-    """Holds the lock as another process would: by a file description of its own."""
+    """Holds the lock as another process would: by its own file description."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
     def hold():
@@ -49,7 +49,7 @@ def test_threads_take_turns(path):
     assert most == [1] * 400
 
 
-def test_a_lock_that_others_keep_is_given_up_and_had_again_later(path, hold):
+def test_waiting_for_a_lock_that_others_hold_times_out_and_succeeds_later(path, hold):
     lock, release = FileLock(path), hold()
     for _ in range(10 * WAITING_MAX):
         with pytest.raises(Unavailable, match=r"has kept the lock of .*/lock for more than 0\.01 s"):
@@ -63,7 +63,7 @@ def test_a_lock_that_others_keep_is_given_up_and_had_again_later(path, hold):
         return False
 
     wait_until(had)
-    # What was given up has the lock no more, and its files are closed.
+    # A wait that timed out releases the lock, and its files are closed.
     assert wait_until(lambda: not lock._given_up)
     assert threading.active_count() == threads
     for _ in range(100):
@@ -71,7 +71,7 @@ def test_a_lock_that_others_keep_is_given_up_and_had_again_later(path, hold):
             pass
 
 
-def test_who_comes_while_another_has_waited_in_vain_does_not_wait_as_long(path, hold, monkeypatch):
+def test_waiting_behind_a_timed_out_waiter_has_its_own_shorter_limit(path, hold, monkeypatch):
     lock, release = FileLock(path), hold()
     with pytest.raises(Unavailable):
         lock.held(0.01).__enter__()
@@ -110,7 +110,7 @@ def test_where_no_thread_can_be_started_nothing_is_left_open(tmp_path, monkeypat
                 with pytest.raises(Unavailable, match="thread"), lock.held(0.01):
                     pass
         assert len(list(Path("/proc/self/fd").iterdir())) == before
-        # It is the lock that is waited for again, not a place.
+        # Waiting is for the lock again, not for a place among the waiters.
         with pytest.raises(Unavailable, match="Another process"), lock.held(0.01):
             pass
         assert lock._waiters == 1

@@ -24,7 +24,7 @@ class TestSqlActivity(ActivityContract):
         yield SqlActivity(engine)
         engine.dispose()
 
-    def test_it_outlives_whoever_wrote_it(self, postgres_engine: Engine, activity: SqlActivity):
+    def test_activity_outlives_the_process_that_wrote_it(self, postgres_engine: Engine, activity: SqlActivity):
         activity.add({ActivityKey("publish", "order", "alice"): LastActivity(1, 2, 3)})
         postgres_engine.dispose()
         assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}

@@ -20,7 +20,7 @@ from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import read_all
 from tests.storage.embedded import publisher
-from tests.storage.faulty_writer import PARTITION, WRITES, Silence
+from tests.storage.faulty_writer import PARTITION, WRITES, NoSignals
 from tests.support.builders import event_type_spec
 from tests.support.clock import ManualClock
 
@@ -51,7 +51,7 @@ def answers(trace: Path, kind: str, path: Path, when: str) -> dict[int, str]:
 
 
 def open_store(path: Path) -> EmbeddedEventStore:
-    return EmbeddedEventStore(path, clock=ManualClock(), signals=Silence())
+    return EmbeddedEventStore(path, clock=ManualClock(), signals=NoSignals())
 
 
 @pytest.mark.parametrize("when", ["6+", "9+", "6..9", "7+3"])
@@ -79,7 +79,7 @@ def test_cursors_are_committed_or_not_or_unknown_as_clients_were_told(tmp_path, 
     path = tmp_path / "coordination.db"
 
     def coordinator() -> contextlib.closing[EmbeddedCoordinator]:
-        return contextlib.closing(EmbeddedCoordinator(path, clock=ManualClock(), signals=Silence()))
+        return contextlib.closing(EmbeddedCoordinator(path, clock=ManualClock(), signals=NoSignals()))
 
     with coordinator() as before:
         before.initialise("s", {PARTITION: format_offset(1, -1)})

@@ -30,7 +30,7 @@ class TestZooKeeperSlots(ConnectionQuotaContract):
         return ZooKeeperConnectionQuota(start().session, SystemClock())
 
 
-def test_what_a_dead_process_holds_is_free(slots, start):
+def test_slots_of_a_dead_process_are_free(slots, start):
     second = start()
     other = ZooKeeperConnectionQuota(second.session, SystemClock())
     assert other.acquire("one", {"a": 1}) == []

@@ -20,7 +20,7 @@ Change = Callable[[Changes], Any]
 
 
 def together(database: CoordinationDatabase, *wanted: Change) -> list[Any]:
-    """Make changes in one transaction; what they return or raise."""
+    """Make changes in one transaction; returns the result or exception of each."""
     outcomes: list[Any] = []
     with database.writing() as connection:
         changes = Changes(connection, "worker")
@@ -86,7 +86,7 @@ def test_many_joins_are_one_rebalance(database):
     assert changes.keys >= {f"stream:{name}" for name in names}
 
 
-def test_who_joins_finds_what_came_before_in_the_same_transaction(database):
+def test_a_join_sees_earlier_changes_of_the_same_transaction(database):
     outcomes = together(database, join("a", A0, A1), join("b", A1), join("c"), leave("a"), join("d", A1))
     assert "already requested" in outcomes[1]
     assert [outcomes[number] for number in (0, 2, 3, 4)] == [None] * 4
@@ -95,7 +95,7 @@ def test_who_joins_finds_what_came_before_in_the_same_transaction(database):
     assert topology.partitions == {A0: Assignment("c"), A1: Assignment("d"), A2: Assignment("c"), A3: Assignment("c")}
 
 
-def test_only_whom_a_change_concerns_is_woken(database):
+def test_only_sessions_that_a_change_concerns_are_woken(database):
     together(database, join("a", A0), join("b", A1), join("c"))
     assert together(database, commit("a", (A0, 3)))[-1].keys == {"stream:a"}
     assert together(database, commit("a", (A0, 2)))[-1].keys == set()
@@ -105,7 +105,7 @@ def test_only_whom_a_change_concerns_is_woken(database):
     assert together(database, leave("d"))[-1].keys == set()
 
 
-def test_who_leaves_after_a_commit_has_not_failed_and_before_one_is_refused(database):
+def test_leaving_after_a_commit_is_no_failure_and_a_commit_after_leaving_is_rejected(database):
     together(database, join("a"))
     outcomes = together(
         database, attempt("a", A0, 5), attempt("a", A1, 5), commit("a", (A0, 5)), leave("a"), commit("a", (A1, 5))
@@ -130,7 +130,7 @@ def test_commits_of_several_subscriptions_share_a_transaction(database):
     assert [read(database, tables.load_cursors, name)[A0] for name in "st"] == [offset(1), offset(2)]
 
 
-def test_a_refused_change_changes_nothing(database):
+def test_a_rejected_change_changes_nothing(database):
     together(database, join("a", A0, A1))
     before = read(database, tables.load_topology), state(database)
     with database.writing() as connection:
@@ -158,11 +158,11 @@ CHANGES = st.one_of(
 
 
 @given(st.lists(CHANGES, max_size=12))
-def test_commits_in_one_transaction_come_to_the_same_as_one_after_the_other(wanted):
+def test_commits_in_one_transaction_have_the_same_result_as_in_sequence(wanted):
     found = []
     for alone in (True, False):
         with TemporaryDirectory() as folder, closing(open_database(Path(folder, "coordination.db"))) as database:
-            database._writer.execute("PRAGMA synchronous = OFF")  # the machine does not die in this test
+            database._writer.execute("PRAGMA synchronous = OFF")  # the machine does not lose power in this test
             together(database, join("a", A0, A1), join("b", A2))
             if alone:
                 outcomes = [together(database, change)[0] for change in wanted]

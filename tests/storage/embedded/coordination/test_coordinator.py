@@ -56,7 +56,7 @@ def coordinator(directory: DataDirectory, signals, clock: ManualClock) -> Iterat
 class TestEmbeddedCoordinator(CoordinatorContract):
     @pytest.fixture
     def other(self, directory: DataDirectory, clock: ManualClock) -> Iterator[EmbeddedCoordinator]:
-        """A second one with connections, caches and signals of its own, as another process has."""
+        """A second coordinator with its own connections, caches and signals, as in another process."""
         signals = EmbeddedSignals(directory.signals)
         coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals)
         yield coordinator
@@ -65,7 +65,7 @@ class TestEmbeddedCoordinator(CoordinatorContract):
 
 
 @pytest.mark.slow
-def test_the_sessions_of_a_killed_process_end_and_its_cursors_stay(directory, coordinator, signals, clock):
+def test_the_sessions_of_a_killed_process_end_and_its_cursors_are_kept(directory, coordinator, signals, clock):
     subscription, mine, theirs = (str(uuid4()) for _ in range(3))
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, mine)
@@ -89,7 +89,7 @@ def test_the_sessions_of_a_killed_process_end_and_its_cursors_stay(directory, co
 
 
 @pytest.mark.slow
-def test_whoever_joins_finds_the_slot_of_a_killed_process_free(directory, coordinator):
+def test_the_slot_of_a_killed_process_is_free_for_the_next_join(directory, coordinator):
     subscription, stream = str(uuid4()), str(uuid4())
     coordinator.initialise(subscription, {A0: offset(-1)})
     process = start(directory, subscription, stream)
@@ -100,7 +100,7 @@ def test_whoever_joins_finds_the_slot_of_a_killed_process_free(directory, coordi
 
 
 @pytest.mark.slow
-def test_what_a_killed_process_has_committed_is_not_lost(directory, coordinator):
+def test_commits_of_a_killed_process_are_not_lost(directory, coordinator):
     subscription, stream = str(uuid4()), str(uuid4())
     coordinator.initialise(subscription, ALL)
     process = start(directory, subscription, stream, commits=1_000_000)
@@ -110,12 +110,12 @@ def test_what_a_killed_process_has_committed_is_not_lost(directory, coordinator)
     for line in process.stdout.read().splitlines(keepends=True):
         acknowledged = int(line) if line.endswith("\n") else acknowledged
     end(process)
-    # The last one may have been written without having been acknowledged.
+    # The last commit may have been written without having been acknowledged.
     assert coordinator.cursors(subscription)[A0] in {offset(acknowledged), offset(acknowledged + 1)}
 
 
 @pytest.mark.slow
-def test_processes_commit_at_once_and_each_only_its_own(directory, coordinator):
+def test_processes_commit_concurrently_and_only_their_own_partitions(directory, coordinator):
     subscription = str(uuid4())
     coordinator.initialise(subscription, ALL)
     streams = [str(uuid4()) for _ in range(3)]
@@ -169,7 +169,7 @@ PRAGMA user_version = 1;
 """
 
 
-def test_a_file_of_version_1_keeps_its_cursors_and_learns_to_count(tmp_path: Path, signals, clock):
+def test_a_file_of_version_1_is_upgraded_with_counters_and_keeps_its_cursors(tmp_path: Path, signals, clock):
     path = tmp_path / "coordination.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VERSION_1)
@@ -185,7 +185,7 @@ def test_a_file_of_version_1_keeps_its_cursors_and_learns_to_count(tmp_path: Pat
     coordinator.close()
 
 
-def test_commits_that_wait_share_a_transaction(directory: DataDirectory, signals, clock):
+def test_waiting_commits_share_a_transaction(directory: DataDirectory, signals, clock):
     held: list[int] = []
 
     def offload(function, *args, **kwargs):

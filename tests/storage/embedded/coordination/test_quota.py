@@ -6,7 +6,7 @@ from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
 from tests.contracts.slots import ConnectionQuotaContract
 
 
-class TestEmbeddedSlots(ConnectionQuotaContract):
+class TestEmbeddedConnectionQuota(ConnectionQuotaContract):
     @pytest.fixture
     def alive(self) -> set[str]:
         return {"this", "other"}
@@ -23,14 +23,14 @@ class TestEmbeddedSlots(ConnectionQuotaContract):
         yield slots
         slots.close()
 
-    def test_what_a_dead_process_holds_is_free(self, slots, other, alive):
+    def test_slots_of_a_dead_process_are_free(self, slots, other, alive):
         """Reference operations#slot-release."""
         assert other.acquire("one", {"a": 1}) == []
         assert slots.acquire("two", {"a": 1}) == ["a"]
         alive.remove("other")
         assert slots.acquire("three", {"a": 1}) == []
 
-    def test_a_new_process_frees_what_the_dead_hold(self, slots, other, alive, tmp_path):
+    def test_a_new_process_releases_the_slots_of_dead_ones(self, slots, other, alive, tmp_path):
         other.acquire("one", {"a": 1, "b": 1})
         alive.remove("other")
         EmbeddedConnectionQuota(tmp_path / "slots.db", worker="third", is_alive=alive.__contains__).close()

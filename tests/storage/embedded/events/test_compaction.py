@@ -23,7 +23,7 @@ class TestEmbeddedCompaction(CompactionContract):
 
 
 EVENT = st.tuples(st.sampled_from(["a", "b", "c", None]), st.booleans())
-"""A key, None for none, and whether it is a deletion, if it has a key."""
+"""A key, None for no key, and whether it is a tombstone, if it has a key."""
 STEP = st.one_of(
     st.lists(EVENT, min_size=1, max_size=6).map(lambda events: ("append", events)),
     st.integers(0, 30).map(lambda lag: ("compact", lag)),
@@ -32,7 +32,7 @@ STEP = st.one_of(
 
 
 def superseded(history, before_ms):
-    """The positions that a compaction removes: of deletions, and where another event with the key came in time."""
+    """The positions that a compaction removes: old tombstones, and events superseded before a time."""
     return {
         position
         for position, (key, deletion, at_ms) in enumerate(history)
@@ -45,7 +45,7 @@ def superseded(history, before_ms):
 
 
 @given(st.lists(STEP, max_size=12))
-def test_nothing_goes_but_what_another_event_or_a_deletion_has_superseded(steps):
+def test_only_superseded_events_and_tombstones_are_removed(steps):
     """Reference timelines#compacted-events, timelines#deletions."""
     with tempfile.TemporaryDirectory() as folder:
         clock = ManualClock()
@@ -86,7 +86,7 @@ def test_nothing_goes_but_what_another_event_or_a_deletion_has_superseded(steps)
         signals.close()
 
 
-def test_what_is_removed_takes_no_space_but_its_place(tmp_path):
+def test_removed_events_take_no_space_and_keep_their_positions(tmp_path):
     clock = ManualClock()
     signals = EmbeddedSignals(tmp_path)
     store = EmbeddedEventStore(tmp_path / "events.db", clock=clock, signals=signals)
@@ -115,7 +115,7 @@ database.close()
 """
 
 
-def test_what_another_process_has_compacted_is_not_served_from_the_cache(
+def test_events_compacted_by_another_process_are_not_served_from_the_cache(
     store: EmbeddedEventStore, directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock
 ):
     store.create_topic("topic", 1)

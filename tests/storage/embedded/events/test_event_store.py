@@ -34,11 +34,11 @@ class TestEmbeddedEventStore(EventStoreContract):
         store.close()
 
 
-class TestEmbeddedEventStoreOnce(DeduplicationContract):
+class TestEmbeddedDeduplication(DeduplicationContract):
     pass
 
 
-def test_names_of_batches_are_known_to_other_processes_and_after_a_restart(store, other_store, directory, signals):
+def test_idempotency_keys_are_known_to_other_processes_and_after_a_restart(store, other_store, directory, signals):
     claim = IdempotencyClaim("name", "digest")
     store.create_topic(TOPIC, 1)
     assert store.append(TOPIC, {0: events(1)}, claim=claim) == {0: 0}
@@ -49,7 +49,7 @@ def test_names_of_batches_are_known_to_other_processes_and_after_a_restart(store
         assert read_all(restarted, TOPIC, 0) == events(1)
 
 
-def test_any_number_of_names_is_forgotten(store):
+def test_any_number_of_idempotency_keys_expires(store):
     with store._database.writing() as connection:
         idempotency_keys.add(
             connection,

@@ -1,4 +1,4 @@
-"""Events that were stored while the clock was wrong neither keep others from expiring nor let them expire too early."""
+"""Events stored while the clock was wrong neither keep other events from expiring nor let them expire too early."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_an_append_ten_years_back_lets_nothing_expire_too_early(store, clock, be
     assert store.delete_before(TOPIC, clock.now_ms() - DAY_MS) == before + wrong + 5
 
 
-def test_several_jumps_are_survived(store, clock):
+def test_retention_works_after_several_clock_jumps(store, clock):
     store.create_topic(TOPIC, 1)
     for jump_ms in (JUMP_MS, -JUMP_MS, 3 * JUMP_MS):
         append(store, clock, 10)

@@ -27,20 +27,20 @@ from tests.support.clock import ManualClock
 BATCH = events(*(f"{number:0500}" for number in range(10)))
 
 
-class Silence:
-    """Signals that nobody receives."""
+class NoSignals:
+    """Signals that have no receivers."""
 
     def notify(self, *keys: str) -> None:
         pass
 
 
 def open_store(path: Path) -> EmbeddedEventStore:
-    return EmbeddedEventStore(path, clock=ManualClock(), signals=Silence())
+    return EmbeddedEventStore(path, clock=ManualClock(), signals=NoSignals())
 
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """The system refuses to write beyond a length, as if the disk were broken there."""
+    """The system refuses to write beyond a length, as if the disk failed there."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -66,7 +66,7 @@ def topic(store: EmbeddedEventStore) -> str:
 
 
 def assert_goes_on(store: EmbeddedEventStore, other: EmbeddedEventStore, batches: int) -> None:
-    """What was acknowledged can be read, what was refused is not there, and appending works again."""
+    """Acknowledged events can be read, rejected ones are not stored, and appending works again."""
     for each in (store, other):
         assert each.bounds("topic")[0].newest == batches * 10 - 1
         assert read_all(each, "topic", 0, 0, 10**6) == BATCH * batches
@@ -76,15 +76,15 @@ def assert_goes_on(store: EmbeddedEventStore, other: EmbeddedEventStore, batches
     assert store.verify() == []
 
 
-def test_a_full_disk_refuses_appends_and_nothing_else(store, other_store, topic):
+def test_a_full_disk_fails_appends_and_nothing_else(store, other_store, topic):
     store._database._writer.execute("PRAGMA max_page_count = 60")
     batches = append_until_refused(store)
     assert batches > 5
-    # The connection has been opened anew, and with it the limit is gone, as if there were room again.
+    # The connection has been opened again, and with it the limit is gone, as if there were space again.
     assert_goes_on(store, other_store, batches)
 
 
-def test_a_failing_disk_refuses_appends_and_nothing_else(store, other_store, topic):
+def test_a_failing_disk_fails_appends_and_nothing_else(store, other_store, topic):
     with file_size_limit(100_000):
         batches = append_until_refused(store)
         assert read_all(other_store, "topic", 0, 0, 10**6) == BATCH * batches
@@ -92,7 +92,7 @@ def test_a_failing_disk_refuses_appends_and_nothing_else(store, other_store, top
     assert_goes_on(store, other_store, batches)
 
 
-# strace counts the calls of each thread, so that all have to come from one.
+# strace counts the calls of each thread, so all must come from one thread.
 FAILING_FSYNC = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -100,7 +100,7 @@ from pathlib import Path
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
-from tests.storage.embedded.events.test_event_store_faults import BATCH, Silence
+from tests.storage.embedded.events.test_event_store_faults import BATCH, NoSignals
 from tests.support.clock import ManualClock
 
 pool = ThreadPoolExecutor(1)
@@ -109,7 +109,7 @@ def offload(function, *args):
     return pool.submit(function, *args).result()
 
 pools = StorePools.all(offload)
-store = EmbeddedEventStore(Path(sys.argv[1]), clock=ManualClock(), signals=Silence(), pools=pools)
+store = EmbeddedEventStore(Path(sys.argv[1]), clock=ManualClock(), signals=NoSignals(), pools=pools)
 refused = 0
 acknowledged = []
 for _ in range(60):
@@ -138,7 +138,7 @@ def test_after_a_failed_fsync_nothing_is_acknowledged_that_is_not_durable(tmp_pa
     if done.returncode and "ptrace" in done.stderr.lower():
         pytest.skip("strace may not trace here")
     assert done.returncode == 0, done.stderr
-    # What the broker logs comes before.
+    # The log lines of the broker come before.
     acknowledged, refused = map(int, done.stdout.splitlines()[-1].split())
     assert refused > 0
     store = open_store(tmp_path / "events.db")
@@ -147,7 +147,7 @@ def test_after_a_failed_fsync_nothing_is_acknowledged_that_is_not_durable(tmp_pa
     store.close()
 
 
-def test_no_flipped_bit_is_served(tmp_path: Path):
+def test_events_with_flipped_bits_are_never_served(tmp_path: Path):
     good = tmp_path / "good.db"
     store = open_store(good)
     store.create_topic("topic", 2)
@@ -163,7 +163,7 @@ def test_no_flipped_bit_is_served(tmp_path: Path):
     data = good.read_bytes()
     chance = random.Random(20_240_229)
     detected = 0
-    # All of the file's header and of the beginnings of pages, where their structure lies, and a sample of the rest.
+    # All of the file's header and of the beginnings of pages, which hold their structure, and a sample of the rest.
     offsets = [page + byte for page in range(0, len(data), 4096) for byte in range(0, 100, 7)]
     offsets += [chance.randrange(len(data)) for _ in range(300)]
     for offset in offsets:
@@ -184,7 +184,7 @@ def test_no_flipped_bit_is_served(tmp_path: Path):
     assert detected > len(offsets) / 2
 
 
-def test_damage_is_reported_with_its_place_and_the_rest_can_be_read(tmp_path: Path):
+def test_damage_is_reported_with_its_position_and_the_rest_can_be_read(tmp_path: Path):
     path = tmp_path / "events.db"
     store = open_store(path)
     store.create_topic("topic", 2)
@@ -205,7 +205,7 @@ def test_damage_is_reported_with_its_place_and_the_rest_can_be_read(tmp_path: Pa
     store.close()
 
 
-def test_damaged_headers_are_reported_with_their_place(tmp_path: Path):
+def test_damaged_headers_are_reported_with_their_position(tmp_path: Path):
     path = tmp_path / "events.db"
     store = open_store(path)
     store.create_topic("topic", 1)
@@ -226,7 +226,7 @@ def test_damaged_headers_are_reported_with_their_place(tmp_path: Path):
     store.close()
 
 
-def test_missing_chunks_are_damage_and_not_skipped(tmp_path: Path):
+def test_missing_chunks_are_reported_as_damage_and_not_skipped(tmp_path: Path):
     path = tmp_path / "events.db"
     store = open_store(path)
     store.create_topic("topic", 1)
@@ -265,14 +265,14 @@ def test_one_damaged_partition_does_not_stop_the_others(tmp_path: Path):
     store.close()
 
 
-def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path):
+def test_a_foreign_file_is_rejected(tmp_path: Path):
     path = tmp_path / "events.db"
     path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
     with pytest.raises(DamagedEvents):
         open_store(path)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path):
+def test_a_newer_schema_is_rejected(tmp_path: Path):
     path = tmp_path / "events.db"
     open_store(path).close()
     with closing(sqlite3.connect(path)) as connection:
@@ -281,7 +281,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path):
         open_store(path)
 
 
-def test_a_store_without_positions_left_says_what_to_do(store: EmbeddedEventStore, topic: str):
+def test_a_store_without_positions_left_raises_an_error_with_instructions(store: EmbeddedEventStore, topic: str):
     store.close()
     store = open_store(store._database._path)
     with store._database.writing() as connection:
@@ -297,7 +297,7 @@ def test_a_store_without_positions_left_says_what_to_do(store: EmbeddedEventStor
     store.close()
 
 
-def test_the_log_does_not_grow_without_bound(directory: DataDirectory, store: EmbeddedEventStore, topic: str):
+def test_the_write_ahead_log_is_bounded(directory: DataDirectory, store: EmbeddedEventStore, topic: str):
     log = Path(f"{directory.events}-wal")
     store._database._wal_bytes_max = 16 * 2**20
 
@@ -308,7 +308,7 @@ def test_the_log_does_not_grow_without_bound(directory: DataDirectory, store: Em
         return log.stat().st_size
 
     assert append(20) < 8 * 2**20
-    # A reader that does not end keeps the log from being used again, until it ends.
+    # A reader that does not end prevents the log from being reused, until it ends.
     with store._database.reading() as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT * FROM partitions").fetchall()
@@ -318,7 +318,7 @@ def test_the_log_does_not_grow_without_bound(directory: DataDirectory, store: Em
     assert append(30) < held_up + 3 * 2**20
 
 
-def test_what_is_committed_is_acknowledged_though_the_disk_fails_afterwards(store, topic, monkeypatch):
+def test_a_committed_append_is_acknowledged_though_the_disk_fails_afterwards(store, topic, monkeypatch):
     def fail(*_args, **_options):
         raise OSError(errno.EIO, "Input/output error")
 

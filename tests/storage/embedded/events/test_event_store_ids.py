@@ -13,7 +13,7 @@ from tests.support.clock import ManualClock
 KEYS = [Headers(key="a"), Headers(key="b")]
 
 
-# The clock is asked inside the transaction; signals are sent when it is durable and nobody has been answered.
+# The clock is read inside the transaction; signals are sent when it is durable and before the caller is answered.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -36,7 +36,7 @@ store.append("topic", {0: events(1, 2)}, headers={0: KEYS}, ids={0: ["a", "b"]})
 
 
 @pytest.mark.parametrize(("where", "stored"), [("inside", 0), ("before the answer", 1)])
-def test_who_was_not_answered_and_publishes_again_stores_once(directory, store, where: str, stored: int):
+def test_repeating_an_unanswered_append_stores_each_event_once(directory, store, where: str, stored: int):
     store.create_topic("topic", 1)
     command = [sys.executable, "-c", KILLED, str(directory.events), where]
     assert subprocess.run(command, cwd=publisher.ROOT, check=False).returncode == -9
@@ -64,16 +64,16 @@ def test_ids_and_headers_are_shared_with_other_processes_and_survive_opening_aga
         assert read_headers(each, "topic", 0)[:3] == [*KEYS, KEYS[1]]
 
 
-# Every process publishes the same events, in an order of its own.
+# Every process publishes the same events, in its own order.
 PUBLISHER = """
 import random, sys
 from pathlib import Path
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from tests.contracts.event_store import events
-from tests.storage.embedded.events.test_event_store_faults import Silence
+from tests.storage.embedded.events.test_event_store_faults import NoSignals
 
-store = EmbeddedEventStore(Path(sys.argv[1]), clock=SystemClock(), signals=Silence())
+store = EmbeddedEventStore(Path(sys.argv[1]), clock=SystemClock(), signals=NoSignals())
 names = [str(number) for number in range(300)]
 random.Random(sys.argv[2]).shuffle(names)
 for index in range(0, 300, 5):
@@ -83,7 +83,7 @@ store.close()
 """
 
 
-def test_of_what_several_processes_publish_at_once_every_event_is_stored_once(directory, store):
+def test_events_published_by_several_processes_at_once_are_stored_once_each(directory, store):
     store.create_topic("topic", 1)
     processes = [
         subprocess.Popen([sys.executable, "-c", PUBLISHER, str(directory.events), seed], cwd=publisher.ROOT)

@@ -26,7 +26,7 @@ HEADERS = st.builds(Headers, key=st.none() | st.just("key"), avro=st.none() | st
 
 
 class ModelPartition:
-    """A list of chunks' times and events, and how many events have expired."""
+    """The times and events of chunks, and how many events have expired."""
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
@@ -36,7 +36,7 @@ class ModelPartition:
 
 
 class EventStoreMachine(RuleBasedStateMachine):
-    """Two stores of one file, with a small cache and with none, against dictionaries."""
+    """Two stores of one file, with a small cache and with none, compared with dictionaries."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from tests.storage.embedded import publisher
 
 
 @pytest.mark.slow
-def test_processes_append_at_once_and_nothing_is_lost_or_mixed(directory: DataDirectory, store: EmbeddedEventStore):
+def test_concurrent_appends_of_processes_are_not_lost_or_mixed(directory: DataDirectory, store: EmbeddedEventStore):
     store.create_topic(publisher.TOPIC, publisher.PARTITIONS)
     processes = [
         subprocess.Popen(
@@ -41,7 +41,7 @@ def test_a_reader_of_another_process_is_woken_and_sees_what_was_appended(store, 
     watch.close()
 
 
-def test_what_another_process_expires_is_not_served_from_memory(store, other_store, clock):
+def test_events_expired_by_another_process_are_not_served_from_the_cache(store, other_store, clock):
     store.create_topic("topic", 1)
     store.append("topic", {0: events(1, 2)})
     assert read_all(store, "topic", 0) == events(1, 2)
@@ -51,7 +51,7 @@ def test_what_another_process_expires_is_not_served_from_memory(store, other_sto
     assert [chunk.first for chunk in store.read("topic", 0, 0, 1000)] == [2]
 
 
-def test_what_another_process_creates_anew_is_not_mixed_with_the_old(store, other_store):
+def test_a_topic_recreated_by_another_process_is_not_mixed_with_the_old_one(store, other_store):
     store.create_topic("topic", 2)
     store.append("topic", {0: events("old")})
     assert read_all(store, "topic", 0) == events("old")
@@ -66,7 +66,7 @@ def test_what_another_process_creates_anew_is_not_mixed_with_the_old(store, othe
     assert store.append("topic", {0: events("newer")}) == {0: 1}
 
 
-def test_everything_is_there_after_opening_again(directory, signals, clock: Clock):
+def test_all_events_can_be_read_after_reopening(directory, signals, clock: Clock):
     for number in range(3):
         store = EmbeddedEventStore(directory.events, clock=clock, signals=signals)
         store.create_topic("topic", 1)

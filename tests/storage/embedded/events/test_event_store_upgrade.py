@@ -13,7 +13,7 @@ from tests.contracts.event_store import events, read_all, read_headers
 from tests.storage.embedded.events.test_event_store_faults import open_store
 
 
-# What was once written must be readable for ever: files of older versions, as those versions made them.
+# Files of older versions must be readable for ever: these are written as those versions wrote them.
 VERSION_1 = """
 PRAGMA page_size = 8192;
 PRAGMA journal_mode = WAL;
@@ -47,7 +47,7 @@ def write_version_1(path: Path, batches: list[list[bytes]]) -> None:
         connection.execute("INSERT INTO partitions VALUES (1, 'topic', 0, 0, ?, 7, ?)", (position, checksum))
 
 
-def test_a_file_of_version_1_keeps_its_events_and_learns_headers_and_ids(tmp_path: Path):
+def test_a_file_of_version_1_is_upgraded_with_headers_and_ids_and_keeps_its_events(tmp_path: Path):
     path = tmp_path / "events.db"
     write_version_1(path, [events(1, 2), events("x" * 70_000), events(3)])
     for opened in range(2):
@@ -71,7 +71,7 @@ def test_an_upgrade_reads_and_writes_no_events(tmp_path: Path):
     assert sum(before[page : page + 8192] != after[page : page + 8192] for page in range(0, len(before), 8192)) <= 3
 
 
-# The stored form of headers, whatever becomes of the class.
+# The stored form of headers, independent of the class.
 @pytest.mark.parametrize(
     ("stored", "headers"),
     [
@@ -82,6 +82,6 @@ def test_an_upgrade_reads_and_writes_no_events(tmp_path: Path):
         ("9181a56f776e657282a9646174615f74797065a161a576616c7565a162", Headers(owner=Attribute("a", "b"))),
     ],
 )
-def test_what_is_stored_beside_events_stays_readable(stored: str, headers: Headers):
+def test_stored_headers_stay_readable(stored: str, headers: Headers):
     assert _decode_headers(bytes.fromhex(stored)) == [headers]
     assert _encode_headers([headers]) == bytes.fromhex(stored)

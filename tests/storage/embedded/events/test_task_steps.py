@@ -1,4 +1,4 @@
-"""What may take minutes is done in many short tasks: a long one would count as one that hangs."""
+"""Work that may take minutes is split into many short tasks: one long task would look like a hanging one."""
 
 import re
 
@@ -35,7 +35,7 @@ def tasks():
 
 @pytest.fixture
 def store(tmp_path, tasks, monkeypatch):
-    """A store that does one transaction in each task, and little in each transaction."""
+    """A store that runs one transaction per task, and few changes per transaction."""
     monkeypatch.setattr(task_steps, "STEP_S", 0.0)
     monkeypatch.setattr(retention, "REMOVED_CHUNKS", FEW)
     statements = ("_DELETE_EXPIRED_KEYS", "_DELETE_ALL_SUPERSEDED", "_SELECT_SUPERSEDED")
@@ -84,7 +84,7 @@ def test_each_task_ends_after_a_transaction(store, tasks, name, arguments):
     )
 
 
-def test_deleting_a_topic_forgets_its_keys_little_by_little(store, tasks):
+def test_deleting_a_topic_deletes_its_keys_in_steps(store, tasks):
     store.delete_topic(TOPIC)
     for table in ("partitions", "chunks", "keys", "superseded"):
         assert not store._database.fetch(f"SELECT * FROM {table}")

@@ -16,7 +16,7 @@ SETTINGS = {"RIONI_OWNING_APPLICATIONS": "(?!nobody).*"}
 
 
 def pytest_generate_tests(metafunc):
-    """Run what asks for the server of this file in the modes that `--mode` says."""
+    """Run tests of the server fixture of this file in the modes given by `--mode`."""
     if "server" not in metafunc.fixturenames or hasattr(metafunc.module, "server"):
         return
     mode = metafunc.config.getoption("mode")
@@ -46,7 +46,7 @@ def cluster_nodes(cluster_environment, tmp_path_factory, shared_by_group):
 
 @pytest.fixture(scope="session")
 def server(request):
-    """What all tests of the API ask, each with names of its own: a server with two workers, or two nodes.
+    """The server of all API tests, each with its own names: a server with two workers, or two nodes.
 
     Both stay until the end of the session: pytest closes a fixture whenever the next test wants another parameter.
     """
@@ -95,7 +95,7 @@ def subscribe(client):
 
 @pytest.fixture
 def switch(client):
-    """Switches features on, and off again after the test; a second call with False does so before."""
+    """Switches features on, and off again after the test; a call with False switches them off earlier."""
     switched = []
 
     def switch(feature, enabled=True):
@@ -122,7 +122,7 @@ def json_schema(**members):
 
 
 def partitions(count):
-    """The member of an event type that gives it so many partitions."""
+    """The member of an event type that sets the number of partitions."""
     return {"default_statistic": STATISTIC | {"read_parallelism": count, "write_parallelism": count}}
 
 
@@ -133,14 +133,14 @@ def event(order_id="1", **members):
 
 
 def publish_orders(client, name, *order_ids, **members):
-    """Publish orders to an event type, which has to take all of them."""
+    """Publish orders to an event type, and check that all are accepted."""
     response = client.post(f"/event-types/{name}/events", json=[event(each, **members) for each in order_ids])
     assert response.status_code == 200, response.text
 
 
 @pytest.fixture
 def publish(client):
-    """Publishes orders to an event type, which has to take all of them."""
+    """Publishes orders to an event type, and checks that all are accepted."""
     return partial(publish_orders, client)
 
 

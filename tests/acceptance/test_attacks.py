@@ -1,7 +1,7 @@
-"""Input made to stop, to exhaust or to crash a broker: it is refused, nobody else waits for it, and no worker dies.
+"""Input made to stop, to exhaust or to crash a broker: it is rejected, no other client waits, and no worker dies.
 
-How long others waited is what the broker itself measures, `rioni_hub_stall_seconds`: the longest time that one piece of
-work has kept a worker from all others. What a busy machine adds to it shows in how long ordinary work takes.
+How long other requests waited is what the broker itself measures, `rioni_hub_stall_seconds`: the longest time that one
+piece of work has blocked the rest of a worker. The effect of a busy machine shows in how long ordinary work takes.
 """
 
 import gzip
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.slow
 
 STALL_S_MAX = 0.05
 ORDINARY_FACTOR = 4
-"""On a busy machine: so many times the stall that ordinary work makes there."""
+"""The limit on a busy machine: this many times the stall that ordinary work causes there."""
 CROWD_FACTOR = 4
 RESIDENT_BYTES_MAX = 300_000_000
 ROUNDS = 5
 
 
 class Attack(NamedTuple):
-    """What is sent, and what a broker may answer."""
+    """A request, and the acceptable answers of a broker."""
 
     name: str
     method: str
@@ -208,7 +208,7 @@ def event_attacks():
 
 
 def consumer_attacks():
-    """What keeps a broker busy with the cursors and wishes of consumers; nothing of it names anything that exists."""
+    """Requests that keep a broker busy with cursors and parameters of consumers; none names an existing resource."""
     nobody = "/subscriptions/00000000-0000-0000-0000-000000000007"
     item = {"event_type": "test.plain", "partition": "9" * 20, "offset": "0", "cursor_token": ""}
     stream = (("X-Nakadi-StreamId", str(uuid.UUID(int=7))),)
@@ -249,8 +249,8 @@ def attacks():
     return [*schema_attacks(), *event_attacks(), *consumer_attacks(), *bombs()]
 
 
-def test_no_attack_makes_others_wait_exhausts_memory_or_ends_a_worker(attacks, tmp_path):
-    """The best of some rounds, each with a broker of its own: a busy machine is no defect."""
+def test_no_attack_delays_others_exhausts_memory_or_ends_a_worker(attacks, tmp_path):
+    """The best of some rounds, each with a new broker: a busy machine is no defect."""
     found = []
     for number in range(ROUNDS):
         with running_server(tmp_path / f"attacked-{number}", "--workers", "1") as server:
@@ -265,12 +265,12 @@ def test_no_attack_makes_others_wait_exhausts_memory_or_ends_a_worker(attacks, t
 
 
 def crowd():
-    """By how much others on this machine may lengthen a stall: a process that computes is made to wait for them."""
+    """How much other processes on this machine may lengthen a stall: the wait of a process that computes."""
     return max(1, CROWD_FACTOR * os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def work(server):
-    """Let a broker do what brokers do; the longest stall of that."""
+    """Let a broker do ordinary work; returns the longest stall."""
     with server.client() as client:
         for number in range(5):
             name = f"test.work-{number}"
@@ -281,7 +281,7 @@ def work(server):
 
 
 def attack(server, attacks):
-    """Attack a broker; by attack the longest stall that there had been when it was over."""
+    """Attack a broker; returns for each attack the longest stall up to its end."""
     workers = server.workers()
     stalls_s, wrong = {}, []
     with server.client() as client:
@@ -317,7 +317,7 @@ def resident_bytes(pid):
 
 
 def test_integers_are_kept_digit_by_digit(client, create, name):
-    """H9: nobody's library turns them into floating-point numbers on the way."""
+    """H9: no library turns them into floating-point numbers on the way."""
     create(name)
     payload = b"[9223372036854775807,-9223372036854775808,1.0000000000000000001,1E+2,-0.0]"
     assert client.post(f"/event-types/{name}/events", content=b"[%b]" % with_member(payload)).status_code == 200

@@ -13,14 +13,14 @@ LOG = "nakadi.audit.log"
 
 @pytest.fixture
 def server(tmp_path):
-    """A server of its own for each test: a feature is switched."""
+    """A server for each test: a feature is switched."""
     options = ("--workers", "2")
     environment = {"RIONI_AUDIT_OWNING_APPLICATION": "auditors", "RIONI_PSEUDONYM_SALT": "pepper"}
     with running_server(tmp_path / "data", *options, environment=environment) as running:
         yield running
 
 
-def test_the_event_type_is_there_with_the_feature_and_a_subscription_gets_every_change(client, create, subscribe):
+def test_the_event_type_exists_with_the_feature_and_a_subscription_gets_every_change(client, create, subscribe):
     """The definition of the audit log, and one event of most kinds.
 
     Source: reference system-event-types#audit-definition, system-event-types#creation,
@@ -68,13 +68,13 @@ def test_the_event_type_is_there_with_the_feature_and_a_subscription_gets_every_
     assert created["metadata"]["event_type"] == LOG
 
 
-def test_clients_may_write_where_authorization_lets_them_but_only_what_fits_the_schema(client):
+def test_authorized_clients_may_publish_to_it_but_only_valid_events(client):
     client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
     response = client.post(f"/event-types/{LOG}/events", json=[{"data_op": "C", "data_type": "x", "data": {}}])
     assert response.status_code == 422
 
 
-def test_the_events_go_on_when_their_event_type_gets_another_timeline(client, subscribe):
+def test_events_continue_when_their_event_type_gets_another_timeline(client, subscribe):
     client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
     subscription = subscribe(LOG, read_from="end")
     names = [f"CONSUMER_APP/{uuid.uuid4().hex[:8]}" for _ in range(3)]
@@ -94,7 +94,7 @@ def test_the_events_go_on_when_their_event_type_gets_another_timeline(client, su
     assert len(switched) == 1
 
 
-def test_a_stranger_reads_neither_what_was_changed_nor_where_it_stands(tmp_path):
+def test_unauthorized_clients_read_neither_events_nor_offsets_of_it(tmp_path):
     write_tokens(tmp_path / "tokens.toml", {"admin": {"uid": "operations"}, "stranger": {"uid": "shop"}})
     environment = {
         "RIONI_AUTH_MODE": "basic",

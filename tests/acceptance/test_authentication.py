@@ -1,4 +1,4 @@
-"""Who gets in: reference common#modes, on a server for each mode.
+"""Authentication: reference common#modes, on a server for each mode.
 
 Source: reference common#authentication.
 """
@@ -32,7 +32,7 @@ WRITE, READ = "nakadi.event_stream.write", "nakadi.event_stream.read"
 
 
 def lacking(scope):
-    """What a client is told that lacks a scope."""
+    """The error for a missing scope."""
     return f'Bearer realm="rioni", error="insufficient_scope", scope="{scope}"'
 
 
@@ -50,7 +50,7 @@ TOKENS = {
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """A server for each mode, started when it is first asked for."""
+    """A server for each mode, started when it is first needed."""
     running = {}
     with contextlib.ExitStack() as stack:
 
@@ -79,7 +79,7 @@ def strict(request, servers):
 
 
 def ending(token, time):
-    """The table of a token that ends."""
+    """The table of a token that expires."""
     return f'\n[[token]]\nsha256 = "{sha256(token)}"\nuid = "alice"\nexpires = {time}\n'
 
 
@@ -87,7 +87,7 @@ MODES = ["basic", "realm", "full"]
 ALL, BOTH, BASIC, FULL = MODES, ["basic", "full"], ["basic"], ["full"]
 CASES = rows(
     ("no token", ALL, "GET", "/event-types", {}, 401, UNAUTHENTICATED, CHALLENGE),
-    ("a token that nobody knows", ALL, "GET", "/event-types", "nope", 401, UNAUTHENTICATED, REFUSED),
+    ("an unknown token", ALL, "GET", "/event-types", "nope", 401, UNAUTHENTICATED, REFUSED),
     ("a token whose time is over", BASIC, "GET", "/version", "over", 401, UNAUTHENTICATED, REFUSED),
     ("not a bearer", BASIC, "GET", "/event-types", {"Authorization": "Basic Z29vZA=="}, 401, UNAUTHENTICATED, REFUSED),
     ("two tokens", BASIC, "GET", "/version", {"Authorization": "Bearer good good"}, 401, UNAUTHENTICATED, REFUSED),
@@ -128,7 +128,7 @@ CASES = rows(
     [pytest.param(mode, *case.values[1:], id=f"{mode}: {case.id}") for case in CASES for mode in case.values[0]],
     indirect=["strict"],
 )
-def test_who_gets_in(strict, method, path, token, status, detail, challenge):
+def test_requests_are_authenticated_as_the_mode_requires(strict, method, path, token, status, detail, challenge):
     """Reference common#public-paths, common#refused-tokens, common#scopes, common#problem-types."""
     headers = bearer(token) if isinstance(token, str) else token
     with strict.client(headers=headers) as client:
@@ -166,7 +166,7 @@ def test_a_flow_id_that_could_confuse_a_log_is_replaced(client, sent):
     assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-flow-id"])
 
 
-def test_a_stream_ends_with_its_token_and_says_so(tmp_path, name):
+def test_a_stream_ends_with_its_token_and_gives_the_reason(tmp_path, name):
     """Reference common#tokens-of-streams."""
     tokens = tmp_path / "tokens.toml"
     write_tokens(tokens, {"lasting": {"uid": "alice"}})
@@ -176,7 +176,7 @@ def test_a_stream_ends_with_its_token_and_says_so(tmp_path, name):
             client.post("/event-types", json=event_type_body(name=name))
             body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
             subscription = client.post("/subscriptions", json=body).json()["id"]
-        # Only now, so that a slow start does not use its time up; the file is read again within a second.
+        # Only now, so that a slow start does not use up its lifetime; the file is read again within a second.
         with tokens.open("a") as file:
             file.write(ending("brief", (datetime.now(UTC) + timedelta(seconds=6)).isoformat()))
         with server.client(headers=bearer("brief")) as client:
@@ -189,7 +189,7 @@ def test_a_stream_ends_with_its_token_and_says_so(tmp_path, name):
 
 
 class _TokenInfo(BaseHTTPRequestHandler):
-    """A token info service that knows one token, as long as it is up; counts the questions."""
+    """A token info service that knows one token while it is up; counts the requests."""
 
     def do_GET(self):
         self.server.asked += 1
@@ -213,7 +213,7 @@ def token_info():
         thread.join()
 
 
-def test_while_the_token_info_service_is_down_known_tokens_go_on_and_nobody_else_gets_in(token_info, tmp_path):
+def test_while_the_token_info_service_is_down_only_cached_tokens_are_accepted(token_info, tmp_path):
     """Reference common#tokens-unavailable."""
     url = f"http://127.0.0.1:{token_info.server_port}/tokeninfo"
     environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENINFO_REMOTE": url}

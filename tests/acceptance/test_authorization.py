@@ -1,4 +1,4 @@
-"""Who may do what: every operation with every role.
+"""Authorization: every operation with every role.
 
 Source: reference authorization#rights, subscriptions#fields, streams#checks.
 """
@@ -43,7 +43,7 @@ ROLES = {
     "analyst": {"uid": "analyst", "realm": "employees"},
     "default_admin": {"uid": "stups_nakadi", "realm": "services"},
 }
-"""Who there is: three whom the event type names, two whom the subscription names, those of the broker, and others."""
+"""The roles: three named by the event type, two named by the subscription, those of the broker, and others."""
 SECTION = {"admins": [attribute("admin")], "readers": [attribute("reader")], "writers": [attribute("writer")]}
 SUBSCRIPTION_SECTION = {
     "admins": [attribute("subscription_admin")],
@@ -72,7 +72,7 @@ SUBSCRIBERS = frozenset({"reader", "subscriber", "broker_reader", "default_admin
 STREAMERS = frozenset({"reader", "broker_reader", "default_admin"})
 OWNERS = frozenset({"subscription_admin", "broker_admin", "default_admin"})
 READING_OWNERS = frozenset({"default_admin"})
-"""Who may administer the subscription, and read its event types too."""
+"""The roles that may administer the subscription, and also read its event types."""
 BROKER_READERS = frozenset({"broker_reader", "default_admin"})
 BROKER_WRITERS = frozenset({"broker_writer", "default_admin"})
 BROKER_ADMINS = frozenset({"broker_admin", "default_admin"})
@@ -91,7 +91,7 @@ IN, OUT = "nakadi.event_stream.write", "nakadi.event_stream.read"
 
 @dataclass(frozen=True)
 class Case:
-    """An operation: who may do it, what it answers them, and what it tells all others."""
+    """An operation: the roles that may do it, the status for them, and the error for all others."""
 
     operation: str
     scope: str
@@ -102,7 +102,7 @@ class Case:
     values: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     or_else: str = ""
-    """What those are told who lack the second right, where there are two."""
+    """The error for roles that lack the second right, where there are two."""
 
 
 CASES = [
@@ -164,12 +164,12 @@ STREAMS = [
     Case("GET /subscriptions/{subscription_id}/events", OUT, STREAMERS, 200),
     Case("POST /subscriptions/{subscription_id}/events", OUT, STREAMERS, 200, body={}),
 ]
-"""Two rights are needed, that of the subscription and that of the event type."""
+"""Two rights are needed, one for the subscription and one for the event type."""
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """A server with a guarded event type and one of each role; yields a client and the ids of two subscriptions."""
+    """A server with a guarded event type and a token of each role; yields a client and the ids of two subscriptions."""
     folder = tmp_path_factory.mktemp("guarded")
     write_tokens(folder / "tokens.toml", ROLES | {"no-scope": {"uid": "reader", "scopes": ["other"]}})
     environment = {
@@ -194,7 +194,7 @@ def guarded(tmp_path_factory):
 
 
 def ask(client, case, subscription, token):
-    """Do an operation in the name of whoever has the token."""
+    """Do an operation with a token."""
     method, template = case.operation.split()
     values = {
         "name": ET,
@@ -210,7 +210,7 @@ def ask(client, case, subscription, token):
 
 
 def subscribe(client, consumer_group):
-    """A subscription of its own."""
+    """A new subscription."""
     body = SUBSCRIPTION | {"consumer_group": consumer_group}
     response = client.post("/subscriptions", json=body, headers=bearer("stranger"))
     assert response.status_code == 201, response.text
@@ -218,8 +218,8 @@ def subscribe(client, consumer_group):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
-def test_who_may_do_what(guarded, case):
-    """Every operation, asked for by every role.
+def test_operations_are_allowed_as_roles_require(guarded, case):
+    """Every operation, requested with every role.
 
     Source: reference subscriptions#rights, authorization#registry-rights, authorization#event-rights,
     authorization#broker-rights, authorization#broker-administrators, authorization#all-data-access,
@@ -240,7 +240,7 @@ def test_who_may_do_what(guarded, case):
 
 
 @pytest.mark.parametrize("case", STREAMS, ids=lambda case: case.operation)
-def test_who_may_stream_a_subscription(guarded, case):
+def test_streaming_a_subscription_requires_its_rights(guarded, case):
     """Reference subscriptions#rights, authorization#event-rights."""
     client, _ = guarded
     answers, details = {}, {}
@@ -257,7 +257,7 @@ def test_who_may_stream_a_subscription(guarded, case):
     assert details["analyst"] == details["stranger"] == VIA
 
 
-def test_only_the_streams_of_those_end_who_lose_the_right_to_read(guarded, name):
+def test_only_streams_of_clients_that_lose_the_right_to_read_end(guarded, name):
     """Reference authorization#changed-readers."""
     client, _ = guarded
     both = SECTION | {"readers": [attribute("reader"), attribute("stranger")]}
@@ -276,7 +276,7 @@ def test_only_the_streams_of_those_end_who_lose_the_right_to_read(guarded, name)
 
 
 @pytest.mark.parametrize("case", CASES + STREAMS, ids=lambda case: case.operation)
-def test_nobody_gets_in_without_a_token_or_with_one_that_lacks_the_scope(guarded, case):
+def test_requests_without_a_token_or_without_the_scope_are_rejected(guarded, case):
     client, subscription = guarded
     assert ask(client, case, subscription, None).status_code == 401
     assert ask(client, case, subscription, "nobody-knows-it").status_code == 401

@@ -15,7 +15,7 @@ from tests.support.avro import EID, ORDER, batch, datum, envelope
 AVRO = {"type": "avro_schema", "schema": json.dumps(ORDER)}
 SCHEMA = fastavro.parse_schema(dict(BATCH_SCHEMAS[CONSUMPTION]["1"].document))
 HEADER = bytes.fromhex("c301 451a7f6089e7f57e")
-"""What clients of Nakadi know a consumption batch by."""
+"""The media type by which clients of Nakadi recognise a consumption batch."""
 LENGTH = f"{MEDIA_TYPE}; framing=length"
 CURSOR = json.dumps([{"partition": "0", "offset": "BEGIN"}])
 
@@ -41,7 +41,7 @@ def messages(data):
 
 
 def framed_messages(data):
-    """The batches of a binary stream with a length before each."""
+    """The batches of a binary stream with a length prefix each."""
     while data:
         length, data = int.from_bytes(data[:4], "big"), data[4:]
         (found,) = messages(data[:length])
@@ -77,7 +77,7 @@ def test_the_content_type_may_have_parameters_and_the_body_may_be_compressed(cli
     assert client.post(f"/event-types/{name}/events", content=body, headers=headers).status_code == 200
 
 
-def test_a_refused_batch_says_what_became_of_each_event(client, create, name):
+def test_a_rejected_batch_reports_the_result_of_each_event(client, create, name):
     create(name, schema=AVRO)
     response = publish(client, name, order(1), order(2, version="9.0.0"))
     assert response.status_code == 422
@@ -94,7 +94,7 @@ def test_a_refused_batch_says_what_became_of_each_event(client, create, name):
     ]
 
 
-def test_a_body_that_is_no_batch_is_a_problem_with_a_reason(client, create, name):
+def test_an_invalid_batch_is_a_problem_with_a_reason(client, create, name):
     """Reference publishing#binary-steps."""
     create(name, schema=AVRO)
     path, headers = f"/event-types/{name}/events", {"Content-Type": MEDIA_TYPE}
@@ -103,7 +103,7 @@ def test_a_body_that_is_no_batch_is_a_problem_with_a_reason(client, create, name
     problem(client.post(f"/event-types/{name}.no/events", content=b"[]", headers=headers), 404)
 
 
-def test_an_empty_batch_is_fine(client, create, name):
+def test_an_empty_batch_is_accepted(client, create, name):
     create(name, schema=AVRO)
     assert publish(client, name).status_code == 200
 
@@ -135,7 +135,7 @@ def test_a_low_level_stream_may_be_binary(client, create, name):
     assert (metadata["flow_id"], metadata["partition"]) == ("mine", "0")
 
 
-def test_each_message_may_come_behind_its_length(client, create, name):
+def test_messages_may_have_a_length_prefix(client, create, name):
     """Reference low-level-streams#avro-batches, streams#avro-batches."""
     create(name, schema=AVRO)
     publish(client, name, order(1), order(2), order(3))
@@ -179,7 +179,7 @@ def test_a_subscriptions_stream_may_be_binary(client, create, subscribe, name):
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/x-json-stream", f"{MEDIA_TYPE}, */*"])
-def test_only_who_asks_for_avro_alone_gets_it(client, create, name, accept):
+def test_only_clients_that_accept_avro_alone_get_it(client, create, name, accept):
     """Reference low-level-streams#avro-batches."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
@@ -188,7 +188,7 @@ def test_only_who_asks_for_avro_alone_gets_it(client, create, name, accept):
     assert response.json()["events"][0]["order_id"] == "1"
 
 
-def test_events_of_both_kinds_are_told_apart_by_the_type_of_their_versions(client, create, name):
+def test_events_of_both_formats_are_distinguished_by_the_type_of_their_versions(client, create, name):
     create(name)
     client.post(f"/event-types/{name}/schemas", json=AVRO)
     client.post(f"/event-types/{name}/events", json=[event()])
@@ -231,7 +231,7 @@ def test_events_are_deleted_by_their_keys(client, create, name):
     assert [each["payload"] for each in found] == [datum({"order_id": str(n), "amount": n}) for n in (1, 2)]
 
 
-def test_only_compacted_event_types_forget_events(client, create, name):
+def test_only_compacted_event_types_accept_deletions(client, create, name):
     create(name, schema=AVRO)
     problem(delete(client, name, "a"), 422, "It is not allowed to delete events from non compacted event type")
 
@@ -244,7 +244,7 @@ def test_a_batch_may_be_for_one_subscription_alone(client, create, name):
     assert [each["payload"] for each in found["events"]] == [datum({"order_id": "2", "amount": 2})]
 
 
-def test_a_batch_for_nobody_is_refused_before_it_is_read(client, create, name):
+def test_a_batch_for_an_invalid_subscription_is_rejected_before_it_is_read(client, create, name):
     create(name, schema=AVRO)
     refused = publish(client, name, order(1), **{"X-CONSUMER-TAG": "nope"})
     problem(refused, 422, "header tag parameter is imbalanced")

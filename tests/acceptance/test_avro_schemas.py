@@ -31,14 +31,14 @@ def test_an_avro_event_type_is_created_shown_and_put_back(client, create, name):
     assert client.get(f"/event-types/{name}").json() == body
 
 
-def test_a_schema_that_would_crash_decoders_is_refused(client, name):
+def test_a_schema_that_would_crash_decoders_is_rejected(client, name):
     """Reference schemas#avro-schema-checks."""
     schema = {"type": "avro_schema", "schema": json.dumps(record(("next", ["null", "Order"])))}
     response = client.post("/event-types", json=event_type_body(name=name, schema=schema))
     problem(response, 422, "failed to parse avro schema Order contains itself at /fields/0/type/1")
 
 
-def test_schemas_evolve_as_the_mode_says(client, create, name):
+def test_schemas_evolve_as_the_compatibility_mode_allows(client, create, name):
     """Reference schemas#find-schema."""
     create(name, schema=AVRO)
     path = f"/event-types/{name}/schemas"
@@ -66,7 +66,7 @@ def test_a_schema_can_be_checked_without_being_added(client, create, name):
     assert client.post(path, json={"schema": WIDER["schema"]}).json()["compatible"] is True
 
 
-def test_events_in_json_outlive_the_move_to_avro(client, create, name):
+def test_events_in_json_stay_readable_after_the_change_to_avro(client, create, name):
     create(name)
     assert client.post(f"/event-types/{name}/schemas", json=AVRO).json()["version"] == "2.0.0"
     assert client.get(f"/event-types/{name}").json()["json_schema"]["version"] == "1.0.0"
@@ -84,7 +84,7 @@ def test_events_in_json_need_a_json_schema(client, create, name):
 
 
 @pytest.mark.parametrize("batch", ["batch.publishing", "batch.consumption"])
-def test_the_schemas_of_batches_are_there_for_libraries(client, batch):
+def test_the_schemas_of_batches_can_be_fetched_by_libraries(client, batch):
     """Reference schemas#batch-schemas."""
     items = client.get(f"/avro-schemas/{batch}/versions").json()["items"]
     assert [item["version"] for item in items] == ["0", "1"]
@@ -94,7 +94,7 @@ def test_the_schemas_of_batches_are_there_for_libraries(client, batch):
     problem(client.get(f"/avro-schemas/{batch}/versions/9"), 404, f"Avro schema not found for: {batch}, version 9")
 
 
-def test_other_schemas_are_not_there(client):
+def test_other_schemas_are_not_found(client):
     """Reference schemas#batch-schemas."""
     problem(client.get("/avro-schemas/nope/versions"), 404, "Avro schema not found for: nope")
     problem(client.get("/avro-schemas/nope/versions/1"), 404, "Avro schema not found for: nope, version 1")

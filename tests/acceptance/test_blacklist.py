@@ -1,4 +1,4 @@
-"""Who is blocked publishes and consumes nothing, from the next request on.
+"""Blocked clients and event types publish and consume nothing, from the next request on.
 
 Source: reference low-level-streams#checks, subscriptions#commit, streams#checks, operations#blocked-consumers,
 settings-and-storages#blacklist, operations#blocking.
@@ -42,7 +42,7 @@ def asked(tmp_path_factory):
 
 @contextlib.contextmanager
 def blocked(client, entry):
-    """Block somebody for as long as the block lasts."""
+    """Block a client or an event type until the block ends."""
     path, admin = f"/settings/blacklist/{entry}", bearer("stups_nakadi")
     assert client.put(path, headers=admin).status_code == 204
     try:
@@ -104,11 +104,11 @@ def ask(client, subscription_id, what, token):
         ("13.5 who may not publish may consume", "PRODUCER_APP/noisy", "cursors", "noisy", 200, ""),
     ),
 )  # fmt: skip
-def test_what_is_refused_to_whom(asked, entry, what, token, status, detail):
+def test_blocked_requests_are_rejected(asked, entry, what, token, status, detail):
     """Reference settings-and-storages#blacklist-types."""
     client, subscription_id = asked
     with blocked(client, entry):
-        # More than once: whichever worker answers knows it.
+        # More than once: every worker must know it.
         for _ in range(3):
             answer = ask(client, subscription_id, what, token)
             assert answer.status_code == status, answer.text
@@ -120,7 +120,7 @@ def test_what_is_refused_to_whom(asked, entry, what, token, status, detail):
     ("entry", "ends"),
     rows(("13.5 CONSUMER_APP", APP, {"noisy"}), ("13.5 CONSUMER_ET", ET, {"noisy", "quiet"})),
 )
-def test_running_streams_end_at_once_and_say_so(asked, entry, ends):
+def test_running_streams_end_at_once_with_the_reason(asked, entry, ends):
     """Reference low-level-streams#flushing, streams#end-reasons: those of a subscription, and low-level ones."""
     client, _ = asked
     body = {"owning_application": "quiet", "event_types": [FIRST, SECOND], "consumer_group": entry}
@@ -150,12 +150,12 @@ def test_running_streams_end_at_once_and_say_so(asked, entry, ends):
         ("13.5 PRODUCER_ET", "PRODUCER_ET", "producers", "event_types"),
     ),
 )
-def test_what_is_blocked_is_listed_in_its_place(asked, kind, side, member):
+def test_blacklist_entries_are_listed_by_kind(asked, kind, side, member):
     """Reference settings-and-storages#get-blacklist."""
     client, _ = asked
     empty = {"producers": {"event_types": [], "apps": []}, "consumers": {"event_types": [], "apps": []}}
-    with blocked(client, f"{kind}/somebody"):
+    with blocked(client, f"{kind}/bob"):
         listed = client.get("/settings/blacklist", headers=bearer("stups_nakadi")).json()
-        assert listed == empty | {side: empty[side] | {member: ["somebody"]}}
+        assert listed == empty | {side: empty[side] | {member: ["bob"]}}
     assert client.get("/settings/blacklist", headers=bearer("stups_nakadi")).json() == empty
     problem(client.get("/settings/blacklist", headers=bearer("quiet")), 403, "Admin privileges are required")

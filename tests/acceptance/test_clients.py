@@ -1,4 +1,4 @@
-"""`GET /event-types/{name}/consumers` and `/producers`: who uses an event type.
+"""`GET /event-types/{name}/consumers` and `/producers`: the clients of an event type.
 
 Source: reference operations#usage.
 """
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.both_modes
 
 
 ENOUGH_S = 30
-"""Longer than any machine needs."""
+"""A timeout that no machine exceeds."""
 SEEN = {"client", "last_streamed_at", "last_committed_at"}
 
 
 def until(ask, holds):
-    """Ask until the answer is as it should be: what another worker saw comes a second later."""
+    """Repeat the request until the answer is as expected: activity of another worker is known a second later."""
     deadline = time.monotonic() + ENOUGH_S
     while not holds(answer := ask()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -31,7 +31,7 @@ def until(ask, holds):
 
 @pytest.fixture
 def ask(client):
-    """What a path of an event type answers."""
+    """The answer for a path of an event type."""
 
     def ask(name, path):
         response = client.get(f"/event-types/{name}/{path}")
@@ -99,7 +99,7 @@ def test_subscriptions_to_other_event_types_are_left_out(create, subscribe, name
     assert {each["id"] for each in ask(f"{name}.b", "consumers")["subscriptions"]} == {both, one}
 
 
-def test_a_low_level_reader_is_seen_even_before_it_has_got_anything(client, create, name, ask):
+def test_a_low_level_consumer_is_listed_even_before_it_has_received_events(client, create, name, ask):
     """Reference operations#consumers."""
     create(name)
     assert ask(name, "consumers")["low_level"] == []
@@ -112,11 +112,11 @@ def test_a_low_level_reader_is_seen_even_before_it_has_got_anything(client, crea
 
 
 @pytest.mark.parametrize("path", ["consumers", "producers"])
-def test_an_unknown_event_type_has_none(client, path):
+def test_the_clients_of_an_unknown_event_type_are_not_found(client, path):
     problem(client.get(f"/event-types/nope/{path}"), 404, 'EventType "nope" does not exist.')
 
 
-def test_what_was_seen_outlives_the_server(tmp_path, name):
+def test_recorded_activity_outlives_the_server(tmp_path, name):
     """Reference operations#activity-records."""
 
     def producers(running):

@@ -1,4 +1,4 @@
-"""Nodes that come and go: what the others make of it, and what the clients see."""
+"""Nodes that join and leave a cluster: the effects on the other nodes and on clients."""
 
 import socket
 
@@ -15,14 +15,14 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.postgres, pytest.mark.slow]
 
 WAIT_S = 30
-"""Far less than the session timeout where nobody shall wait for that, far more where somebody has to."""
+"""Session timeouts: far shorter than a test where it waits for the expiry, far longer where it must not happen."""
 
 SHORT_SESSIONS = {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
 
 
 @pytest.fixture
 def shared(cluster_environment):
-    """What makes a server a node of this test's cluster. Its sessions would outlive the test if they were not ended."""
+    """The settings of a node of this test's cluster. Its sessions would outlive the test if they were not ended."""
     return cluster_environment() | {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "40"}
 
 
@@ -40,7 +40,7 @@ def owned(client, subscription):
     return {stream: streams.count(stream) for stream in streams}
 
 
-def test_what_one_node_has_answered_the_others_know(server, create, subscribe, name):
+def test_confirmed_changes_are_known_to_all_nodes(server, create, subscribe, name):
     first, second = server.nodes
     with first.client() as one, second.client() as two:
         create(name)
@@ -78,13 +78,13 @@ def test_workers_have_names_that_no_other_node_uses(server):
     assert len(names) == len(server.nodes)
 
 
-def test_a_storage_that_only_one_node_could_use_is_refused(client):
+def test_a_storage_that_only_one_node_could_use_is_rejected(client):
     """Reference settings-and-storages#create-storage."""
     answer = client.post("/storages", json={"id": "here", "storage_type": "embedded"})
     problem(answer, 422, "a storage of type embedded is in the data directory of one node")
 
 
-def test_a_node_that_ends_says_goodbye_and_others_go_on_at_once(server, client, create, subscribe, name):
+def test_when_a_node_shuts_down_others_take_over_at_once(server, client, create, subscribe, name):
     """Reference operations#shutdown."""
     create(name, **partitions(4))
     subscription = subscribe(name, read_from="begin")
@@ -102,7 +102,7 @@ def test_a_node_that_ends_says_goodbye_and_others_go_on_at_once(server, client, 
         assert other.get(f"/subscriptions/{subscription}").status_code == 200
 
 
-def test_a_node_that_is_started_again_or_added_serves_what_the_others_do(
+def test_a_node_that_is_restarted_or_added_serves_the_same_as_the_others(
     server, client, create, name, tmp_path, shared
 ):
     create(name)
@@ -136,15 +136,15 @@ def prepared(client, name):
     return client.post("/subscriptions", json=body).json()["id"]
 
 
-def test_what_is_away_is_named_and_the_rest_goes_on(tmp_path, shared, name):
+def test_an_unavailable_server_is_named_and_the_rest_works(tmp_path, shared, name):
     with running_cluster(brokers=0, zookeepers=1, postgres=False) as ensemble:
-        (keeper,) = ensemble.zookeepers
+        (zookeeper,) = ensemble.zookeepers
         environment = shared | SHORT_SESSIONS | {"RIONI_ZOOKEEPER": ensemble.zookeeper}
         with running_nodes(tmp_path, environment=environment) as nodes, nodes.client() as client:
             subscription = prepared(client, name)
             begin = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
             with nodes.client() as other, open_stream(other, f"/event-types/{name}/events", headers=begin) as stream:
-                keeper.pause()
+                zookeeper.pause()
                 answer = wait_until(lambda: (got := client.get("/readyz")).status_code == 503 and got)
                 assert answer.json()["status"] == "failed"
                 failed = {each for each, check in answer.json()["checks"].items() if check["status"] == "failed"}
@@ -153,6 +153,6 @@ def test_what_is_away_is_named_and_the_rest_goes_on(tmp_path, shared, name):
                 publish_orders(client, name, *map(str, range(40)))
                 assert stream.events(1)
                 assert client.get(f"/subscriptions/{subscription}/cursors").status_code == 503
-                keeper.resume()
+                zookeeper.resume()
                 wait_until(lambda: client.get("/readyz").status_code == 200)
                 wait_until(lambda: client.get(f"/subscriptions/{subscription}/cursors").status_code == 200)

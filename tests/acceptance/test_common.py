@@ -1,4 +1,4 @@
-"""What holds for every request: reference common#requests.
+"""What applies to every request: reference common#requests.
 
 Source: reference common#responses, common#problems, operations#service-endpoints.
 """
@@ -56,7 +56,7 @@ def test_prometheus_gets_its_own_formats(client):
     )
 
 
-def test_the_metrics_of_a_deleted_event_type_go(client, server, create, name):
+def test_the_metrics_of_a_deleted_event_type_are_removed(client, server, create, name):
     """Reference operations#metric-series."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
@@ -66,7 +66,7 @@ def test_the_metrics_of_a_deleted_event_type_go(client, server, create, name):
     wait_until(lambda: not server.metric(series))
 
 
-def test_the_metrics_tell_of_streams_and_of_the_hub(client, server, create, name):
+def test_the_metrics_include_streams_and_the_hub(client, server, create, name):
     create(name)
     client.post(f"/event-types/{name}/events", json=[event() for _ in range(3)])
     before = server.metric('rioni_streamed_events_total{api="low-level"}')
@@ -91,7 +91,7 @@ def test_an_empty_answer_has_no_content_type(client, create, name):
     assert client.get("/event-types").headers["content-type"] == "application/json"
 
 
-def test_the_flow_id_is_echoed_or_made(client):
+def test_the_flow_id_is_echoed_or_generated(client):
     assert client.get("/health", headers={"X-Flow-Id": "mine"}).headers["x-flow-id"] == "mine"
     made = client.get("/event-types/nope").headers["x-flow-id"]
     assert len(made) == 24
@@ -154,7 +154,7 @@ def test_the_flow_id_is_echoed_or_made(client):
         ("1.7 token without authentication", "GET", "/event-types", {"Authorization": "Bearer x"}, 200, None),
     ),
 )
-def test_what_holds_for_every_request(client, method, path, headers, status, detail):
+def test_general_rules_of_requests(client, method, path, headers, status, detail):
     """Reference common#paths, common#content-types, common#content-encoding."""
     response = client.request(method, path, content=b"{}" if method in ("POST", "PUT") else None, headers=headers)
     assert response.status_code == status, response.text
@@ -163,7 +163,7 @@ def test_what_holds_for_every_request(client, method, path, headers, status, det
     assert ("allow" in response.headers) == (status == 405)
 
 
-def test_a_problem_has_the_media_type_that_is_asked_for(client):
+def test_a_problem_has_the_requested_media_type(client):
     """Reference common#problem-body."""
     for accept in ("*/*", "application/json", "application/problem+json"):
         answer = client.get("/event-types/nope", headers={"Accept": accept})
@@ -183,7 +183,7 @@ def test_a_small_body_that_lacks_a_member_is_a_constraint_violation(client):
     }
 
 
-def test_unknown_members_are_ignored_and_literals_taken_in_any_case(client, name):
+def test_unknown_members_are_ignored_and_literals_accepted_in_any_case(client, name):
     """Reference common#json-bodies, common#enum-literals, schemas#schema-members."""
     schema = {"type": "JSON_SCHEMA", "schema": SCHEMA, "version": "7.0.0", "created_at": "x", "unknown": 1}
     changes = {"category": "BUSINESS", "compatibility_mode": "None", "audience": "Company_Internal"}
@@ -247,7 +247,7 @@ def test_a_body_of_a_get_is_ignored(client):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_answers_are_compressed_if_asked(client, create, name, method):
+def test_answers_are_compressed_on_request(client, create, name, method):
     """Reference common#compression."""
     create(name)
     path = f"/event-types/{name}" if method == "GET" else f"/event-types/{name}/schemas"

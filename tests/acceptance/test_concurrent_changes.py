@@ -1,4 +1,4 @@
-"""Switches, repartitions and deletions of one event type at the same moment: the contract's sections 11.2 and 12.1."""
+"""Concurrent switches, repartitions and deletions of one event type: the contract's sections 11.2 and 12.1."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from tests.support.server import open_stream
 pytestmark = pytest.mark.both_modes
 
 ROUNDS_MAX = 100
-"""So often requests that are sent at once miss each other at most."""
+"""How often simultaneous requests may fail to overlap at most."""
 
 
 @pytest.fixture
 def at_once(server):
-    """Sends requests at the same moment, each over a connection of its own, to the next node; returns the answers."""
+    """Sends requests at the same moment, each over its own connection, to each node in turn; returns the answers."""
 
     def at_once(*requests: Callable[[httpx.Client], httpx.Response]) -> Sequence[httpx.Response]:
         answers: dict[int, httpx.Response] = {}
         together = threading.Barrier(len(requests))
 
         def send(number, request):
-            # Connected before it counts.
+            # Connected before the start.
             with node(number).client() as client:
                 client.get("/health")
                 together.wait()
@@ -70,7 +70,7 @@ def stored(client, name, count):
         return sorted(each["order_id"] for each in stream.events(count))
 
 
-def test_of_switches_at_the_same_moment_one_is_made_and_the_others_are_conflicts(client, create, at_once, name):
+def test_of_concurrent_switches_one_is_made_and_the_others_are_conflicts(client, create, at_once, name):
     create(name)
     made, refused = 0, 0
     for round_ in range(ROUNDS_MAX):
@@ -90,7 +90,7 @@ def test_of_switches_at_the_same_moment_one_is_made_and_the_others_are_conflicts
     assert stored(client, name, round_ + 1) == [f"{each:02}" for each in range(round_ + 1)]
 
 
-def test_a_switch_and_a_repartition_at_the_same_moment_are_both_made_or_the_latter_is_to_be_repeated(
+def test_a_concurrent_switch_and_repartition_are_both_made_or_the_latter_must_be_repeated(
     client, create, at_once, name
 ):
     create(name, **partitions(1))
@@ -111,9 +111,7 @@ def test_a_switch_and_a_repartition_at_the_same_moment_are_both_made_or_the_latt
     assert stored(client, name, count - 1) == [str(each) for each in range(2, count + 1)]
 
 
-def test_an_event_type_that_is_deleted_while_it_is_switched_is_gone_and_can_be_made_again(
-    client, create, at_once, name
-):
+def test_an_event_type_deleted_during_a_switch_is_deleted_and_can_be_created_again(client, create, at_once, name):
     for _ in range(3):
         create(name)
         publish_orders(client, name, "0")

@@ -1,4 +1,4 @@
-"""What all endpoints for consumers share: reference common#status-codes."""
+"""Conventions of all endpoints for consumers: reference common#status-codes."""
 
 import gzip
 import json
@@ -82,7 +82,7 @@ def test_every_error_is_a_problem(client, known, method, path, body, status, det
     assert ("type" in found) == (status == 422 and "Field" in detail)
 
 
-def test_fields_that_break_their_constraints_have_a_line_each(client):
+def test_each_field_that_violates_its_constraint_is_listed(client):
     """Reference common#status-codes."""
     answer = client.post("/subscriptions", json={"owning_application": "", "event_types": []})
     assert answer.json() == {
@@ -99,7 +99,7 @@ STREAMS = rows(("4", "/event-types/{name}/events"), ("8", "/subscriptions/{id}/e
 
 @pytest.mark.parametrize("path", STREAMS)
 def test_streams_carry_the_headers_of_every_answer(client, known, path):
-    """Reference common#flow-id: the flow id is echoed or made, the span context repeated."""
+    """Reference common#flow-id: the flow id is echoed or generated, the span context repeated."""
     name, subscription_id = known
     path = path.format(name=name, id=subscription_id)
     with client.stream("GET", path, headers={"X-Flow-Id": "mine", "span_ctx": '{"a":"b"}'}) as response:

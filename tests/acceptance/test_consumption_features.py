@@ -1,4 +1,4 @@
-"""What each feature does to consumers, and what goes on in spite of it.
+"""The effects of each feature on consumers, and what remains possible.
 
 Source: reference settings-and-storages#feature-effects.
 """
@@ -134,7 +134,7 @@ def body_of(name, **changes):
         ),
     ),
 )
-def test_what_is_refused_and_what_goes_on(client, subscribed, switch, feature, operation, changes, status, detail):
+def test_a_feature_rejects_some_requests_only(client, subscribed, switch, feature, operation, changes, status, detail):
     name, subscription = subscribed
     if feature:
         switch(feature)
@@ -145,7 +145,7 @@ def test_what_is_refused_and_what_goes_on(client, subscribed, switch, feature, o
         problem(answer, status, detail)
 
 
-def test_streams_and_commits_go_on_while_the_database_is_read_only(client, subscribed, switch):
+def test_streams_and_commits_continue_while_the_database_is_read_only(client, subscribed, switch):
     """Reference settings-and-storages#feature-effects: for the first stream of the subscription too."""
     _, subscription = subscribed
     path = f"/subscriptions/{subscription['id']}"
@@ -158,7 +158,7 @@ def test_streams_and_commits_go_on_while_the_database_is_read_only(client, subsc
     assert stored["offset"] == cursor["offset"]
 
 
-def test_an_event_type_that_goes_with_its_subscriptions_ends_their_streams_with_the_reason(client, subscribed, switch):
+def test_deleting_an_event_type_with_its_subscriptions_ends_their_streams_with_the_reason(client, subscribed, switch):
     """Reference subscriptions#event-type-deletion, settings-and-storages#feature-effects."""
     name, subscription = subscribed
     switch("delete_event_type_with_subscriptions")
@@ -183,7 +183,7 @@ def test_repartitioning_can_be_switched_off(client, create, name):
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_no_event_is_ever_misplaced(client, create, subscribe, switch, name, enabled):
-    """Reference streams#hidden-events, skip_misplaced_events: what names another event type is not let in at all."""
+    """Reference streams#hidden-events, skip_misplaced_events: an event that names another event type is rejected."""
     create(name)
     switch("skip_misplaced_events", enabled)
     answer = client.post(f"/event-types/{name}/events", json=[event(metadata={"event_type": "another"})])
@@ -202,5 +202,5 @@ def test_no_event_is_ever_misplaced(client, create, subscribe, switch, name, ena
         ("13.4 no name", "POST", "/settings/features", {"enabled": True}),
     ),
 )
-def test_what_is_no_feature_is_refused(client, method, path, body):
+def test_an_unknown_feature_is_rejected(client, method, path, body):
     assert client.request(method, path, json=body).status_code == 400

@@ -57,7 +57,7 @@ OLD = {"partition": "0", "timestamp": "2020-01-01T00:00:00Z"}
 FUTURE = {"partition": "0", "timestamp": "2999-01-01T00:00:00Z"}
 
 
-def test_ends_and_times_are_places_too(client, path):
+def test_begin_end_and_timestamps_are_accepted_as_cursors(client, path):
     """Reference cursors#end, cursors#timestamps, cursors#where-accepted."""
     lags = client.post(f"{path}/cursors-lag", json=[cursor("end"), OLD, FUTURE]).json()
     assert [lag["unconsumed_events"] for lag in lags] == [0, 5, 0]
@@ -117,7 +117,7 @@ def test_ends_and_times_are_places_too(client, path):
         ("7.6 bad offset", "shifted-cursors", [cursor("x", shift=1)], 422, "invalid offset x for partition 0"),
     ),
 )
-def test_bad_cursors_are_refused(client, path, endpoint, body, status, detail):
+def test_bad_cursors_are_rejected(client, path, endpoint, body, status, detail):
     """Reference cursors#arithmetic-errors."""
     problem(client.post(f"{path}/{endpoint}", json=body), status, detail)
 

@@ -27,7 +27,7 @@ def reset(client, path, name, offset, partition="0"):
     )
 
 
-def test_streams_end_with_a_reason_and_reading_goes_on_behind_the_offset(client, server, filled, name):
+def test_streams_end_with_a_reason_and_reading_continues_behind_the_offset(client, server, filled, name):
     """Reference subscriptions#reset-effects."""
     query = "/events?batch_limit=5&batch_flush_timeout=1&commit_timeout=5"
     with server.client() as other, open_stream(other, filled + query) as stream:
@@ -59,7 +59,7 @@ def test_a_reset_to_the_beginning_delivers_everything_again(client, server, fill
         ([{"offset": "BEGIN"}, {"event_type": True, "partition": "0", "offset": "3"}], 3),
     ],
 )
-def test_places_have_other_names_too(client, filled, name, items, position):
+def test_a_reset_accepts_all_cursor_specs(client, filled, name, items, position):
     """Reference cursors#where-accepted, cursors#all-partitions."""
     items = [item | {"event_type": item.get("event_type") and name} for item in items]
     assert client.patch(f"{filled}/cursors", json={"items": items}).status_code == 204
@@ -67,7 +67,7 @@ def test_places_have_other_names_too(client, filled, name, items, position):
     assert cursor["offset"] == format_offset(1, position)
 
 
-def test_without_cursors_the_subscription_is_initialised_and_streams_go_on(client, filled):
+def test_without_cursors_the_subscription_is_initialised_and_streams_continue(client, filled):
     assert client.get(f"{filled}/cursors").json() == {"items": []}
     assert client.patch(f"{filled}/cursors", json={"items": []}).status_code == 204
     (cursor,) = client.get(f"{filled}/cursors").json()["items"]
@@ -115,7 +115,7 @@ def test_without_cursors_the_subscription_is_initialised_and_streams_go_on(clien
         ("7.3 offset of a wrong type", {"offset": 1}, 400, "items.0.offset must be string or null"),
     ),
 )
-def test_bad_cursors_are_refused_and_change_nothing(client, filled, name, changes, status, detail):
+def test_bad_cursors_are_rejected_and_change_nothing(client, filled, name, changes, status, detail):
     """Reference subscriptions#reset-checks."""
     good = {"event_type": name, "partition": "0", "offset": "2"}
     problem(client.patch(f"{filled}/cursors", json={"items": [good | changes]}), status, detail)

@@ -1,4 +1,4 @@
-"""Events that nobody ever commits: reference streams#dead-letter-handling.
+"""Events that consumers fail to process: reference streams#dead-letter-handling.
 
 Source: reference streams#dead-letters, system-event-types#dead-letter-queue.
 """
@@ -30,7 +30,7 @@ def annotations(policy):
 
 
 def consume(server, path, last):
-    """Commit all batches but those with poison, in stream after stream, up to some event; return what came."""
+    """Commit all batches except those with poison events, in stream after stream, up to an event; return all events."""
     seen, infos, committed = [], [], []
     with server.client() as client:
         while last not in committed:
@@ -56,14 +56,14 @@ def commit(server, path, stream, batch):
 
 @pytest.fixture
 def poisoned(client, create, name):
-    """An event type with one event that nobody can process, among others."""
+    """An event type with one event that no consumer can process, among others."""
     create(name)
     bodies = [event(order_id) for order_id in ("1", POISON, "2", "3")]
     assert client.post(f"/event-types/{name}/events", json=bodies).status_code == 200
     return name
 
 
-def test_without_annotations_poison_is_sent_again_and_again(client, server, subscribe, poisoned):
+def test_without_annotations_poison_events_are_sent_repeatedly(client, server, subscribe, poisoned):
     path = f"/subscriptions/{subscribe(poisoned, read_from='begin')}"
     for _ in range(3):
         with server.client() as other, open_stream(other, path + STREAM) as stream:
@@ -71,7 +71,7 @@ def test_without_annotations_poison_is_sent_again_and_again(client, server, subs
     assert client.get(path + "/dead-letters").json() == {"items": []}
 
 
-def test_poison_can_be_skipped(client, server, subscribe, poisoned):
+def test_poison_events_can_be_skipped(client, server, subscribe, poisoned):
     """Reference streams#failures, streams#search."""
     path = f"/subscriptions/{subscribe(poisoned, read_from='begin', annotations=annotations('SKIP_EVENT'))}"
     seen, infos = consume(server, path, "3")
@@ -83,7 +83,7 @@ def test_poison_can_be_skipped(client, server, subscribe, poisoned):
     assert client.get(path + "/dead-letters").json() == {"items": []}
 
 
-def test_poison_can_be_kept_and_published_again_for_this_subscription_alone(client, server, subscribe, poisoned):
+def test_poison_events_can_be_stored_and_redriven_for_this_subscription_alone(client, server, subscribe, poisoned):
     """Reference streams#listing-dead-letters, streams#redrive, system-event-types#dead-letter-event."""
     subscription = subscribe(poisoned, read_from="begin", annotations=annotations("DEAD_LETTER_QUEUE"))
     path = f"/subscriptions/{subscription}"
@@ -131,7 +131,7 @@ def test_poison_can_be_kept_and_published_again_for_this_subscription_alone(clie
 
 
 def run(*arguments):
-    """What a command says of dead letters."""
+    """The output of a command about dead letters."""
     command = [sys.executable, "-m", "rioni", "dead-letters", *arguments]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
@@ -162,7 +162,7 @@ def raw_events(client, name, count):
         ),
     ],
 )
-def test_annotations_are_checked_whenever_they_are_given(client, create, subscribe, name, changes, detail):
+def test_annotations_are_checked_on_creation_and_on_update(client, create, subscribe, name, changes, detail):
     """Reference subscriptions#dead-letter-policy."""
     create(name)
     body = {"owning_application": f"app-{uuid.uuid4().hex[:8]}", "event_types": [name]}
@@ -177,7 +177,7 @@ def problem_detail(response):
     return response.json()["detail"]
 
 
-def test_bad_requests_are_told_what_is_wrong(client, create, subscribe, name):
+def test_bad_requests_get_the_reason(client, create, subscribe, name):
     """Reference streams#listing-dead-letters."""
     create(name, **partitions(1))
     path = f"/subscriptions/{subscribe(name)}/dead-letters"

@@ -1,4 +1,4 @@
-"""Clients that take their time: headers that trickle in, bodies, and streams (hostile input, H3).
+"""Slow clients: headers, bodies and streams that trickle (hostile input, H3).
 
 Source: reference operations#deadlines.
 """
@@ -33,7 +33,7 @@ def impatient(tmp_path_factory):
 
 
 def drip(server, head, byte=b"x"):
-    """Send a beginning and then one byte after the other, until the server has had enough; what it says."""
+    """Send a beginning and then one byte after the other, until the server closes the connection; return its answer."""
     parts = urlsplit(server.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=DRIP_S) as connection:
         connection.sendall(head)
@@ -50,7 +50,7 @@ def drip(server, head, byte=b"x"):
 
 
 def _all_of(connection):
-    """What the server says before it closes the connection, which it resets if a byte comes at that moment."""
+    """What the server sends before it closes the connection, which it resets if a byte arrives at that moment."""
     said = connection.recv(65_536)
     connection.settimeout(30)
     with contextlib.suppress(ConnectionResetError):
@@ -82,7 +82,7 @@ def test_a_body_that_trickles_in_is_answered_and_its_connection_closed(impatient
 
 
 def test_a_large_body_may_take_longer_than_a_small_one(impatient):
-    """It comes in about two seconds, which is more than the second that a body has at least.
+    """It takes about two seconds, more than the minimum of one second for a body.
 
     Source: reference operations#client-deadlines.
     """
@@ -99,8 +99,8 @@ def test_a_large_body_may_take_longer_than_a_small_one(impatient):
         assert connection.recv(65_536).startswith(b"HTTP/1.1 ")
 
 
-def test_a_body_that_is_refused_unread_may_take_its_time_and_another_request_may_follow(impatient):
-    """It comes in about two seconds, which is more than the second that headers have."""
+def test_a_body_rejected_unread_may_be_slow_and_another_request_may_follow(impatient):
+    """It takes about two seconds, more than the one second allowed for headers."""
     parts = urlsplit(impatient.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
         head = b"POST /event-types/test.unknown/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
@@ -123,7 +123,7 @@ def test_the_answer_to_a_body_that_is_much_too_large_is_not_lost(impatient):
 
 
 def test_a_stream_whose_client_reads_nothing_is_cut_off_and_its_slot_is_free(impatient):
-    """Longer than the buffers of the server and of the client is what waits for it.
+    """The pending output is longer than the buffers of the server and of the client.
 
     Source: reference low-level-streams#slow-clients.
     """
@@ -144,7 +144,7 @@ def test_a_stream_whose_client_reads_nothing_is_cut_off_and_its_slot_is_free(imp
     assert not said.endswith(b"\r\n"), "it breaks off within a batch"
 
 
-def test_the_server_serves_everybody_else_meanwhile_and_afterwards(impatient):
+def test_the_server_serves_other_clients_meanwhile_and_afterwards(impatient):
     parts = urlsplit(impatient.url)
     workers = impatient.workers()
     with contextlib.ExitStack() as stack, impatient.client() as client:

@@ -33,7 +33,7 @@ def test_consumers_do_not_see_deletions(client, create, name):
     assert newest == "001-0001-000000000000000002"
 
 
-def test_a_deletion_needs_a_key_and_what_its_partition_is_chosen_by_but_no_valid_event(client, create, name):
+def test_a_deletion_needs_its_key_and_partition_fields_but_no_valid_event(client, create, name):
     create(name, **COMPACTED, **partitions(3))
     path = f"/event-types/{name}/deleted-events"
     assert client.post(path, json=[{"order_id": 1, "metadata": {"partition_compaction_key": "a"}}]).status_code == 200
@@ -58,7 +58,7 @@ def test_a_deletion_needs_a_key_and_what_its_partition_is_chosen_by_but_no_valid
         ),
     ],
 )
-def test_where_nothing_can_be_deleted_every_event_says_why(client, create, name, changes, detail):
+def test_for_an_unsuitable_event_type_every_result_gives_the_reason(client, create, name, changes, detail):
     """Reference publishing#deletable-events."""
     create(name, **changes)
     deletions = [keyed("a"), {}]
@@ -72,7 +72,7 @@ def test_where_nothing_can_be_deleted_every_event_says_why(client, create, name,
     problem(client.post(f"/event-types/{name}/deleted-events", json=[]), 422, detail)
 
 
-def test_an_empty_deletion_is_fine(client, create, name):
+def test_an_empty_deletion_is_accepted(client, create, name):
     create(name, **COMPACTED)
     assert client.post(f"/event-types/{name}/deleted-events", json=[]).status_code == 200
 

@@ -1,7 +1,7 @@
-"""Whatever the description of the API allows, and what it does not, is answered as it says (with Schemathesis).
+"""Every answer, to valid and invalid requests, conforms to the description of the API (with Schemathesis).
 
-Schemathesis makes the requests, valid ones and spoiled ones; the client of the tests checks every answer against the
-description, so that here only a server's error is looked for. Streams are closed as soon as they have begun.
+Schemathesis generates the requests, valid and corrupted ones; the client of the tests checks every answer against the
+description, so these tests only look for server errors. Streams are closed as soon as they have started.
 """
 
 import socket
@@ -36,7 +36,7 @@ GENERATED = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server of its own, since here features are switched and storages deleted."""
+    """A separate server, since these tests switch features and delete storages."""
     environment = {"RIONI_COMMIT_TIMEOUT_MAX_S": "1"}
     with running_server(
         tmp_path_factory.mktemp("data") / "rioni", "--workers", "1", environment=environment
@@ -46,7 +46,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def existing(client):
-    """Parameters of paths that name something; the settings are as they were afterwards."""
+    """Parameters of paths that name existing resources; the settings are restored afterwards."""
     client.post("/event-types", json=event_type_body(name=EVENT_TYPE))
     subscription = client.post("/subscriptions", json=SUBSCRIPTION).json()
     yield {"name": EVENT_TYPE, "subscription_id": subscription["id"], "partition": "0", "version": "latest"}
@@ -64,7 +64,7 @@ def test_every_answer_is_described(client, existing, label):
     def answered(case, known):
         if known:
             case.path_parameters = {name: existing.get(name, value) for name, value in case.path_parameters.items()}
-        # Most bodies are plain; that compressed ones are read is shown elsewhere.
+        # Most bodies are plain; compressed ones are tested elsewhere.
         case.headers.pop("Content-Encoding", None)
         request = case.as_transport_kwargs(base_url=str(client.base_url))
         if isinstance(request.get("data"), bytes):
@@ -76,7 +76,7 @@ def test_every_answer_is_described(client, existing, label):
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_the_example_of_every_operation_is_understood(client, existing, label):
+def test_the_example_of_every_operation_is_accepted(client, existing, label):
     operation = OPERATIONS[label].definition.raw
     given = {"path": {}, "query": {}, "header": {}}
     for parameter in map(resolved, operation["parameters"]):
@@ -92,8 +92,8 @@ def test_the_example_of_every_operation_is_understood(client, existing, label):
         assert response.status_code < 500 or response.status_code == 501
 
 
-def refused(client, label, existing, **headers):
-    """The status that answers a request to an operation with some headers, and no body."""
+def status_of(client, label, existing, **headers):
+    """The status of the answer to a request to an operation with some headers, and no body."""
     method, path = OPERATIONS[label].method, OPERATIONS[label].path
     placeholders = {each["name"]: each.get("example") for each in described_parameters(label) if each["in"] == "path"}
     address = urlsplit(str(client.base_url))
@@ -118,16 +118,19 @@ def described_parameters(label):
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_what_every_request_may_meet_is_described_where_it_occurs_and_nowhere_else(client, existing, label):
-    """406, 408, 413, 415: whoever reads a body may wait too long for it as well."""
+def test_general_errors_are_described_exactly_where_they_occur(client, existing, label):
+    """406, 408, 413, 415: every operation that reads a body may time out."""
     described = {int(status) for status in OPERATIONS[label].definition.raw["responses"]}
     occurring = {
-        refused(client, label, existing, Accept="image/png", Content_Encoding="gzip"),
-        refused(client, label, existing, Content_Type="text/plain"),
-        refused(client, label, existing, Content_Length=10**10),
+        status_of(client, label, existing, Accept="image/png", Content_Encoding="gzip"),
+        status_of(client, label, existing, Content_Type="text/plain"),
+        status_of(client, label, existing, Content_Length=10**10),
     }
     common = {406, 413, 415}
     if OPERATIONS[label].path in ANY_MEDIA and OPERATIONS[label].method == "post":
-        common = {413, 415}  # Nothing of a batch or a stream depends on Accept; the description is simpler than that.
+        common = {
+            413,
+            415,
+        }  # The form of batches and streams does not depend on Accept; the description is simpler than that.
     assert occurring & common == described & common
     assert (408 in described) == (413 in described)

@@ -23,7 +23,7 @@ OPERATIONS = [
 SIZES = {"desktop": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 HOSTILE = """<img src=x onerror="window.ran=1"><script>window.ran=1</script>'"`</code><svg onload=window.ran=1>"""
 CONTRAST_MIN = 4.5
-# The darker, or lighter, of text and of the nearest ground that is not transparent, as WCAG 2 defines it.
+# The luminance of text and of the nearest opaque background, as WCAG 2 defines it.
 POOR_CONTRAST = """minimum => {
   const channels = text => text.match(/[\\d.]+/g).map(Number);
   const linear = value => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
@@ -44,7 +44,7 @@ POOR_CONTRAST = """minimum => {
   }).filter(([ratio]) => ratio < minimum);
 }"""
 
-# What stands at the head of each operation, by its id.
+# The heading of each operation, by its id.
 SHOWN = """Object.fromEntries([...document.querySelectorAll("article .call")].map(call => {
   const heading = call.parentElement.querySelector("h3");
   return [heading.id, [heading.innerText, call.innerText]];
@@ -53,7 +53,7 @@ SHOWN = """Object.fromEntries([...document.querySelectorAll("article .call")].ma
 
 @pytest.fixture
 def open_page(browser, server):
-    """Opens /docs; whatever the browser complains about fails the test."""
+    """Opens /docs; any error that the browser reports fails the test."""
     contexts, complaints = [], []
 
     def open_page(size="desktop", **options):
@@ -72,7 +72,7 @@ def open_page(browser, server):
 
 
 @pytest.mark.one_server
-def test_the_page_loads_nothing_but_itself(browser, server):
+def test_the_page_loads_no_other_resources(browser, server):
     context = browser.new_context()
     page, requested = context.new_page(), []
     page.on("request", lambda request: requested.append(request.url))
@@ -92,7 +92,7 @@ def test_every_operation_is_listed_and_shown(open_page):
         assert f"#{operation['operationId']}" in listed
 
 
-def test_every_link_leads_somewhere(open_page, server):
+def test_every_link_has_a_target(open_page, server):
     page = open_page()
     links = set(page.evaluate("[...document.querySelectorAll('a')].map(link => link.getAttribute('href'))"))
     ids = set(page.evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)"))
@@ -101,7 +101,7 @@ def test_every_link_leads_somewhere(open_page, server):
     assert httpx.get(f"{server.url}/openapi.json").json() == DOCUMENT
 
 
-def test_no_id_is_given_twice(open_page):
+def test_ids_are_unique(open_page):
     ids = open_page().evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)")
     assert len(ids) == len(set(ids))
 
@@ -113,7 +113,7 @@ def test_a_link_of_the_contents_shows_its_operation(open_page):
     assert page.locator("#publish-events").bounding_box()["y"] < SIZES["desktop"]["height"] / 2
 
 
-def test_the_keyboard_is_enough(open_page):
+def test_the_page_can_be_used_by_keyboard_alone(open_page):
     page = open_page()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -126,7 +126,7 @@ def test_the_keyboard_is_enough(open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_stands_out(open_page, scheme):
+def test_all_text_has_enough_contrast(open_page, scheme):
     assert open_page(color_scheme=scheme).evaluate(POOR_CONTRAST, CONTRAST_MIN) == []
 
 
@@ -136,7 +136,7 @@ def test_the_page_is_as_wide_as_the_window(open_page, size):
     assert page.evaluate("document.documentElement.scrollWidth") == SIZES[size]["width"]
 
 
-def test_text_of_the_document_is_only_ever_text(open_page, server):
+def test_text_of_the_document_is_never_interpreted_as_markup(open_page, server):
     page = open_page()
     page.route("**/docs", lambda route: route.fulfill(body=render(_hostile(DOCUMENT)), content_type="text/html"))
     page.goto(f"{server.url}/docs")
@@ -145,7 +145,7 @@ def test_text_of_the_document_is_only_ever_text(open_page, server):
     assert HOSTILE.replace("`", "") in page.locator("main").inner_text().replace("`", "")
 
 
-def test_no_script_runs_even_if_one_came_in(browser, server):
+def test_no_injected_script_runs(browser, server):
     context = browser.new_context()
     page = context.new_page()
     body = render(DOCUMENT).replace("</main>", f"{HOSTILE}<p id=last></p></main>")
@@ -159,7 +159,7 @@ def test_no_script_runs_even_if_one_came_in(browser, server):
 
 
 def _hostile(value):
-    """A document all of whose free text attacks its reader."""
+    """A document in which every free text attacks its reader."""
     if isinstance(value, dict):
         return {
             name: HOSTILE

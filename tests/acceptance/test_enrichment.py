@@ -1,4 +1,4 @@
-"""What the broker writes into metadata: reference publishing#enrichment, row by row."""
+"""Enrichment of metadata: reference publishing#enrichment, row by row."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_flow_id_is_kept_if_it_is_not_empty(client, create, name, metadata, fl
 @pytest.mark.parametrize(
     "strategy", [{}, {"partition_strategy": "hash", "partition_key_fields": ["order_id"]}], ids=["random", "hash"]
 )
-def test_the_partition_is_the_one_that_was_found(client, create, name, strategy):
+def test_the_partition_is_the_assigned_one(client, create, name, strategy):
     create(name, **strategy, **partitions(3))
     client.post(f"/event-types/{name}/events", json=[event("ABC-123", metadata={"partition": "99"})])
     (metadata,) = stored(client, name, partition_count=3)
@@ -39,7 +39,7 @@ def test_the_partition_is_the_one_that_was_found(client, create, name, strategy)
     assert not strategy or metadata["partition"] == "2", "reference publishing#partitioning"
 
 
-def test_the_version_is_the_latest(client, create, name):
+def test_the_version_is_the_latest_schema_version(client, create, name):
     create(name)
     wider = json.loads(SCHEMA)
     wider["properties"]["more"] = {}
@@ -51,7 +51,7 @@ def test_the_version_is_the_latest(client, create, name):
 
 
 @pytest.mark.parametrize("member", ["published_by", "received_at", "version"])
-def test_what_only_the_broker_knows_is_not_for_publishers_to_say(client, create, name, member):
+def test_publishers_can_not_set_fields_of_the_broker(client, create, name, member):
     create(name)
     response = client.post(f"/event-types/{name}/events", json=[event(metadata={member: "x"})])
     assert response.status_code == 422

@@ -42,7 +42,7 @@ from tests.support.builders import SCHEMA, event_type_body
         ),
     ),
 )
-def test_putting_back_what_was_got_changes_nothing(client, create, name, members):
+def test_putting_the_unchanged_event_type_changes_nothing(client, create, name, members):
     """Reference event-types#update-event-type."""
     create(name, **members)
     before = client.get(f"/event-types/{name}").json()
@@ -169,7 +169,7 @@ def test_a_change_is_seen_at_once(client, create, name):
         ),
     ),
 )
-def test_what_may_change_changes_and_what_is_left_out_is_kept(client, create, name, before, changes, after):
+def test_changeable_fields_change_and_omitted_ones_are_kept(client, create, name, before, changes, after):
     """Reference event-types#kept-fields, authorization#adding-and-removing, authorization#administrator-exemptions."""
     create(name, **before)
     response = client.put(f"/event-types/{name}", json=event_type_body(name=name, **changes))
@@ -226,8 +226,8 @@ def test_what_may_change_changes_and_what_is_left_out_is_kept(client, create, na
         ("5.3 schema", {}, {"schema": json_schema(properties={})}, "Invalid schema: "),
     ),
 )
-def test_a_change_against_the_rules_is_named_and_changes_nothing(client, create, name, before, changes, detail):
-    """A change against each rule, with the text of its refusal.
+def test_a_forbidden_change_is_rejected_and_changes_nothing(client, create, name, before, changes, detail):
+    """A change against each rule, with the text of its rejection.
 
     Source: reference event-types#constrained-changes, event-types#cleanup-policy-change, event-types#category-change,
     authorization#adding-and-removing.
@@ -252,7 +252,7 @@ def test_changes_are_checked_in_the_order_of_the_contract(client, switch, name):
     problem(client.put(path, json=event_type_body(name=name)), 404, f'EventType "{name}" does not exist.')
 
 
-def test_a_change_is_answered_with_the_event_type_if_that_is_switched_on(client, create, switch, name):
+def test_a_change_returns_the_event_type_if_that_is_enabled(client, create, switch, name):
     """Reference event-types#update-event-type."""
     create(name)
     switch("return_body_on_create_update_event_type")
@@ -261,7 +261,7 @@ def test_a_change_is_answered_with_the_event_type_if_that_is_switched_on(client,
         assert response.json() == client.get(f"/event-types/{name}").json()
 
 
-def test_an_unknown_owning_application_is_refused_only_where_it_is_new(client, create, switch, name):
+def test_an_unknown_owning_application_is_rejected_only_when_it_changes(client, create, switch, name):
     """Reference event-types#owning-application."""
     create(name, owning_application="nobody")
     switch("validate_event_type_owning_app")
@@ -281,7 +281,7 @@ def test_a_change_with_a_wider_schema_adds_a_version(client, create, name):
     assert client.get(f"/event-types/{name}").json()["schema"]["version"] == "1.1.0"
 
 
-def test_a_change_that_would_undo_another_one_is_refused(client, create, name):
+def test_a_change_that_would_overwrite_another_one_is_rejected(client, create, name):
     """Reference event-types#entity-tags."""
     create(name)
     tag = client.get(f"/event-types/{name}").headers["etag"]

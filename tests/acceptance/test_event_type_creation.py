@@ -41,7 +41,7 @@ def test_a_created_event_type_is_answered_in_full_and_can_be_read_at_once(client
         assert client.get(f"/event-types/{name}").json() == created
 
 
-def test_members_come_in_the_order_that_clients_know(client, create, name):
+def test_members_are_in_the_documented_order(client, create, name):
     """Reference event-types#response-members."""
     create(name, audience="company-internal")
     assert list(client.get(f"/event-types/{name}").json()) == [
@@ -73,7 +73,7 @@ def test_the_same_name_again_is_a_conflict(client, create, name):
     problem(client.post("/event-types", json=event_type_body(name=name)), 409, f"EventType {name} already exists.")
 
 
-def test_of_many_concurrent_creations_one_wins(server, name):
+def test_of_many_concurrent_creations_one_succeeds(server, name):
     def attempt(_):
         with server.client() as client:
             return client.post("/event-types", json=event_type_body(name=name)).status_code
@@ -102,7 +102,7 @@ def test_of_many_concurrent_creations_one_wins(server, name):
     ),
 )
 @pytest.mark.parametrize("sent", [{}, None], ids=["absent", "null"])
-def test_what_is_left_out_has_its_default(client, name, field, default, sent):
+def test_omitted_fields_have_their_defaults(client, name, field, default, sent):
     """Reference event-types#fields."""
     body = event_type_body(name=name, category="undefined", enrichment_strategies=[])
     if sent is None and field != "partition_strategy":
@@ -284,8 +284,8 @@ def test_what_is_left_out_has_its_default(client, name, field, default, sent):
         ),
     ),
 )
-def test_a_broken_rule_is_named(client, name, changes, detail):
-    """A definition against each rule, with the text of its refusal.
+def test_a_violated_rule_is_named(client, name, changes, detail):
+    """A definition against each rule, with the text of its rejection.
 
     Source: reference event-types#name, event-types#default-statistic, event-types#ordering-fields,
     event-types#owner-selector, authorization#required-lists.
@@ -299,7 +299,7 @@ def test_a_broken_rule_is_named(client, name, changes, detail):
         problem(client.get(f"/event-types/{name}"), 404)
 
 
-def test_all_broken_fields_are_named_together(client):
+def test_all_invalid_fields_are_named_together(client):
     """Reference common#field-violations."""
     found = problem(client.post("/event-types", json={"labels": {"": "x"}}), 422)
     assert sorted(found["detail"].splitlines()) == [
@@ -312,8 +312,8 @@ def test_all_broken_fields_are_named_together(client):
     ]
 
 
-def test_the_first_check_that_fails_answers(client, switch, create, name):
-    """Reference event-types#create-checks: a submission that breaks every rule, repaired one rule after the other."""
+def test_the_first_check_that_fails_determines_the_answer(client, switch, create, name):
+    """Reference event-types#create-checks: a submission that violates every rule, corrected rule by rule."""
     create(name)
     for feature in (
         "disable_event_type_creation",
@@ -377,12 +377,12 @@ def test_the_first_check_that_fails_answers(client, switch, create, name):
         ("3.1 event_owner_selector.type: unknown", b'{"event_owner_selector":{"type":"x"}}', "[path, static]"),
     ),
 )
-def test_a_body_that_can_not_be_read_is_refused(client, body, detail):
+def test_an_unparsable_body_is_rejected(client, body, detail):
     """Reference common#enum-literals, common#json-bodies, event-types#audience."""
     problem(client.post("/event-types", content=body), 400, detail)
 
 
-def test_compacted_event_types_come_with_a_warning(client, name):
+def test_creating_a_compacted_event_type_returns_a_warning(client, name):
     """Reference event-types#warning-header."""
     response = client.post("/event-types", json=event_type_body(name=name, cleanup_policy="compact"))
     assert response.headers["warning"] == '299 nakadi "Data access warning. Compaction warning"'

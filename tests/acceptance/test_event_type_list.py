@@ -16,7 +16,7 @@ def _names(response):
     return [each["name"] for each in response.json()]
 
 
-def test_every_filter_can_be_asked_for(client, create, name):
+def test_the_list_supports_every_filter(client, create, name):
     """Reference event-types#list-filters."""
     create(f"{name}.a", authorization=AUTHORIZATION, labels={"team": "x"}, annotations={"note": "a:b, c"})
     create(f"{name}.b")
@@ -51,21 +51,21 @@ def test_the_links_lead_through_all_pages_and_back(client, names, name):
     assert "prev" not in page.links
 
 
-def test_without_limit_and_offset_the_list_is_whole(client, names, name):
+def test_without_limit_and_offset_the_list_is_complete(client, names, name):
     """Reference common#pagination."""
     whole = client.get("/event-types", params={"owning_application": name})
     assert _names(whole) == names
     assert "link" not in whole.headers
 
 
-def test_an_offset_beyond_the_end_has_a_way_back_and_none_on(client, names, name):
+def test_an_offset_beyond_the_end_has_a_link_back_and_none_forward(client, names, name):
     """Reference common#page-links."""
     page = client.get("/event-types", params={"owning_application": name, "offset": 50, "limit": 10})
     assert _names(page) == []
     assert list(page.links) == ["prev"]
 
 
-def test_links_are_headers_whatever_is_asked_for(client, names):
+def test_links_are_returned_as_headers_for_every_query(client, names):
     page = client.get("/event-types", params={"limit": 1, "owning_application": '\r\nX-Evil: 1">,<é'})
     assert page.status_code == 200
     assert "x-evil" not in page.headers
@@ -83,12 +83,12 @@ def test_links_are_headers_whatever_is_asked_for(client, names):
         ("offset=x", "offset: 'x' is not an integer"),
     ],
 )
-def test_pages_that_can_not_be_are_refused(client, query, detail):
+def test_invalid_pages_are_rejected(client, query, detail):
     """Reference common#pagination, common#query-parameters."""
     problem(client.get(f"/event-types?{query}"), 400, detail)
 
 
-def test_who_has_the_list_does_not_get_it_again(client, create, names, name):
+def test_an_unchanged_list_is_not_sent_again(client, create, names, name):
     """Reference event-types#entity-tags."""
     asked = {"owning_application": name, "limit": 3}
     first = client.get("/event-types", params=asked)

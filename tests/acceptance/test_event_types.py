@@ -38,7 +38,7 @@ def test_the_list_is_sorted_and_filtered(client, create, name):
         problem(refused, 400, "Authorization format is incorrect. Should be data_type:value")
 
 
-def test_a_deleted_event_type_is_gone_and_its_name_free(client, create, name):
+def test_a_deleted_event_type_is_not_found_and_its_name_is_free(client, create, name):
     """Reference event-types#delete-event-type."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event()])
@@ -66,7 +66,7 @@ ARCHIVER = {"owning_application": "nakadi_archiver", "consumer_group": "nakadi_t
         ("3.8 a feature without effect", [{}], "event_type_deletion_only_admins", 409),
     ),
 )
-def test_event_types_are_deleted_with_the_subscriptions_that_may_go(
+def test_event_types_are_deleted_with_their_deletable_subscriptions(
     client, create, subscribe, switch, name, subscriptions, feature, status
 ):
     """Reference event-types#deletable-subscriptions."""
@@ -102,7 +102,7 @@ def test_deletion_is_checked_in_the_order_of_the_contract(client, create, subscr
     problem(client.delete(path), 409)
 
 
-def test_an_event_type_that_the_client_has_already_is_not_sent_again(client, create, name):
+def test_an_unchanged_event_type_is_not_sent_again(client, create, name):
     """Reference event-types#entity-tags."""
     create(name)
     tag = client.get(f"/event-types/{name}").headers["etag"]

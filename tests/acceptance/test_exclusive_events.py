@@ -1,4 +1,4 @@
-"""Events that are not for everybody who may read the event type.
+"""Events that only some readers of the event type may see.
 
 Source: reference publishing#event-owners, publishing#consumer-tag.
 """
@@ -19,7 +19,7 @@ TOKENS = {name: {"uid": name, "realm": "/services"} for name in ("stups_nakadi",
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    """A client of a server that asks for tokens, on which owners are looked for."""
+    """A client of a server that requires tokens, with event owners enabled."""
     folder = tmp_path_factory.mktemp("guarded")
     write_tokens(folder / "tokens.toml", TOKENS)
     environment = {"RIONI_AUTH_MODE": "basic", **ADMINISTRATOR, "RIONI_AUTH_TOKENS": str(folder / "tokens.toml")}
@@ -50,7 +50,7 @@ def test_only_its_owner_writes_and_reads_an_event(guarded, name, selector):
     assert orders(guarded, f"{path}?", 2, **BEGIN, **bearer("stups_nakadi")) == ["acme", "other"]
 
 
-def test_nobody_else_writes_in_an_owners_name(guarded, name):
+def test_only_the_owner_may_publish_its_events(guarded, name):
     owner = {"type": "path", "name": "service", "value": "order_id"}
     guarded.post("/event-types", json=event_type_body(name=name, event_owner_selector=owner), headers=bearer("acme"))
     events = [event("other"), event("acme"), event("other")]

@@ -1,4 +1,4 @@
-"""Subscriptions that say which events they want.
+"""Subscriptions with filters of events.
 
 Source: reference subscriptions#filters.
 """
@@ -24,7 +24,7 @@ def commit(client, subscription, stream, batch):
     assert client.post(f"/subscriptions/{subscription}/cursors", json=body, headers=headers).status_code == 204
 
 
-def test_only_what_matches_is_sent_and_the_rest_counts_as_consumed(client, server, create, subscribe, name):
+def test_only_matching_events_are_sent_and_others_count_as_consumed(client, server, create, subscribe, name):
     """Reference streams#hidden-events."""
     create(name)
     publish_orders(client, name, "1", "22", "3", "44", "5")
@@ -47,7 +47,7 @@ def test_all_partitions_are_filtered(client, create, subscribe, name):
         batches = stream.batches()
     events = [each for batch in batches for each in batch.get("events", [])]
     assert [(each["metadata"]["partition"], each["order_id"]) for each in events] == [("1", "7")]
-    # What comes behind an event that nobody has committed stays as it is.
+    # Events behind an uncommitted event are not committed automatically.
     assert unconsumed(client, subscription) == 13
 
 
@@ -69,7 +69,7 @@ def test_a_filter_can_be_changed_and_removed_while_a_stream_is_open(client, serv
     assert "filter" not in client.get(path).json()
 
 
-def test_who_does_not_know_filters_does_not_remove_them(client, create, subscribe, name):
+def test_clients_without_support_for_filters_do_not_remove_them(client, create, subscribe, name):
     create(name)
     path = f"/subscriptions/{subscribe(name, filter=ONE)}"
     before = client.get(path).json()
@@ -78,7 +78,7 @@ def test_who_does_not_know_filters_does_not_remove_them(client, create, subscrib
     assert client.get(path).json()["filter"] == before["filter"]
 
 
-def test_subscriptions_without_a_filter_look_as_ever(client, create, subscribe, name):
+def test_subscriptions_without_a_filter_have_no_additional_fields(client, create, subscribe, name):
     create(name)
     assert "filter" not in client.get(f"/subscriptions/{subscribe(name)}").json()
 
@@ -91,7 +91,7 @@ def test_subscriptions_without_a_filter_look_as_ever(client, create, subscribe, 
         ("1", "has to be true or false"),
     ],
 )
-def test_a_filter_that_can_not_be_used_is_refused(client, create, subscribe, name, expression, why):
+def test_an_invalid_filter_is_rejected(client, create, subscribe, name, expression, why):
     create(name)
     body = {"owning_application": "app", "event_types": [name], "filter": expression}
     problem(client.post("/subscriptions", json=body), 422, why)

@@ -1,4 +1,4 @@
-"""Events that streams pass over; reference publishing#delete-events, publishing#consumer-tag.
+"""Events that streams skip; reference publishing#delete-events, publishing#consumer-tag.
 
 Source: reference low-level-streams#flushing, streams#hidden-events.
 """
@@ -61,7 +61,7 @@ def test_a_low_level_stream_shows_neither_deleted_nor_foreign_events(client, cre
     assert batch["cursor"]["offset"] == "001-0001-000000000000000004"
 
 
-def test_what_a_subscription_is_not_given_is_committed_for_it(client, server, create, subscribe, name):
+def test_hidden_events_are_committed_automatically(client, server, create, subscribe, name):
     create(name, cleanup_policy="compact")
     one, another = (subscribe(name, read_from="begin") for _ in range(2))
     delete(client, name, "0")
@@ -75,7 +75,7 @@ def test_what_a_subscription_is_not_given_is_committed_for_it(client, server, cr
         with server.client() as other, open_stream(other, path) as stream:
             batch = stream.batch()
             seen[subscription_id] = order_ids([batch])
-            # What comes before is committed at once, what comes behind once the client has committed.
+            # Hidden events before a visible one are committed at once, those behind it once the client has committed.
             wait_until(lambda read=subscription_id, ahead=ahead: lag(client, read) == 6 - ahead)
             answer = client.post(
                 f"/subscriptions/{subscription_id}/cursors",
@@ -87,7 +87,7 @@ def test_what_a_subscription_is_not_given_is_committed_for_it(client, server, cr
     assert seen == {one: ["1", "3"], another: ["2", "3"]}
 
 
-def test_a_stream_that_is_given_nothing_leaves_nothing_behind(client, server, create, subscribe, name):
+def test_a_stream_of_hidden_events_only_leaves_no_lag(client, server, create, subscribe, name):
     """Reference streams#autocommit."""
     create(name, cleanup_policy="compact")
     subscription_id = subscribe(name, read_from="begin")

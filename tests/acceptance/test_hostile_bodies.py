@@ -1,4 +1,4 @@
-"""Bodies that are large, compressed beyond measure, withheld, or sent by those who may not write."""
+"""Bodies that are large, compressed beyond measure, withheld, or sent without the right to publish."""
 
 import contextlib
 import gzip
@@ -28,7 +28,7 @@ GROWTH_BYTES_MAX = 250_000_000
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory):
-    """A broker of one worker that may hold few bytes of bodies, with an event type `test.attacked`."""
+    """A broker of one worker with a low limit of bytes of bodies in memory, with an event type `test.attacked`."""
     limits = {"BODIES_BYTES_MAX": WORKER_BYTES, "BODIES_BYTES_PER_CLIENT_MAX": CLIENT_BYTES}
     environment = {f"RIONI_{name}": str(value) for name, value in limits.items()}
     folder = tmp_path_factory.mktemp("attacked")
@@ -68,7 +68,7 @@ def lists(size, events=1):
     ("size", "events", "coding"),
     [(14_000_000, 14, ""), (14_000_000, 1, "gzip"), (140_000_000, 18, "gzip"), (140_000_000, 18, "zstd")],
 )
-def test_lists_upon_lists_are_refused_before_they_take_memory(attacked, size, events, coding, at_once):
+def test_nested_lists_are_rejected_before_they_take_memory(attacked, size, events, coding, at_once):
     """Reference publishing#batch-limits, common#content-encoding."""
     body = lists(size, events)
     if coding:
@@ -81,7 +81,7 @@ def test_lists_upon_lists_are_refused_before_they_take_memory(attacked, size, ev
         for answer in answers:
             try:
                 response = answer.result(60)
-            except httpx.TransportError:  # the broker has answered, and closed, before all of it was sent
+            except httpx.TransportError:  # the broker has answered and closed the connection before all of it was sent
                 continue
             assert response.status_code in (413, 429, 503), response.text[:200]
             assert response.status_code == 413 or response.headers["Retry-After"]
@@ -90,7 +90,7 @@ def test_lists_upon_lists_are_refused_before_they_take_memory(attacked, size, ev
 
 
 @pytest.mark.parametrize("connections", [6, 60])
-def test_clients_that_withhold_the_end_of_a_body_hold_no_more_than_their_share(attacked, connections):
+def test_clients_that_withhold_the_end_of_a_body_use_no_more_than_their_share(attacked, connections):
     """Reference common#bodies-in-flight."""
     compressed = gzip.compress(b'[{"a":"%b"}]' % (bytes(48 + number % 7 for number in range(1_000)) * 12_000), 1)
     head = (
@@ -135,7 +135,7 @@ def first_line(sock):
         ("test.blocked", "Content-Length: 40000000", b"403 Forbidden"),
     ],
 )
-def test_a_long_body_is_not_read_for_those_who_may_not_write(attacked, name, length, status):
+def test_a_long_body_of_a_client_without_the_right_to_publish_is_not_read(attacked, name, length, status):
     """Reference publishing#large-bodies."""
     address = httpx.URL(attacked.url)
     with socket.create_connection((address.host, address.port), timeout=20) as sock:
@@ -146,8 +146,8 @@ def test_a_long_body_is_not_read_for_those_who_may_not_write(attacked, name, len
 
 @pytest.mark.parametrize("at_once", [1, 3])
 @pytest.mark.parametrize("filler", [b"\x00\x00\x00\xff\xff", b"garbage"])
-def test_a_compressed_body_without_an_end_is_given_up(attacked, filler, at_once):
-    """Neither what inflates to nothing nor what follows the compressed part goes on for ever.
+def test_reading_an_endless_compressed_body_stops(attacked, filler, at_once):
+    """Neither input that inflates to nothing nor data behind the compressed part is read for ever.
 
     Source: reference common#content-encoding.
     """

@@ -1,7 +1,7 @@
-"""What nobody in good faith sends as a consumer: each has its 4xx, no worker dies, and nothing is a defect of ours.
+"""Hostile requests of consumers: each gets its 4xx, no worker dies, and no internal error is logged.
 
-What is sent to exhaust the broker is in `test_attacks.py`, slow clients are in `test_deadlines.py`, requests that a
-proxy may read otherwise in `test_smuggling.py`, and clients that stop reading in `test_stream_limits.py`.
+Input made to exhaust the broker is in `test_attacks.py`, slow clients are in `test_deadlines.py`, requests that a
+proxy may parse differently in `test_smuggling.py`, and clients that stop reading in `test_stream_limits.py`.
 """
 
 import gzip
@@ -25,7 +25,7 @@ NUL = "U+0000"
 
 @pytest.fixture(scope="module")
 def known(server):
-    """The name of an event type of one partition and the id of a subscription to it; no defect may be logged."""
+    """The names of an event type of one partition and of a subscription to it; no internal error may be logged."""
     name = f"test.hostile-{uuid.uuid4().hex[:8]}"
     defects, workers = logged(server), server.workers()
     with server.client() as client:
@@ -43,7 +43,7 @@ def logged(server):
 
 @pytest.fixture(scope="module")
 def raw(server):
-    """A client that does not mind answers in HTML: those of the parser, before the API begins."""
+    """A client that accepts answers in HTML: those of the parser, before the API begins."""
     with httpx.Client(base_url=server.url, timeout=30) as client:
         yield client
 
@@ -222,12 +222,12 @@ def test_hostile_headers_of_commits(raw, known, headers, status, text):
 
 @pytest.mark.parametrize("sent", [b"\xff", b"{", b'"x"', b"7", b"[7]", b'[{"partition":7}]', b"[" * 5_000])
 @pytest.mark.parametrize("path", ["/subscriptions/{1}/events", "/event-types/{0}/events"])
-def test_hostile_ids_of_browsers(raw, known, path, sent):
+def test_hostile_stream_ids_of_browsers(raw, known, path, sent):
     headers = [(b"Accept", b"text/event-stream"), (b"Last-Event-ID", sent)]
     assert raw.get(path.format(*known), headers=headers).status_code in (400, 412)
 
 
-def test_thousands_of_cursors_are_committed_by_whoever_has_the_partition(client, known):
+def test_the_owner_of_the_partition_may_commit_thousands_of_cursors(client, known):
     name, subscription_id = known
     with open_stream(client, f"/subscriptions/{subscription_id}/events?batch_flush_timeout=1") as stream:
         stream.batch()

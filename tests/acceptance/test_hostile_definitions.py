@@ -1,4 +1,4 @@
-"""Definitions made to keep everybody waiting: they are refused or checked, and meanwhile others are answered."""
+"""Definitions that are expensive to check: they are rejected or checked, and meanwhile other requests are answered."""
 
 import json
 import re
@@ -17,7 +17,7 @@ OTHERS_S_MAX = 5.0
 
 
 def doubling(levels):
-    """A schema of 2 kB whose first object stands for two of the next one, and so on."""
+    """A schema of 2 kB whose first object refers twice to the next one, and so on."""
     definitions = {f"d{n}": {"anyOf": [{"$ref": f"#/definitions/d{n + 1}"}] * 2} for n in range(levels)}
     return {"definitions": definitions | {f"d{levels}": {}}, "properties": {"a": {"$ref": "#/definitions/d0"}}}
 
@@ -51,9 +51,9 @@ ATTACKS = [
 
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(("changes", "status", "detail"), ATTACKS)
-def test_nobody_waits_for_a_definition_that_takes_long(server, client, name, changes, status, detail, times):
+def test_other_requests_do_not_wait_for_an_expensive_definition(server, client, name, changes, status, detail, times):
     """Reference event-types#definition-limits, common#body-limits."""
-    # Written beforehand: this process, which measures, is to have nothing else to do.
+    # Encoded beforehand, so that this process, which measures, has nothing else to do.
     body = json.dumps(event_type_body(name=name) | changes).encode()
     headers = {"Content-Type": "application/json"}
     answers = []

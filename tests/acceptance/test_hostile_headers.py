@@ -25,8 +25,8 @@ def answer_to(url, headers):
 
 @pytest.mark.parametrize("at_once", [1, 3])
 @pytest.mark.parametrize("count", [5, 45])
-def test_headers_that_are_too_long_together_are_refused(server, count, at_once):
-    """Reading 45 of them would stop a worker for half a second, and what some mean for as long again."""
+def test_headers_that_are_too_long_together_are_rejected(server, count, at_once):
+    """Parsing 45 of them would stop a worker for half a second, and interpreting some for as long again."""
     headers = f"Accept: {'a/b,' * (ONE_BYTES // 4)}\r\n" * count
     with ThreadPoolExecutor(at_once) as clients:
         answers = [clients.submit(answer_to, server.url, headers) for _ in range(at_once)]
@@ -34,7 +34,7 @@ def test_headers_that_are_too_long_together_are_refused(server, count, at_once):
             assert answer.result(60).startswith(b"HTTP/1.1 431 ")
 
 
-def test_some_long_headers_fit(server):
+def test_some_long_headers_are_accepted(server):
     count = HEADERS_BYTES_MAX // ONE_BYTES - 1
     headers = "".join(f"X-Of-My-Own-{number}: {'a' * ONE_BYTES}\r\n" for number in range(count))
     assert answer_to(server.url, headers).startswith(b"HTTP/1.1 200 ")

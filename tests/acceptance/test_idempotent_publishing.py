@@ -1,4 +1,4 @@
-"""Publishing again what was published before: the header Idempotency-Key, and event types that store an eid once.
+"""Repeated publishing: the header Idempotency-Key, and event types that store an eid once.
 
 Source: reference publishing#sending-again.
 """
@@ -20,7 +20,7 @@ ONCE = {"annotations": {"rioni.io/idempotent-publishing": "on"}}
 
 
 def stored(client, name):
-    """How many events an event type holds."""
+    """The number of stored events of an event type."""
     return int(client.get(f"/event-types/{name}/partitions/0").json()["newest_available_offset"][-18:]) + 1
 
 
@@ -37,12 +37,12 @@ def test_a_repeated_batch_is_stored_once(client, server, create, name):
     assert server.metric(f'rioni_published_events_total{{event_type="{name}"}}') == 2
 
 
-def test_a_batch_that_is_sent_many_times_at_once_to_all_workers_is_stored_once(server, client, create, name):
+def test_a_batch_sent_concurrently_to_all_workers_is_stored_once(server, client, create, name):
     create(name)
     headers, body = {"Idempotency-Key": "mine"}, json.dumps([event("1"), event("2")])
 
     def send(_):
-        with server.client() as other:  # a connection of its own, which any worker may take
+        with server.client() as other:  # its own connection, which any worker may accept
             return other.post(f"/event-types/{name}/events", content=body, headers=headers).status_code
 
     with ThreadPoolExecutor(8) as pool:
@@ -68,7 +68,7 @@ def test_a_rejected_batch_may_be_corrected_under_the_same_key(client, create, na
     assert stored(client, name) == 1
 
 
-def test_a_key_of_one_event_type_is_free_for_others_and_for_its_successor(client, create, name):
+def test_a_key_of_one_event_type_may_be_used_for_others_and_for_its_successor(client, create, name):
     """Reference publishing#idempotency-keys."""
     headers = {"Idempotency-Key": "mine"}
     for each in (name, f"{name}.other"):
@@ -97,7 +97,7 @@ def test_a_deletion_is_another_request_than_a_publication(client, create, name):
     problem(client.post(f"/event-types/{name}/deleted-events", json=body, headers=headers), 422, "another batch")
 
 
-def test_an_eid_is_stored_once_where_the_event_type_says_so(client, create, name):
+def test_an_eid_is_stored_once_if_the_event_type_requires_it(client, create, name):
     """Reference publishing#event-ids."""
     create(name, **ONCE)
     path, events = f"/event-types/{name}/events", [event(str(number)) for number in range(3)]
@@ -107,7 +107,7 @@ def test_an_eid_is_stored_once_where_the_event_type_says_so(client, create, name
 
 
 @pytest.mark.parametrize("switch", ["yes", "", "ON"])
-def test_the_switch_is_on_or_off(client, name, switch):
+def test_an_invalid_value_of_the_option_is_rejected(client, name, switch):
     """Reference publishing#event-ids."""
     body = event_type_body(name=name, annotations={"rioni.io/idempotent-publishing": switch})
     problem(client.post("/event-types", json=body), 422, "must be one of on, off")

@@ -1,4 +1,4 @@
-"""Several OpenID Connect issuers: none of them can give out the identities of another one."""
+"""Several OpenID Connect issuers: none of them can issue the identities of another one."""
 
 import json
 import threading
@@ -42,7 +42,7 @@ attributes = ["service:partner/*"]
 
 @pytest.fixture(scope="module")
 def keys():
-    """What answers with the keys of each issuer."""
+    """A server with the keys of each issuer."""
 
     class Keys(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -75,7 +75,7 @@ def server(tmp_path_factory, keys):
 
 
 def minted(issuer, uid, realm):
-    """The headers of whoever shows a token of an issuer."""
+    """The headers of a client with a token of an issuer."""
     now_s = int(time.time())
     claims = {"iss": f"https://{issuer}.example", "aud": AUDIENCE, "sub": uid, "realm": realm, "scope": "uid"}
     claims |= {"nbf": now_s - 10, "exp": now_s + 600}
@@ -104,5 +104,5 @@ def test_the_administrator_comes_from_one_issuer_alone(client):
         ("partner", "alice", "employees", 401),
     ],
 )
-def test_each_issuer_has_identities_of_its_own(client, issuer, uid, realm, status):
+def test_each_issuer_issues_only_its_own_identities(client, issuer, uid, realm, status):
     assert client.get("/event-types", headers=minted(issuer, uid, realm)).status_code == status

@@ -26,7 +26,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(kafka_cluster, data):
-    """A server with two workers whose event types begin in Kafka."""
+    """A server with two workers, whose event types are created in Kafka."""
     timeouts = {"RIONI_APPEND_TIMEOUT_S": "5", "RIONI_KAFKA_REQUEST_TIMEOUT_S": "5"}
     environment = timeouts | {"RIONI_KAFKA": kafka_cluster.kafka}
     with running_server(data, "--workers", "2", environment=environment) as running:
@@ -44,7 +44,7 @@ def order_ids(events):
     return [each["order_id"] for each in events]
 
 
-def test_what_is_published_is_read_by_low_level_streams(client, create, publish, server, name):
+def test_published_events_are_read_by_low_level_streams(client, create, publish, server, name):
     create(name)
     publish(name, "0", "1", "2")
     path = f"/event-types/{name}/events?batch_limit=1&stream_limit=4&batch_flush_timeout=1"
@@ -59,7 +59,7 @@ def test_what_is_published_is_read_by_low_level_streams(client, create, publish,
     assert partition["newest_available_offset"] == "001-0001-000000000000000003"
 
 
-def test_what_is_published_is_read_and_committed_by_subscriptions(client, create, publish, subscribe, server, name):
+def test_published_events_are_read_and_committed_by_subscriptions(client, create, publish, subscribe, server, name):
     create(name)
     subscription = subscribe(name, read_from="begin")
     publish(name, "0", "1")
@@ -94,7 +94,7 @@ def test_event_types_move_to_kafka_and_back(client, create, publish, name):
         assert sorted(order_ids(stream.events(6))) == list("abcdef")
 
 
-def test_what_is_sent_again_is_stored_once(client, create, name):
+def test_repeated_batches_and_events_are_stored_once(client, create, name):
     create(name, **partitions(3), annotations={"rioni.io/idempotent-publishing": "on"})
     batch = [event("a"), event("b"), event("c")]
     headers = {"Idempotency-Key": str(uuid.uuid4())}
@@ -108,17 +108,17 @@ def test_what_is_sent_again_is_stored_once(client, create, name):
     assert sum(int(offset.rpartition("-")[2]) + 1 for offset in newest if not offset.endswith("-1")) == 3
 
 
-def test_what_is_in_kafka_can_be_verified_meanwhile(create, publish, kafka_cluster, data, name):
+def test_timelines_in_kafka_can_be_verified_while_the_server_runs(create, publish, kafka_cluster, data, name):
     create(name, **partitions(2))
     publish(name, "0", "1")
     assert list(admin_operations.verify(Config(data=data, kafka=kafka_cluster.kafka))) == []
-    # What it reads is there: without Kafka it says so.
+    # Verification really reads Kafka: without Kafka it fails.
     (nobody,) = free_ports(1)
     with pytest.raises(Unavailable):
         list(admin_operations.verify(Config(data=data, kafka=f"{HOST}:{nobody}", kafka_request_timeout_s=1)))
 
 
-def test_metrics_tell_how_kafka_fares(client, create, publish, name):
+def test_metrics_include_kafka(client, create, publish, name):
     create(name)
     publish(name, "0")
     count = next(
@@ -139,7 +139,7 @@ def test_a_deleted_event_type_ends_its_streams(client, create, publish, server, 
         assert "deleted" in json.dumps(stream.batches()[-1])
 
 
-def test_a_kafka_that_is_away_stops_only_what_is_stored_there(
+def test_an_unavailable_kafka_stops_only_event_types_stored_there(
     client, create, publish, other_kafka_cluster, server, name
 ):
     away, storage_id = f"{name}.away", uuid.uuid4().hex

@@ -66,7 +66,7 @@ PARTITIONS = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server of its own, with the features on and one event type."""
+    """A separate server, with the features on and one event type."""
     options, environment = ("--workers", "2"), {"RIONI_KPI_STREAMS_INTERVAL_S": "1"}
     with (
         running_server(tmp_path_factory.mktemp("data") / "rioni", *options, environment=environment) as running,
@@ -80,7 +80,7 @@ def server(tmp_path_factory):
 
 
 def wait_until_all_workers_know(running):
-    """Ask until request after request is logged: a worker that nobody asks anything hears of features a bit later."""
+    """Wait until every worker logs its requests: a worker without requests learns of changed features a bit later."""
     in_a_row = 0
     while in_a_row < 5:
         agent, until = f"agent-{uuid.uuid4()}", time.monotonic() + 1
@@ -92,7 +92,7 @@ def wait_until_all_workers_know(running):
 
 
 def everything(client, name, enough):
-    """The events of an event type from its beginning, until they are enough."""
+    """The events of an event type from its beginning, until there are enough."""
     number = len(client.get(f"/event-types/{name}/partitions").json())
     cursors = json.dumps([{"partition": str(partition), "offset": "BEGIN"} for partition in range(number)])
     path = f"/event-types/{name}/events?batch_flush_timeout=1&batch_limit=100&stream_timeout=30"
@@ -104,7 +104,7 @@ def everything(client, name, enough):
 
 
 def reports(client, name, wanted, enough=bool):
-    """The wanted events of an event type, as soon as they are enough."""
+    """The wanted events of an event type, as soon as there are enough."""
 
     def chosen(events):
         return [each for each in events if wanted(each)]
@@ -113,7 +113,7 @@ def reports(client, name, wanted, enough=bool):
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_the_event_types_are_those_of_the_contract(client, name):
+def test_the_event_types_are_as_in_the_contract(client, name):
     event_type = client.get(f"/event-types/{name}").json()
     expected = {
         "category": "business",
@@ -130,7 +130,7 @@ def test_the_event_types_are_those_of_the_contract(client, name):
     assert len(client.get(f"/event-types/{name}/partitions").json()) == PARTITIONS[name]
 
 
-def test_a_batch_that_was_stored_is_reported(client):
+def test_a_stored_batch_is_reported(client):
     """Reference system-event-types#batch-published, system-event-types#client-fields."""
     events = [event(), event(), event()]
     body = json.dumps(events).encode()
@@ -143,7 +143,7 @@ def test_a_batch_that_was_stored_is_reported(client):
     assert report["metadata"]["version"] == "1.0.0"
 
 
-def test_a_refused_batch_is_not_reported(client):
+def test_a_rejected_batch_is_not_reported(client):
     name = f"test.{uuid.uuid4().hex[:8]}"
     assert client.post("/event-types", json=event_type_body(name=name)).is_success
     assert client.post(f"/event-types/{name}/events", json=[{}]).status_code == 422
@@ -153,7 +153,7 @@ def test_a_refused_batch_is_not_reported(client):
 
 
 @pytest.mark.parametrize("api", ["lola", "hila"])
-def test_what_was_streamed_is_reported(client, subscribe, api):
+def test_streamed_events_are_reported(client, subscribe, api):
     """Reference system-event-types#data-streamed."""
     name = f"test.{uuid.uuid4().hex[:8]}"
     assert client.post("/event-types", json=event_type_body(name=name)).is_success
@@ -201,13 +201,13 @@ def test_every_request_is_reported_and_logged_and_streams_when_they_end(client, 
     (report,) = of(f"/event-types/{NAME}/events")
     assert report["response_length"] == len(streamed.content)
     assert report["response_time_ms"] >= 1_000
-    # They stood in the log before they were published.
+    # They were logged before they were published.
     logged = [line for line in server.lines if agent in line and "status_code=" in line]
     assert [re.search(r"status_code=(\d+)", line)[1] for line in logged] == ["404", "102", "200"]
     assert all(f"{name}=" in line for line in logged for name in FIELDS["nakadi.access.log"] - {"app_hashed"})
 
 
-def test_what_happens_to_event_types_and_subscriptions_is_reported(client, subscribe):
+def test_changes_of_event_types_and_subscriptions_are_reported(client, subscribe):
     """Reference system-event-types#event-type-log, system-event-types#subscription-log."""
     name = f"test.{uuid.uuid4().hex[:8]}"
     body = event_type_body(name=name, compatibility_mode="none")

@@ -42,7 +42,7 @@ def test_batches_have_the_documented_form(client, create, name):
 
 
 def test_keep_alives_have_the_documented_form(client, create, name):
-    """Reference low-level-streams#json-batches: the place is that of the last event, or where the stream began.
+    """Reference low-level-streams#json-batches: the cursor is that of the last event, or the start of the stream.
 
     Source: reference low-level-streams#keep-alives.
     """
@@ -54,7 +54,7 @@ def test_keep_alives_have_the_documented_form(client, create, name):
         publish_orders(client, name, "1")
 
 
-def test_without_cursors_only_new_events_come(client, create, server, name):
+def test_without_cursors_only_new_events_are_sent(client, create, server, name):
     """Reference low-level-streams#start-position."""
     create(name)
     publish_orders(client, name, "old")
@@ -74,7 +74,7 @@ def test_without_cursors_only_new_events_come(client, create, server, name):
         ("4.3 all that are listed", {"1": "1", "0": "1"}, ["02", "12"]),
     ),
 )
-def test_only_listed_partitions_are_read_from_where_the_cursors_say(client, create, name, cursors, expected):
+def test_only_listed_partitions_are_read_from_their_cursors(client, create, name, cursors, expected):
     """Reference cursors#exclusive-offsets, low-level-streams#cursors-header."""
     create(name, partition_strategy="user_defined", **partitions(3))
     for partition in "012":
@@ -159,14 +159,14 @@ def test_a_parameter_must_be_a_number(client, create, name):
         ),
     ),
 )
-def test_bad_cursors_are_refused(client, create, name, cursors, status, detail):
+def test_bad_cursors_are_rejected(client, create, name, cursors, status, detail):
     """Reference low-level-streams#cursor-errors."""
     create(name)
     problem(client.get(f"/event-types/{name}/events", headers={"X-Nakadi-Cursors": cursors}), status, detail)
 
 
-def test_a_cursor_that_has_no_place_is_answered_with_those_that_there_are(client, create, name):
-    """For programs, which would have to read the detail otherwise.
+def test_an_unavailable_cursor_is_answered_with_the_available_ones(client, create, name):
+    """For programs, which would otherwise have to parse the detail.
 
     Source: reference cursors#problem-fields, low-level-streams#cursor-errors.
     """
@@ -195,7 +195,7 @@ def test_all_partitions_are_streamed(client, create, name):
         assert sorted(int(each["order_id"]) for each in stream.events(30)) == list(range(30))
 
 
-def test_a_stream_is_compressed_batch_by_batch_if_asked(client, create, name):
+def test_a_stream_is_compressed_batch_by_batch_on_request(client, create, name):
     """Reference low-level-streams#compression."""
     create(name)
     publish_orders(client, name, "1")
@@ -205,13 +205,13 @@ def test_a_stream_is_compressed_batch_by_batch_if_asked(client, create, name):
         assert '"order_id":"1"' in next(response.iter_lines())
 
 
-def test_a_blocked_consumer_is_refused(client, create, name):
+def test_a_blocked_consumer_is_rejected(client, create, name):
     create(name)
     client.put(f"/settings/blacklist/CONSUMER_ET/{name}")
     problem(client.get(f"/event-types/{name}/events"), 403, "Application or event type is blocked")
 
 
-# --- what changes while a stream lasts (4.7) ---
+# --- changes during a stream (4.7) ---
 
 
 def switch_timeline(client, name):
@@ -229,7 +229,7 @@ def add_partitions(client, name):
         ("4.7 repartition", add_partitions, "001-0001-000000000000000001"),
     ),
 )
-def test_a_stream_goes_on_whatever_becomes_of_the_event_type(client, create, name, change, offset):
+def test_a_stream_continues_through_switches_and_new_partitions(client, create, name, change, offset):
     """Reference low-level-streams#timeline-switches, low-level-streams#partition-changes."""
     create(name, partition_strategy="user_defined")
     with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=1", headers=BEGIN) as stream:

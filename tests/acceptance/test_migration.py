@@ -1,4 +1,4 @@
-"""A broker moves from its data directory to a cluster, and its clients notice nothing."""
+"""Migrating a broker from its data directory to a cluster, without effects on clients."""
 
 import uuid
 from contextlib import closing
@@ -24,7 +24,7 @@ ONCE = {"annotations": {"rioni.io/idempotent-publishing": "on"}}
 
 
 class Interrupted(Exception):
-    """What ends a migration in the middle."""
+    """Raised to interrupt a migration."""
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def consume(server, subscription, count):
 
 
 def history(data):
-    """A broker with two timelines, a compacted event type, what is stored once, and a subscription half read."""
+    """A broker with two timelines, a compacted event type, deduplicated events, and a subscription read halfway."""
     with running_server(data, "--workers", "1") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a", **partitions(2)))
         compacted = event_type_body(name="b", cleanup_policy="compact")
@@ -87,7 +87,7 @@ def history(data):
 
 
 def interrupt_changes(data):
-    """Leave behind what a process does that dies amid a switch of `c`, and amid a repartitioning of `d`."""
+    """Leave behind the state of a process that died during a switch of `c`, and during a repartitioning of `d`."""
     with (
         prepare_startup(Config(data=data)) as directory,
         closing(build_infrastructure(Config(data=data), directory)) as base,
@@ -103,7 +103,7 @@ def interrupt_changes(data):
 
 
 def publish_again(client):
-    """Publish, as often as this is called, one batch under one key and one event under one eid."""
+    """Publish, on every call, the same batch under one key and the same event under one eid."""
     same = [event("1", metadata={"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"})]
     for name, headers in (("c", {"Idempotency-Key": "mine"}), ("d", {})):
         response = client.post(f"/event-types/{name}/events", json=same, headers=headers)
@@ -111,7 +111,7 @@ def publish_again(client):
 
 
 def state(client, subscription):
-    """What clients see of it all."""
+    """The state that clients see."""
     paths = (
         "/event-types",
         "/event-types/a/timelines",
@@ -129,7 +129,7 @@ def state(client, subscription):
 
 
 def interrupting(phase):
-    """Progress that comes to an end as soon as a phase begins."""
+    """A progress callback that raises as soon as a phase begins."""
 
     def progress(name, _done, _total):
         if name == phase:
@@ -139,7 +139,7 @@ def interrupting(phase):
 
 
 def while_no_node_starts(cluster, folder):
-    """Progress that finds out, in the end, that no node of the cluster can be started before it is over."""
+    """A progress callback that checks at the end that no node of the cluster can start before the migration is complete."""
     early = Config(data=folder, database_lock_timeout_s=1, **cluster)
 
     def progress(name, _done, _total):
@@ -154,7 +154,7 @@ def no_progress(_phase, _done, _total):
     pass
 
 
-def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_path):
+def test_a_broker_is_migrated_to_a_cluster_with_everything(cluster, data, node, tmp_path):
     subscription, read, before = history(data)
     target = Config(**cluster)
     for phase in ("entries of the log", "events copied", "events compared", "names", "subscriptions"):
@@ -175,7 +175,7 @@ def test_a_broker_moves_to_a_cluster_with_everything(cluster, data, node, tmp_pa
         assert (storage["id"], storage["storage_type"]) == ("default", "kafka")
 
 
-def test_what_a_process_has_not_finished_is_finished_in_the_cluster(cluster, data, node):
+def test_unfinished_changes_are_completed_in_the_cluster(cluster, data, node):
     history(data)
     interrupt_changes(data)
     assert migrate(data, Config(**cluster), no_progress).events == 28
@@ -187,7 +187,7 @@ def test_what_a_process_has_not_finished_is_finished_in_the_cluster(cluster, dat
         assert partition["newest_available_offset"] == "001-0002-000000000000000000"
 
 
-def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node, tmp_path):
+def test_after_an_incomplete_migration_the_old_broker_may_continue(cluster, data, node, tmp_path):
     subscription, read, _ = history(data)
     target, early = Config(**cluster), Config(data=tmp_path / "early", **cluster)
     with pytest.raises(Interrupted):
@@ -208,14 +208,14 @@ def test_a_broker_that_was_not_moved_to_the_end_may_go_on(cluster, data, node, t
         )
 
 
-def test_what_names_no_cluster_or_no_data_is_refused(cluster, data):
+def test_settings_without_a_cluster_or_data_are_rejected(cluster, data):
     with pytest.raises(Unavailable, match="do not describe a cluster"):
         migrate(data, Config(), no_progress)
     with pytest.raises(Unavailable, match="There is no data"):
         migrate(data, Config(**cluster), no_progress)
 
 
-def test_a_kafka_that_is_away_is_named_before_anything_is_sent_there(cluster, data):
+def test_an_unavailable_kafka_is_reported_before_anything_is_copied(cluster, data):
     with prepare_startup(Config(data=data)) as directory:
         build_infrastructure(Config(data=data), directory).close()
     with pytest.raises(Unavailable, match="No Kafka broker responds"):

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is never a server's error, and the broker goes on."""
+"""Whatever a client sends, the answer is never a server error, and the broker keeps running."""
 
 import json
 import uuid
@@ -68,14 +68,14 @@ fuzzing = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, H
 
 
 @st.composite
-def spoiled(draw, value):
-    """A good value of which one part is something else, or missing."""
+def corrupted(draw, value):
+    """A valid value of which one part is replaced, or missing."""
     if isinstance(value, dict) and value and draw(st.integers(0, 4)):
         name = draw(st.sampled_from(sorted(value)))
         rest = {other: member for other, member in value.items() if other != name}
-        return rest if draw(st.integers(0, 5)) == 0 else rest | {name: draw(spoiled(value[name]))}
+        return rest if draw(st.integers(0, 5)) == 0 else rest | {name: draw(corrupted(value[name]))}
     if isinstance(value, list) and value and draw(st.integers(0, 4)):
-        return [draw(spoiled(value[0])), *value[1:]]
+        return [draw(corrupted(value[0])), *value[1:]]
     return draw(JSON)
 
 
@@ -89,22 +89,22 @@ def check(response):
 
 @fuzzing
 @given(st.data())
-def test_spoiled_bodies_are_answered_by_the_client_s_errors(client, data):
+def test_corrupted_bodies_are_answered_by_client_errors(client, data):
     method, path, body = data.draw(st.sampled_from(TARGETS))
-    content = json.dumps(data.draw(spoiled(body))).encode(errors="surrogatepass")
+    content = json.dumps(data.draw(corrupted(body))).encode(errors="surrogatepass")
     check(client.request(method, path, content=content))
 
 
 @fuzzing
 @given(st.sampled_from(TARGETS), st.binary(max_size=40))
-def test_bytes_that_are_no_json_are_answered_by_the_client_s_errors(client, target, content):
+def test_bytes_that_are_no_json_are_answered_by_client_errors(client, target, content):
     check(client.request(target[0], target[1], content=content))
 
 
 @fuzzing
 @given(st.data())
-def test_spoiled_avro_is_answered_by_the_client_s_errors(client, data):
-    schema = {"type": "avro_schema", "schema": json.dumps(data.draw(spoiled(ORDER)))}
+def test_corrupted_avro_is_answered_by_client_errors(client, data):
+    schema = {"type": "avro_schema", "schema": json.dumps(data.draw(corrupted(ORDER)))}
     check(client.post("/event-types", json=event_type_body(name="fuzz.avro", schema=schema)))
     check(client.post("/event-types/fuzz.avro/schemas", json=schema, params={"fetch": data.draw(st.booleans())}))
     body = bytearray(batch(envelope(datum({"order_id": "1", "amount": 1}), event_type="fuzz.avro")))
@@ -115,12 +115,12 @@ def test_spoiled_avro_is_answered_by_the_client_s_errors(client, data):
 
 @fuzzing
 @given(st.sampled_from(QUERIES), st.text(st.characters(codec="utf-8"), max_size=12))
-def test_any_text_in_paths_and_queries_is_answered_by_the_client_s_errors(client, template, text):
+def test_any_text_in_paths_and_queries_is_answered_by_client_errors(client, template, text):
     check(client.get(template.replace("{}", quote(text, safe=""))))
 
 
 HEADERS = ["X-CONSUMER-TAG", "Idempotency-Key", "X-Flow-Id", "span_ctx", "traceparent", "tracestate", "Content-Type"]
-# Control characters are refused by the server before anything else.
+# Control characters are rejected by the server before anything else.
 HEADER_CHARACTERS = st.characters(max_codepoint=255, exclude_categories=("Cc",))
 HEADER_TEXTS = st.text(HEADER_CHARACTERS, max_size=40) | st.sampled_from(
     [
@@ -135,12 +135,12 @@ HEADER_TEXTS = st.text(HEADER_CHARACTERS, max_size=40) | st.sampled_from(
 
 @fuzzing
 @given(st.sampled_from(["events", "deleted-events"]), st.dictionaries(st.sampled_from(HEADERS), HEADER_TEXTS))
-def test_any_text_in_headers_is_answered_by_the_client_s_errors(client, path, headers):
+def test_any_text_in_headers_is_answered_by_client_errors(client, path, headers):
     sent = [(name, text.strip().encode("latin-1")) for name, text in headers.items()]
     check(client.post(f"/event-types/fuzz.a/{path}", content=json.dumps([event()]), headers=sent))
 
 
-CURSORS = spoiled([{"partition": "0", "offset": "001-0001--1"}]).map(json.dumps)
+CURSORS = corrupted([{"partition": "0", "offset": "001-0001--1"}]).map(json.dumps)
 
 
 @fuzzing
@@ -149,7 +149,7 @@ CURSORS = spoiled([{"partition": "0", "offset": "001-0001--1"}]).map(json.dumps)
     st.sampled_from(["X-Nakadi-Cursors", "Last-Event-ID", "Accept", "Accept-Encoding"]),
     HEADER_TEXTS | CURSORS,
 )
-def test_any_text_in_headers_of_streams_is_answered_by_the_client_s_errors(client, path, name, text):
+def test_any_text_in_headers_of_streams_is_answered_by_client_errors(client, path, name, text):
     headers = {b"Accept": b"text/event-stream", name.encode(): text.strip().encode("latin-1")}
     response = client.get(f"{path}?batch_limit=0", headers=list(headers.items()))
     assert 400 <= response.status_code < 500, response.text
@@ -157,10 +157,10 @@ def test_any_text_in_headers_of_streams_is_answered_by_the_client_s_errors(clien
 
 @fuzzing
 @given(HEADER_TEXTS)
-def test_any_stream_id_is_answered_by_the_client_s_errors(client, text):
+def test_any_stream_id_is_answered_by_client_errors(client, text):
     headers = [("X-Nakadi-StreamId", text.strip().encode("latin-1"))]
     check(client.post(f"/subscriptions/{SUBSCRIPTION_ID}/cursors", json={"items": [CURSOR]}, headers=headers))
 
 
-def test_the_broker_goes_on_afterwards(client):
+def test_the_broker_keeps_running_afterwards(client):
     assert client.get("/health").text == "OK"

@@ -1,4 +1,4 @@
-"""One PostgreSQL is one broker's, or one cluster's: others are turned away, whatever they were told."""
+"""A PostgreSQL database belongs to one broker, or to one cluster: others are rejected, whatever their settings."""
 
 import os
 import subprocess
@@ -15,17 +15,17 @@ from tests.support.server import START_S, running_server
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 IMPATIENT = {"RIONI_DATABASE_LOCK_TIMEOUT_S": "1"}
-"""For those who wait in vain."""
+"""The timeout of brokers that wait for a database in use."""
 
 
 @pytest.fixture
 def alone(postgres_url):
-    """What lets a broker keep its registry in PostgreSQL, and nothing else there."""
+    """The settings of a broker with its registry in PostgreSQL, and nothing else there."""
     return {"RIONI_DATABASE": postgres_url()}
 
 
 def refusal(data, environment):
-    """What a broker says that is not let in."""
+    """The error of a broker that is rejected."""
     command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--workers", "1", "--data", str(data)]
     done = subprocess.run(
         command,
@@ -40,7 +40,7 @@ def refusal(data, environment):
     return done.stderr.splitlines()[-1]
 
 
-def test_a_second_broker_is_refused_and_one_that_was_killed_may_come_back(tmp_path, alone):
+def test_a_second_broker_is_rejected_and_a_killed_one_may_restart(tmp_path, alone):
     with running_server(tmp_path / "one", "--workers", "2", environment=alone) as server, server.client() as client:
         answer = refusal(tmp_path / "two", alone)
         assert answer.startswith("Error: The database is in use by a broker without zookeeper on ")
@@ -55,7 +55,7 @@ def test_a_second_broker_is_refused_and_one_that_was_killed_may_come_back(tmp_pa
 
 @pytest.mark.kafka
 @pytest.mark.zookeeper
-def test_nodes_share_and_whoever_coordinates_elsewhere_is_refused(tmp_path, cluster_environment):
+def test_nodes_of_one_cluster_share_a_database_and_nodes_of_others_are_rejected(tmp_path, cluster_environment):
     shared = cluster_environment()
     alone = {name: value for name, value in shared.items() if name != "RIONI_ZOOKEEPER"}
     elsewhere = shared | {"RIONI_ZOOKEEPER": f"{shared['RIONI_ZOOKEEPER']}/elsewhere"}

@@ -34,7 +34,7 @@ CROSS_SITE = rows(
     ("another port of this machine, an older browser", {"Origin": "http://localhost:3000"}),
     ("a sandboxed frame", {"Origin": "null"}),
     ("no origin", {"Sec-Fetch-Site": "cross-site"}),
-    ("a value that nobody knows", {"Sec-Fetch-Site": "no-site-yet"}),
+    ("an unknown value", {"Sec-Fetch-Site": "no-site-yet"}),
     ("an origin that is none", {"Origin": "http://[::1"}),
     ("an origin without a host", {"Origin": "file://"}),
     ("an empty origin", {"Origin": ""}),
@@ -53,26 +53,26 @@ READ_ONLY = b'{"feature": "disable_db_write_operations", "enabled": true}'
 
 
 def called(client, route, **options):
-    """Make a request to a route, with any values for what stands in braces."""
+    """Make a request to a route, with any values for its path parameters."""
     method, path = route.split()
     names = ("name", "partition", "version", "subscription_id", "stream_id", "blacklist_type", "storage_id")
     return client.request(method, path.format(**dict.fromkeys(names, "x")), **options)
 
 
 @pytest.mark.parametrize("route", WITH_EFFECTS)
-def test_whatever_has_effects_is_refused_to_pages_of_other_sites(client, route):
+def test_requests_with_effects_are_rejected_for_pages_of_other_sites(client, route):
     refused = called(client, route, headers={"Origin": EVIL, "Sec-Fetch-Site": "cross-site"})
     body = problem(refused, 403, "allowed_origins")
     assert EVIL in body["detail"]
 
 
 @pytest.mark.parametrize("route", READING)
-def test_pages_of_other_sites_may_link_to_what_is_only_read(client, route):
+def test_pages_of_other_sites_may_link_to_read_only_pages(client, route):
     assert called(client, route, headers={"Sec-Fetch-Site": "cross-site"}).status_code != 403
 
 
 @pytest.mark.parametrize("headers", CROSS_SITE)
-def test_no_type_of_body_lets_a_page_of_another_site_change_anything(client, name, create, headers):
+def test_a_page_of_another_site_changes_nothing_with_any_media_type(client, name, create, headers):
     create(name)
     for media in MEDIA:
         sent = {**headers, **({"Content-Type": media} if media else {})}
@@ -103,7 +103,7 @@ def test_a_page_of_another_site_opens_no_stream(client, name, create, subscribe,
         ("the user", lambda _: {"Sec-Fetch-Site": "none"}),
     ),
 )
-def test_everybody_else_goes_on_as_before(server, name, create, headers):
+def test_requests_that_are_not_cross_site_are_not_affected(server, name, create, headers):
     create(name)
     url = server.url
     for media in ({}, {"Content-Type": "application/json"}):
@@ -114,7 +114,7 @@ def test_everybody_else_goes_on_as_before(server, name, create, headers):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_nothing_is_answered_under_a_name_that_leads_elsewhere(client, route):
+def test_requests_for_foreign_host_names_are_rejected(client, route):
     body = problem(called(client, route, headers={"Host": "evil.example:8080"}), 421, "allowed_hosts")
     assert "evil.example" in body["detail"]
 
@@ -138,11 +138,11 @@ def test_nothing_is_answered_under_a_name_that_leads_elsewhere(client, route):
         ("a name as long as can be", "e" * 8_000, 421),
     ),
 )
-def test_a_loopback_address_has_loopback_names(client, host, status):
+def test_loopback_addresses_are_reached_by_loopback_names(client, host, status):
     assert client.get("/event-types", headers={"Host": host}).status_code == status
 
 
-def test_a_page_that_has_rebound_its_name_reads_and_changes_nothing(client, name, create):
+def test_a_page_with_dns_rebinding_reads_and_changes_nothing(client, name, create):
     create(name)
     # To the browser the broker is the page's own site by then.
     headers = {"Host": "evil.example:8080", "Origin": "http://evil.example:8080", "Sec-Fetch-Site": "same-origin"}
@@ -152,7 +152,7 @@ def test_a_page_that_has_rebound_its_name_reads_and_changes_nothing(client, name
 
 
 @pytest.mark.one_server
-def test_a_flood_of_names_and_origins_changes_nothing(server):
+def test_many_host_names_and_origins_change_nothing(server):
     """Three at once, with ten times as many names as are remembered."""
 
     def attack(attacker):
@@ -169,7 +169,7 @@ def test_a_flood_of_names_and_origins_changes_nothing(server):
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    """A server that asks for tokens, knows two names, and trusts one site."""
+    """A server that requires tokens, accepts two host names, and trusts one site."""
     folder = tmp_path_factory.mktemp("strict")
     write_tokens(folder / "tokens.toml", {"good": {"uid": "shop"}})
     environment = {
@@ -193,7 +193,7 @@ def stranger(strict):
         yield client
 
 
-def test_other_sites_are_refused_before_anybody_looks_at_their_tokens(stranger):
+def test_other_sites_are_rejected_before_tokens_are_checked(stranger):
     problem(stranger.post("/event-types", headers={"Origin": EVIL}), 403, "allowed_origins")
     problem(stranger.post("/event-types", headers={"Origin": EVIL, **bearer("good")}), 403, "allowed_origins")
     assert stranger.post("/event-types").status_code == 401
@@ -210,7 +210,7 @@ def test_a_page_of_a_listed_site_may_use_the_api(stranger, name):
     assert "X-Nakadi-StreamId" in read.headers["Access-Control-Expose-Headers"]
 
 
-def test_a_preflight_request_needs_no_token_from_a_listed_site_alone(stranger):
+def test_only_preflight_requests_of_listed_sites_need_no_token(stranger):
     wanted = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,x-nakadi-streamid",
@@ -232,13 +232,13 @@ def test_a_preflight_request_needs_no_token_from_a_listed_site_alone(stranger):
         *((name, 421) for name in ("evil.example", "example.org", "[2001:db8::2]")),
     ],
 )
-def test_listed_names_are_the_only_ones_beside_those_of_this_machine(stranger, host, status):
+def test_only_listed_host_names_and_those_of_this_machine_are_accepted(stranger, host, status):
     assert stranger.get("/event-types", headers={"Host": host}).status_code == status
 
 
 @pytest.fixture(scope="module")
 def evil_site():
-    """A site of somebody else, on this machine: an empty page."""
+    """Another site, on this machine: an empty page."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -265,7 +265,7 @@ POST = """async ([url, type]) => {
 
 @needs_browser
 @pytest.mark.one_server
-def test_a_real_browser_is_told_apart(browser, evil_site, server, name, create, publish):
+def test_requests_of_a_real_browser_are_recognised(browser, evil_site, server, name, create, publish):
     create(name)
     context = browser.new_context()
     page, answers = context.new_page(), []
@@ -276,7 +276,7 @@ def test_a_real_browser_is_told_apart(browser, evil_site, server, name, create, 
         answers.clear()
         page.evaluate(POST, [server.url + path, media])
         assert answers == [403]
-    # Its own pages may, and a name that only looks like this machine's may not.
+    # Its own pages may, and a name that only resembles this machine's may not.
     page.goto(f"{server.url}/health")
     answers.clear()
     page.evaluate(POST, [server.url + path, "application/json"])

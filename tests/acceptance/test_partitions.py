@@ -24,7 +24,7 @@ def filled(client, create, name):
     return f"/event-types/{name}/partitions"
 
 
-def test_partitions_tell_what_they_hold(client, filled):
+def test_partitions_show_their_available_offsets(client, filled):
     """Reference cursors#available-offsets."""
     assert client.get(filled).json() == [
         {
@@ -41,7 +41,7 @@ def test_partitions_tell_what_they_hold(client, filled):
     assert client.get(f"{filled}/0").json() == client.get(filled).json()[0]
 
 
-def test_asked_with_cursors_they_tell_what_is_unconsumed(client, filled):
+def test_with_cursors_partitions_show_the_number_of_unconsumed_events(client, filled):
     """Reference cursors#consumed-cursors."""
     cursors = json.dumps([{"partition": "0", "offset": "001-0001-000000000000000000"}])
     found = client.get(filled, params={"cursors": cursors}).json()
@@ -93,7 +93,7 @@ def test_the_lag_counts_the_events_behind_an_offset(client, filled, offset, lag)
         ),
     ),
 )
-def test_bad_cursors_are_refused(client, filled, cursors, detail):
+def test_bad_cursors_are_rejected(client, filled, cursors, detail):
     """Reference cursors#partition-errors."""
     problem(client.get(filled, params={"cursors": cursors}), 422, detail)
 
@@ -117,6 +117,6 @@ def test_bad_cursors_are_refused(client, filled, cursors, detail):
         ("7.3 bad offset", "{}/0", {"consumed_offset": "xer"}, 422, "invalid offset xer for partition 0"),
     ),
 )
-def test_what_does_not_exist_is_not_found(client, filled, path, query, status, detail):
+def test_unknown_resources_are_not_found(client, filled, path, query, status, detail):
     """Reference cursors#partition-errors, cursors#partition-ids."""
     problem(client.get(path.format(filled), params=query), status, detail)

@@ -1,4 +1,4 @@
-"""What hangs starves only itself: locked files, token services. Threads that hang are named, their worker replaced."""
+"""Hanging files and token services block only their own requests. Hanging threads are logged, their worker replaced."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.one_server]
 
 PATIENCE_S = 45
-"""For a request that meets what hangs, on a slow machine: a lock is waited for 10 s. Before, it was for ever."""
+"""The limit for a request that meets a hanging resource, on a slow machine: locks time out after 10 s."""
 
 LOCK_HOLDER = """
 import fcntl, os, signal, sys
@@ -35,7 +35,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 @contextlib.contextmanager
 def stopped_holder(*paths):
-    """A process that holds the locks of files and is stopped."""
+    """A process that holds the locks of files and is suspended."""
     command = [sys.executable, "-c", LOCK_HOLDER, *map(str, paths)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         try:
@@ -46,7 +46,7 @@ def stopped_holder(*paths):
 
 
 def answers_of(work, count):
-    """Statuses of so many rounds of work, and how long the longest took, in seconds."""
+    """The statuses of so many rounds of requests, and the longest duration, in seconds."""
     statuses, longest_s = set(), 0.0
     for number in range(count):
         begun_s = time.monotonic()
@@ -55,7 +55,7 @@ def answers_of(work, count):
     return statuses, longest_s
 
 
-def test_streams_that_cannot_be_counted_keep_nobody_else_waiting(tmp_path, name):
+def test_streams_waiting_for_the_quota_delay_no_other_requests(tmp_path, name):
     with running_server(tmp_path / "data", "--workers", "1") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name=name))
         body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
@@ -79,11 +79,11 @@ def test_streams_that_cannot_be_counted_keep_nobody_else_waiting(tmp_path, name)
                 assert statuses <= {200, 201}
                 assert longest_s < PATIENCE_S / 10, statuses
             assert {each.result(2 * PATIENCE_S) for each in streams} == {503}
-        # Others may be waiting to be counted for a moment yet.
+        # Other streams may still be waiting for the quota for a moment.
         wait_until(lambda: open_stream(0) == 200)
 
 
-def test_a_storage_that_hangs_leaves_the_others_alone(tmp_path, name):
+def test_a_storage_that_hangs_does_not_affect_others(tmp_path, name):
     with running_server(tmp_path / "data", "--workers", "1") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name=name))
         client.post("/storages", json={"id": "other", "storage_type": "embedded"})
@@ -116,7 +116,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
-def test_a_token_service_that_hangs_keeps_nobody_waiting_whose_token_is_known(tmp_path, name):
+def test_a_token_service_that_hangs_does_not_delay_clients_with_cached_tokens(tmp_path, name):
     tokens = tmp_path / "tokens.toml"
     write_tokens(tokens, {"known": {"uid": "alice"}})
     with subprocess.Popen([sys.executable, "-c", TOKEN_SERVICE], stdout=subprocess.PIPE) as service:
@@ -156,10 +156,10 @@ from rioni.cli import app
 
 app.main()
 """
-"""The broker, with shorter deadlines: in the test nobody has to wait for the real ones."""
+"""The broker, with shorter deadlines, so that the test need not wait for the real ones."""
 
 
-def test_threads_that_hang_are_named_with_their_stacks_and_one_worker_after_the_other_is_replaced(tmp_path):
+def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_by_one(tmp_path):
     """Reference operations#hanging-threads, operations#liveness."""
     tokens, pipe = tmp_path / "tokens.toml", tmp_path / "pipe"
     write_tokens(tokens, {"known": {"uid": "alice"}})
@@ -190,7 +190,7 @@ def test_threads_that_hang_are_named_with_their_stacks_and_one_worker_after_the_
         wait_until(lambda: len({*before} & {*server.workers()}) == 1)
         assert len([line for line in server.lines if "replacing this worker" in line]) == 1
         assert [line for line in server.lines if "a native thread hangs" in line and "tokens_file.py" in line]
-        # The disk answers again: threads that hang find the pipe empty, and the file is read next time.
+        # The disk answers again: hanging threads find the pipe empty, and the file is read next time.
         tokens.rename(pipe)
         tokens.write_bytes(saved)
         with contextlib.suppress(OSError):  # no thread hangs there any more
@@ -199,12 +199,12 @@ def test_threads_that_hang_are_named_with_their_stacks_and_one_worker_after_the_
         assert len(server.workers()) == 2
 
 
-def test_a_worker_whose_hub_stands_still_leaves_its_stacks_in_the_log(tmp_path):
+def test_a_worker_whose_hub_hangs_logs_its_stacks(tmp_path):
     with running_server(tmp_path / "data", "--workers", "1") as server:
         # The address is announced first.
         wait_until(lambda: httpx.get(f"{server.url}/health", timeout=PATIENCE_S).status_code == 200)
         (worker,) = server.workers()
-        # What gunicorn sends to a worker that has not been heard of for 30 s.
+        # The signal that gunicorn sends to a worker without a heartbeat for 30 s.
         os.kill(worker, signal.SIGABRT)
         wait_until(lambda: [line for line in server.lines if "most recent call first" in line])
         wait_until(lambda: server.workers() and server.workers() != [worker])

@@ -1,4 +1,4 @@
-"""The registry in PostgreSQL: what a server does while its database is away, and when it is back."""
+"""The registry in PostgreSQL: the behaviour of a server while its database is down, and when it is back."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def postgres():
-    """A server of its own, which may be stopped and started."""
+    """A separate server, which may be stopped and started."""
     with running_postgres() as postgres:
         yield postgres
 
@@ -38,7 +38,7 @@ def order_ids(events):
     return [each["order_id"] for each in events]
 
 
-def test_whatever_was_answered_is_known_to_every_worker(server):
+def test_confirmed_changes_are_known_to_every_worker(server):
     """Each client keeps its connection, and so its worker."""
     clients = [server.client() for _ in range(8)]
     for number in range(16):
@@ -54,7 +54,7 @@ def test_whatever_was_answered_is_known_to_every_worker(server):
         client.close()
 
 
-def test_while_the_database_is_away_requests_are_503_and_streams_go_on_and_afterwards_all_is_well(
+def test_while_the_database_is_down_requests_are_503_and_streams_continue(
     server, postgres, client, create, subscribe, name
 ):
     create(name)
@@ -111,7 +111,7 @@ def test_while_the_database_is_away_requests_are_503_and_streams_go_on_and_after
 
 @contextlib.contextmanager
 def paused(pid):
-    """A server that stands still with all of its processes, as a machine that is out of reach does."""
+    """A server that is suspended with all of its processes, like an unreachable machine."""
     processes = list(family(pid))
     try:
         for each in processes:
@@ -128,20 +128,18 @@ def family(pid):
         yield from family(int(child))
 
 
-def test_while_the_database_stands_still_streams_go_on_and_afterwards_all_is_well(
-    server, postgres, client, create, name
-):
+def test_while_the_database_is_suspended_streams_continue(server, postgres, client, create, name):
     create(name)
     path = f"/event-types/{name}/events?batch_flush_timeout=1"
     # A keep-alive is due each second; a request that waits for the database waits for longer than this.
     with server.client() as reader, open_stream(reader, path, timeout=10) as stream:
         with paused(postgres.get_pid()):
-            # Longer than anybody relies on what he knows.
+            # Longer than any cached state is used.
             for _ in range(5):
                 assert "events" not in stream.batch()
             with pytest.raises(httpx.ReadTimeout):
                 client.post(f"/event-types/{name}/events", json=[event("paused")], timeout=0.5)
         assert client.post(f"/event-types/{name}/events", json=[event("after")]).status_code == 200
-        # What nobody waits for any more may be stored, or not.
+        # Requests whose clients have stopped waiting may be stored, or not.
         while order_ids(stream.events(1)) != ["after"]:
             pass

@@ -1,4 +1,4 @@
-"""The order of the steps of publishing, and what the first one that fails answers.
+"""The order of the steps of publishing, and the answer of the first one that fails.
 
 Source: reference publishing#steps, publishing#batch-format, publishing#publish-request.
 """
@@ -16,7 +16,7 @@ PATHS = ("events", "deleted-events")
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_first_step_that_fails_answers(client, create, name, path):
+def test_the_first_step_that_fails_determines_the_answer(client, create, name, path):
     """Each request is wrong in all the ways of those below it."""
     create(name)
     blocked, unknown = f"/event-types/{name}/{path}", f"/event-types/{name}.nope/{path}"
@@ -70,7 +70,7 @@ def test_a_wrong_tag_is_named(client, create, name, header, detail):
     ],
 )
 @pytest.mark.parametrize("path", PATHS)
-def test_what_can_not_be_read_is_explained(client, create, name, path, body, detail):
+def test_unparsable_bodies_are_explained(client, create, name, path, body, detail):
     """Reference publishing#batch-format, publishing#strict-json."""
     create(name)
     response = client.post(f"/event-types/{name}/{path}", content=body)
@@ -78,7 +78,7 @@ def test_what_can_not_be_read_is_explained(client, create, name, path, body, det
 
 
 @pytest.mark.parametrize("body", [b" [ ] ", b"[,,]", b"\r\n[\t]\n"])
-def test_a_batch_without_events_is_fine(client, create, name, body):
+def test_a_batch_without_events_is_accepted(client, create, name, body):
     create(name)
     response = client.post(f"/event-types/{name}/events", content=body)
     assert (response.status_code, response.content) == (200, b"")
@@ -117,7 +117,7 @@ def with_wrong_order_id(index):
         ),
     ],
 )
-def test_results_say_how_far_each_event_came(client, create, name, make, detail, steps, known):
+def test_results_contain_the_last_step_of_each_event(client, create, name, make, detail, steps, known):
     """Reference publishing#refused-batches, publishing#result-items."""
     create(name, partition_strategy="user_defined", **partitions(2))
     events = [make(index) for index in range(3)]

@@ -22,13 +22,13 @@ def read_all(client, name, count, partition_count=1):
         return [line for line in response.iter_lines() if '"events"' in line]
 
 
-def test_a_stored_batch_is_answered_with_nothing(client, create, name):
+def test_a_stored_batch_has_an_empty_answer(client, create, name):
     create(name)
     response = client.post(f"/event-types/{name}/events", json=[event("1"), event("2")])
     assert (response.status_code, response.content) == (200, b"")
 
 
-def test_an_empty_batch_is_fine(client, create, name):
+def test_an_empty_batch_is_accepted(client, create, name):
     create(name)
     assert client.post(f"/event-types/{name}/events", json=[]).status_code == 200
 
@@ -60,7 +60,7 @@ def test_metadata_is_enriched_and_the_rest_kept_byte_for_byte(client, create, na
     }
 
 
-def test_an_invalid_event_refuses_the_whole_batch(client, create, name):
+def test_an_invalid_event_rejects_the_whole_batch(client, create, name):
     create(name)
     events = [event("1"), event(2), event("3")]
     response = client.post(f"/event-types/{name}/events", json=events)
@@ -101,14 +101,14 @@ def test_an_invalid_event_refuses_the_whole_batch(client, create, name):
         ({"received_at": "2026-11-20T10:00:00Z"}, "#/metadata: extraneous key [received_at] is not permitted"),
     ],
 )
-def test_metadata_obeys_its_schema(client, create, name, changes, detail):
+def test_metadata_is_validated_against_its_schema(client, create, name, changes, detail):
     create(name)
     response = client.post(f"/event-types/{name}/events", json=[event(metadata=changes)])
     assert response.status_code == 422
     assert detail in response.json()[0]["detail"]
 
 
-def test_an_event_without_metadata_is_refused_item_by_item(client, create, name):
+def test_an_event_without_metadata_is_rejected_in_the_results(client, create, name):
     create(name)
     response = client.post(f"/event-types/{name}/events", json=[{"order_id": "1"}])
     assert response.status_code == 422
@@ -120,12 +120,12 @@ def test_an_event_without_metadata_is_refused_item_by_item(client, create, name)
 @pytest.mark.parametrize(
     "body", [b"", b" ", b"{}", b"[1]", b"[{]", b"[{}", b'[{"a":1,}]', b"[NaN]", b"\xff\xfe", b"[" * 10000]
 )
-def test_a_body_that_is_no_array_of_events_is_refused(client, create, name, body):
+def test_a_body_that_is_not_an_array_of_events_is_rejected(client, create, name, body):
     create(name)
     problem(client.post(f"/event-types/{name}/events", content=body), 400, "Error occurred when parsing event(s).")
 
 
-def test_an_unreadable_body_is_refused_even_for_an_unknown_event_type(client):
+def test_an_unparsable_body_is_rejected_even_for_an_unknown_event_type(client):
     problem(client.post("/event-types/nope/events", content=b"{"), 400)
     problem(client.post("/event-types/nope/events", json=[]), 404, 'EventType "nope" does not exist.')
 
@@ -154,7 +154,7 @@ def test_a_body_may_not_be_too_large(client, create, name):
 @pytest.mark.parametrize(
     ("coding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress)]
 )
-def test_compressed_bodies_are_understood(client, create, name, coding, compress):
+def test_compressed_bodies_are_accepted(client, create, name, coding, compress):
     """Reference common#content-encoding."""
     create(name)
     body, headers = json.dumps([event()]).encode(), {"Content-Encoding": coding}
@@ -210,7 +210,7 @@ def test_undefined_events_are_stored_as_they_are(client, create, name):
     assert json.loads(line)["events"] == [{"a": 1}]
 
 
-def test_a_blocked_producer_is_refused_until_it_is_unblocked(client, create, name):
+def test_a_blocked_producer_is_rejected_until_it_is_unblocked(client, create, name):
     """Reference settings-and-storages#blacklist-types."""
     create(name)
     entry = f"/settings/blacklist/PRODUCER_ET/{name}"

@@ -1,4 +1,4 @@
-"""The retention time of an event type, raised and lowered while somebody reads (reference timelines#kept-events).
+"""The retention time of an event type, raised and lowered during a stream (reference timelines#kept-events).
 
 Source: reference timelines#retention.
 """
@@ -18,7 +18,7 @@ BEGIN = {"X-Nakadi-Cursors": '[{"partition":"0","offset":"BEGIN"}]'}
 LONG, SHORT = {"retention_time": 345_600_000}, {"retention_time": 1}
 OFTEN = SETTINGS | {"RIONI_RETENTION_INTERVAL_S": "1", "RIONI_RETENTION_MIN_MS": "1"}
 ROUNDS = 2
-"""So many, that one has been made from beginning to end."""
+"""So many that at least one run has been complete."""
 
 
 @pytest.fixture(
@@ -36,7 +36,7 @@ def mode(request):
 
 @pytest.fixture(scope="module")
 def server(mode, request, tmp_path_factory):
-    """What looks for old events every second, and has another storage."""
+    """A server that runs retention every second, and has another storage."""
     data = tmp_path_factory.mktemp("data")
     other = {"id": "other", "storage_type": "embedded", "kafka_configuration": {}}
     if mode == "cluster":
@@ -61,7 +61,7 @@ def switch(client, name, storage_id):
 
 
 def ends(client, name):
-    """The oldest and the newest offset; where nothing is left, the oldest one is behind the newest."""
+    """The oldest and the newest offset; where no events are left, the oldest one is behind the newest."""
     found = client.get(f"/event-types/{name}/partitions/0").json()
     return found["oldest_available_offset"], found["newest_available_offset"]
 
@@ -71,7 +71,7 @@ def until_empty(client, name):
 
 
 def rounds_pass(client, forgetful):
-    """Wait until what is too old has been removed some times, which an event type shows that keeps nothing."""
+    """Wait for some retention runs, observed by an event type whose events expire at once."""
     for _ in range(ROUNDS):
         publish_orders(client, forgetful, "x")
         until_empty(client, forgetful)
@@ -81,7 +81,7 @@ def read(stream, count):
     return [each["order_id"] for each in stream.events(count)]
 
 
-def test_events_stay_and_go_as_the_retention_time_says_whatever_it_was_and_readers_go_on(server, client, create, name):
+def test_events_expire_by_the_current_retention_time_and_streams_continue(server, client, create, name):
     """Reference timelines#expired-events, timelines#cleanup."""
     create(name, options=LONG)
     forgetful = create(f"{name}-forgetful", options=SHORT)
@@ -98,7 +98,7 @@ def test_events_stay_and_go_as_the_retention_time_says_whatever_it_was_and_reade
 
         keep(client, name, SHORT)
         assert until_empty(client, name) == ("001-0003-000000000000000001", "001-0003-000000000000000000")
-        # The timelines that were closed have gone as a whole.
+        # The closed timelines have been deleted as a whole.
         assert client.delete("/storages/other").status_code == 204
 
         keep(client, name, LONG)
@@ -112,7 +112,7 @@ def test_events_stay_and_go_as_the_retention_time_says_whatever_it_was_and_reade
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["cluster"], indirect=True)
-def test_kafka_removes_nothing_by_itself_whatever_the_retention_time(server, client, create, name, kafka_cluster):
+def test_kafka_itself_deletes_nothing_whatever_the_retention_time(server, client, create, name, kafka_cluster):
     create(name, options=LONG)
     switch(client, name, "default")
     topics = [each["topic"] for each in client.get(f"/event-types/{name}/timelines").json()]

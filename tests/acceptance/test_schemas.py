@@ -1,4 +1,4 @@
-"""`/event-types/{name}/schemas`, and what schemas mean for events.
+"""`/event-types/{name}/schemas`, and the validation of events by schemas.
 
 Source: reference schemas#effective-schema, schemas#evolution, schemas#schema-objects.
 """
@@ -17,7 +17,7 @@ def wider(count):
     return {"type": "json_schema", "schema": json.dumps(schema)}
 
 
-def test_a_new_version_is_added_and_answered(client, create, name):
+def test_a_new_version_is_added_and_returned(client, create, name):
     """Reference schemas#get-schema."""
     create(name)
     response = client.post(f"/event-types/{name}/schemas", json=wider(1))
@@ -52,7 +52,7 @@ def versions(server):
         ("1.6 largest page", "limit=1000", [4, 3, 2, 1, 0], None, None),
     ),
 )
-def test_versions_come_newest_first_in_pages(client, versions, query, minors, before, behind):
+def test_versions_are_listed_newest_first_in_pages(client, versions, query, minors, before, behind):
     """Reference schemas#list-schemas, common#pagination, common#page-links."""
     body = client.get(f"{versions}?{query}").json()
     assert [item["version"] for item in body["items"]] == [f"1.{minor}.0" for minor in minors]
@@ -74,7 +74,7 @@ def test_pages_have_limits(client, versions, query, detail):
     problem(client.get(f"{versions}?{query}"), 400, detail)
 
 
-def test_what_does_not_exist_is_not_found(client, create, name):
+def test_unknown_resources_are_not_found(client, create, name):
     """Reference schemas#get-schema, schemas#list-schemas."""
     problem(client.get("/event-types/nope/schemas"), 404)
     problem(client.get("/event-types/nope/schemas/latest"), 404)
@@ -162,7 +162,7 @@ ORDER = {"properties": {"order_id": STRING}, "required": ["order_id"]}
         ),
     ),
 )
-def test_a_bad_schema_is_refused(client, create, name, mode, body, detail):
+def test_a_bad_schema_is_rejected(client, create, name, mode, body, detail):
     """Reference schemas#schema-checks, schemas#refused-changes."""
     create(name, compatibility_mode=mode)
     problem(client.post(f"/event-types/{name}/schemas", json=body), 422, detail)
@@ -191,7 +191,7 @@ def test_a_bad_schema_is_refused(client, create, name, mode, body, detail):
         ("5.3 none counts minor changes", "none", ORDER | {"properties": {"order_id": STRING, "a": STRING}}, "1.1.0"),
     ),
 )
-def test_a_change_of_the_schema_counts_the_version_up(client, create, name, mode, submitted, version):
+def test_a_change_of_the_schema_increments_the_version(client, create, name, mode, submitted, version):
     """Reference schemas#versions."""
     create(name, compatibility_mode=mode, schema=json_schema(**ORDER))
     path = f"/event-types/{name}/schemas"
@@ -253,7 +253,7 @@ VIOLATIONS = {
         ),
     ),
 )
-def test_what_is_wrong_with_an_event_is_said_in_the_words_of_the_contract(client, strict, members, detail):
+def test_validation_errors_have_the_texts_of_the_contract(client, strict, members, detail):
     """Reference schemas#violation-texts."""
     sent = {key: value for key, value in event(**members).items() if value is not ...}
     response = client.post(f"/event-types/{strict}/events", json=[sent])
@@ -362,7 +362,7 @@ def test_events_are_validated_against_the_new_version_at_once(client, create, na
         assert client.post(f"/event-types/{name}/events", json=[event(amount=1)]).status_code == 200
 
 
-def test_a_schema_is_fetched_by_its_meaning_and_the_newest_match_wins(client, create, name):
+def test_a_schema_is_found_by_equivalence_and_the_newest_match_is_returned(client, create, name):
     """Reference schemas#find-schema."""
     create(name)
     path = f"/event-types/{name}/schemas"

@@ -51,7 +51,7 @@ def test_nothing_is_known_of_a_subscription_that_was_never_read(stats, two, name
         ]
 
 
-def test_members_come_in_the_order_that_clients_know(client, server, stats, two, name):
+def test_members_are_in_the_documented_order(client, server, stats, two, name):
     """Reference subscriptions#partition-statistics: every member."""
     body = {"partitions": [{"event_type": f"{name}.a", "partition": "0"}]}
     with server.client() as other, open_stream(other, f"/subscriptions/{two}/events", "POST", json=body) as stream:

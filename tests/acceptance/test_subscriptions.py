@@ -20,7 +20,7 @@ def app():
     return f"app-{uuid.uuid4().hex[:8]}"
 
 
-def test_what_does_not_exist_is_not_found(client):
+def test_unknown_resources_are_not_found(client):
     """Reference subscriptions#show."""
     detail = 'Subscription with id "nope" does not exist'
     problem(client.get("/subscriptions/nope"), 404, detail)

@@ -1,4 +1,4 @@
-"""Writes to a store while strace lets fsync fail, says how each write was answered, and dies without tidying up.
+"""Writes to a store while strace lets fsync fail, prints the result of each write, and dies without closing anything.
 
 Run with the kind of the store and its path.
 """
@@ -25,7 +25,7 @@ from tests.support.clock import ManualClock
 WRITES = 12
 PARTITION = EventTypePartition("a", "0")
 
-# strace counts the calls of each thread, so that all have to come from one.
+# strace counts the calls of each thread, so all must come from one thread.
 _pool = ThreadPoolExecutor(1)
 
 
@@ -34,7 +34,7 @@ def _offload(function, *args, **kwargs):
 
 
 class NoSignals:
-    """Signals that nobody receives."""
+    """Signals that have no receivers."""
 
     def notify(self, *keys: str) -> None:
         pass
@@ -70,7 +70,7 @@ def _registry(path: Path):
 
 
 def main(kind: str, path: Path) -> None:
-    """Write, and say for each number `stored`, `unknown` or `nothing`."""
+    """Write, and print for each number `stored`, `unknown` or `nothing`."""
     write = {"events": _events, "cursors": _cursors, "registry": _registry}[kind](path)
     for number in range(WRITES):
         try:

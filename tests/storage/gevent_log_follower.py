@@ -1,4 +1,4 @@
-"""A patched process, as `rioni serve` is: greenlets append in native threads to PostgreSQL, and follow the log.
+"""A patched process, as `rioni serve` is: greenlets append to PostgreSQL in native threads, and follow the log.
 
 Run as `python -m tests.storage.gevent_log_follower <url of a migrated database>`.
 """
@@ -43,14 +43,14 @@ def main(url: str) -> None:
         pool.apply(log.entries, (0, 10))
 
     greenlets = [threading.Thread(target=append, args=(number,)) for number in range(GREENLETS)]
-    # Another process writes, and takes its time.
+    # Another process holds the write lock for a while.
     with writing(stranger) as connection:
         connection.execute(HEAD.select().with_for_update())
         for greenlet in greenlets:
             greenlet.start()
         for _ in range(TICKS):
             gevent.sleep(0.001)
-            # More than there are connections may wait for one; who knows the position need not.
+            # More greenlets than connections wait for a position; those that know it already need no connection.
             assert log.position() == 0
             assert not told
     for greenlet in greenlets:

@@ -31,7 +31,7 @@ def main(url: str) -> None:
     engine = create_engine(url)
     log = SqlEventLog(engine, TOPICS)
 
-    # Another process writes, and takes its time.
+    # Another process holds the write lock for a while.
     fd = os.open(f"{engine.url.database}-lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(fd, fcntl.LOCK_EX)
     told: list[int] = []

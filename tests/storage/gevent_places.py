@@ -1,4 +1,4 @@
-"""A patched process in which native threads and greenlets take the same place; with a lock of `threading` it hangs."""
+"""A patched process in which native threads and greenlets use one semaphore; with a lock of `threading` it hangs."""
 
 from gevent import monkey
 
@@ -17,7 +17,7 @@ THREADS, GREENLETS, TURNS = 6, 4, 2_000
 
 
 def main() -> None:
-    # So often that threads lose the interpreter while they have the place.
+    # So often that threads are preempted while they hold the semaphore.
     sys.setswitchinterval(0.000_05)
     lock, inside, turns = ThreadSafeSemaphore(), [], [0]
 

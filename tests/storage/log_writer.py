@@ -25,7 +25,7 @@ def main(url: str, name: str, appends: int) -> None:
     log = SqlEventLog(create_engine(url), TOPICS)
     for number in range(appends) if appends else itertools.count():
         first, second = note(log, name, f"{number} a", f"{number} b", version=2 * number)
-        # One write for each commit, so that a killed process has said all or nothing of it.
+        # One write for each commit, so that a killed process has printed all or nothing of it.
         os.write(1, f"{name} {number} {first.position} {second.position}\n".encode())
     log.close()
 

@@ -1,7 +1,7 @@
-"""A process that lets a made-up history happen, and prints the position of the log after each commit.
+"""A process that writes a generated history, and prints the position of the log after each commit.
 
 Run as `python -m tests.storage.projecting_writer <url> <seed>`. Events and read models are written in one transaction,
-as the broker does. The history goes on where the log ends, so that processes killed one after the other write the same
+as the broker does. The history continues where the log ends, so processes killed one after the other write the same
 one.
 """
 
@@ -28,7 +28,7 @@ def command(url: str, seed: int) -> list[str]:
 
 
 def history(seed: int) -> Iterator[LogEntry]:
-    """What such processes write, without end."""
+    """The endless history that such processes write."""
     return entries(Author(Random(seed)).commands())
 
 
@@ -43,7 +43,7 @@ def main(url: str, seed: int) -> None:
             for entry in happened:
                 written = transaction.append(entry.stream, entry.version - 1, [entry.event], entry.origin)
                 projector.apply(transaction.connection, written)
-        # One write for each commit, so that a killed process has said all or nothing of it.
+        # One write for each commit, so that a killed process has printed all or nothing of it.
         os.write(1, b"%d\n" % happened[-1].position)
 
 

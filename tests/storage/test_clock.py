@@ -1,4 +1,4 @@
-"""A jump of the machine's clock is held back and told; small corrections are followed."""
+"""A jump of the machine's clock is held back and reported; small corrections are followed."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +12,7 @@ TEN_YEARS_MS = 10 * 365 * 86_400_000
 
 
 class Machine:
-    """Its two clocks."""
+    """The two clocks of a machine."""
 
     def __init__(self):
         self.wall_ms, self.elapsed_ms, self.asleep_ms = START_MS, 5_000, 700
@@ -28,12 +28,12 @@ def machine():
     return Machine()
 
 
-def test_time_goes_on_as_long_as_both_clocks_agree(machine):
+def test_time_advances_as_long_as_both_clocks_agree(machine):
     machine.pass_time(TEN_YEARS_MS)
     assert (machine.steady.now_ms(), machine.steady.warning) == (START_MS + TEN_YEARS_MS, "")
 
 
-def test_a_machine_that_has_slept_is_believed(machine):
+def test_the_jump_of_a_suspended_machine_is_accepted(machine):
     for _ in range(3):
         machine.wall_ms += TEN_YEARS_MS
         machine.asleep_ms += TEN_YEARS_MS
@@ -41,7 +41,7 @@ def test_a_machine_that_has_slept_is_believed(machine):
 
 
 @pytest.mark.parametrize("correction_ms", [-CLOCK_JUMP_MAX_MS, -1, 1, CLOCK_JUMP_MAX_MS])
-def test_corrections_are_followed_however_many_there_are(machine, correction_ms):
+def test_any_number_of_small_corrections_is_followed(machine, correction_ms):
     for _ in range(100):
         machine.wall_ms += correction_ms
         assert machine.steady.now_ms() == machine.wall_ms
@@ -57,7 +57,7 @@ def test_corrections_are_followed_however_many_there_are(machine, correction_ms)
         (-10 * TEN_YEARS_MS, "back by 3153600000 s"),
     ],
 )
-def test_a_jump_is_held_back_and_told_once_until_it_is_over(machine, jump_ms, text):
+def test_a_jump_is_held_back_and_reported_once_until_it_is_over(machine, jump_ms, text):
     with capture_logs() as logged:
         machine.wall_ms += jump_ms
         for passed_ms in range(1_000, 4_000, 1_000):
@@ -71,7 +71,7 @@ def test_a_jump_is_held_back_and_told_once_until_it_is_over(machine, jump_ms, te
     assert [line["log_level"] for line in logged] == ["warning", "info"]
 
 
-def test_what_expires_is_judged_by_the_later_time(monkeypatch):
+def test_expiry_is_decided_by_the_later_time(monkeypatch):
     clock, machine = ExpiryClock(), Machine()
     monkeypatch.setattr("rioni.storage.clock.STEADY", machine.steady)
     monkeypatch.setattr("rioni.storage.clock._wall_ms", lambda: machine.wall_ms)
@@ -85,5 +85,5 @@ def test_what_expires_is_judged_by_the_later_time(monkeypatch):
     ("previous_ms", "stamp_ms"),
     [(5, 10), (10, 10), (11, 11), (10 + CLOCK_JUMP_MAX_MS, 10 + CLOCK_JUMP_MAX_MS), (11 + CLOCK_JUMP_MAX_MS, 10)],
 )
-def test_time_stamps_do_not_go_back_unless_the_one_before_was_wrong(previous_ms, stamp_ms):
+def test_timestamps_do_not_go_back_unless_the_previous_one_was_wrong(previous_ms, stamp_ms):
     assert not_before(previous_ms, 10) == stamp_ms

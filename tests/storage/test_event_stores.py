@@ -10,7 +10,7 @@ STORAGES = {"k": StorageEntry(id="k", storage_type=KAFKA, default=False)}
 
 
 @pytest.mark.parametrize(("storage_id", "message"), [("k", "The storage k is of type kafka"), ("x", "no storage")])
-def test_what_can_not_be_opened_is_named(storage_id, message):
+def test_a_store_that_can_not_be_opened_is_named(storage_id, message):
     stores = EventStoreRegistry(STORAGES.get, {EMBEDDED: None}, in_place)
     with pytest.raises(Unavailable, match=message):
         stores.of(storage_id)

@@ -14,7 +14,7 @@ ENOUGH_S = 20.0
 
 
 class Writer:
-    """Writes what it is told to, and leaves the rest under way."""
+    """Writes some jobs, and leaves the others in progress."""
 
     def __init__(self) -> None:
         self.slow: set[Job] = set()
@@ -40,7 +40,7 @@ def commits(writer: Writer) -> GroupCommit[Job]:
     return GroupCommit(writer.write, direct)
 
 
-def test_a_job_that_is_under_way_comes_again_and_keeps_no_other_one_waiting(writer, commits):
+def test_a_job_in_progress_is_passed_again_and_delays_no_other_one(writer, commits):
     slow = Job(1)
     writer.slow.add(slow)
     with ThreadPoolExecutor() as pool:
@@ -54,7 +54,7 @@ def test_a_job_that_is_under_way_comes_again_and_keeps_no_other_one_waiting(writ
     commits.close()
 
 
-def test_what_is_under_way_counts_as_waiting(writer, commits, monkeypatch):
+def test_jobs_in_progress_count_as_waiting(writer, commits, monkeypatch):
     monkeypatch.setattr(group_commit, "PENDING_BYTES_MAX", 10)
     slow = Job(9)
     writer.slow.add(slow)
@@ -69,14 +69,14 @@ def test_what_is_under_way_counts_as_waiting(writer, commits, monkeypatch):
     commits.close()
 
 
-def test_an_error_ends_what_is_under_way_too(writer, commits):
+def test_an_error_ends_jobs_in_progress_too(writer, commits):
     slow = Job(1)
     writer.slow.add(slow)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(commits.submit, slow, ENOUGH_S)
         wait_until(lambda: writer.groups)
         writer.failing = True
-        # It was handed over, so nothing says that it is not written yet.
+        # It was handed over, so its outcome is not known yet.
         with pytest.raises(OutcomeUnknown):
             waiting.result(ENOUGH_S)
     commits.close()

@@ -197,7 +197,7 @@ def test_defaults_are_filled_in():
     assert state.created_at == state.updated_at == NOW
 
 
-def test_putting_back_what_was_got_changes_nothing():
+def test_putting_the_unchanged_event_type_changes_nothing():
     state = event_type(
         annotations={"a": "b"},
         audience="company-internal",

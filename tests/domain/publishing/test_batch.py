@@ -144,7 +144,7 @@ def test_what_only_looks_suspicious_is_read(text):
     assert batch.values == [json.loads(text)]
 
 
-def test_an_empty_batch_is_fine():
+def test_an_empty_batch_is_accepted():
     batch = split(b" [ ] ")
     assert (len(batch), batch.raw, batch.values) == (0, [], [])
 

@@ -56,8 +56,8 @@ def test_processes_wake_each_other(signals: EmbeddedSignals, echo: subprocess.Po
         assert waiter.wait(ENOUGH_S)
 
 
-def test_what_a_full_queue_refuses_comes_later(directory: DataDirectory, signals: EmbeddedSignals):
-    # A receiver that doesn't listen yet: its queue is full after some datagrams, of the length that the kernel sets.
+def test_notifications_rejected_by_a_full_queue_arrive_later(directory: DataDirectory, signals: EmbeddedSignals):
+    # A receiver that doesn't listen yet: its queue is full after some datagrams; their number is set by the kernel.
     late = EmbeddedSignals(directory.signals)
     process = late._here()
     keys = [f"key-{number}" for number in range(2000)]
@@ -78,7 +78,7 @@ def test_sockets_of_dead_processes_are_removed(directory: DataDirectory, signals
     assert list(directory.signals.iterdir()) == []
 
 
-def test_a_long_path_is_no_obstacle(tmp_path: Path):
+def test_a_long_path_is_supported(tmp_path: Path):
     path = tmp_path.joinpath(*["a-rather-long-name-of-a-directory"] * 6)
     path.mkdir(parents=True)
     one, two = EmbeddedSignals(path), EmbeddedSignals(path)
@@ -108,7 +108,7 @@ def test_a_forked_process_has_its_own_socket(signals: EmbeddedSignals):
     assert waiter.wait(ENOUGH_S)
 
 
-def test_closing_leaves_nothing_behind_and_notifying_afterwards_is_nothing(directory: DataDirectory):
+def test_closing_removes_all_files_and_notifying_afterwards_has_no_effect(directory: DataDirectory):
     signals = EmbeddedSignals(directory.signals)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted only
     waiter = signals.watch(["key"])
@@ -120,7 +120,7 @@ def test_closing_leaves_nothing_behind_and_notifying_afterwards_is_nothing(direc
     assert len(os.listdir("/proc/self/fd")) < before  # noqa: PTH208 - counted only
 
 
-def test_files_of_others_are_left_alone(directory: DataDirectory, signals: EmbeddedSignals):
+def test_files_of_other_processes_are_not_removed(directory: DataDirectory, signals: EmbeddedSignals):
     (directory.signals / "note").touch()
     signals.notify("key")
     assert (directory.signals / "note").exists()

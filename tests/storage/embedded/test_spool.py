@@ -1,4 +1,4 @@
-"""Lines that survive the process, and belong to one process at a time."""
+"""Spools: files of lines that survive their process, and belong to one process at a time."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_without_lines_there_is_no_file(spool, tmp_path):
     assert list((tmp_path / "spools").iterdir()) == []
 
 
-def test_lines_come_back_in_order_until_they_are_removed(spool, tmp_path):
+def test_lines_are_read_in_order_until_they_are_removed(spool, tmp_path):
     for line in (b"1\n", b"2\n"):
         assert spool.append(line)
     assert lines(spool.finished(current=True)) == [b"1", b"2"]
@@ -40,12 +40,12 @@ def test_lines_come_back_in_order_until_they_are_removed(spool, tmp_path):
     assert list((tmp_path / "spools").iterdir()) == []
 
 
-def test_the_file_that_is_written_can_be_left_alone(spool):
+def test_reading_can_exclude_the_file_being_written(spool):
     spool.append(b"1\n")
     assert list(spool.finished(current=False)) == []
 
 
-def test_nobody_takes_what_a_living_process_has(spool, tmp_path):
+def test_the_spool_of_a_live_process_is_not_taken_over(spool, tmp_path):
     other = FileSpool(tmp_path / "spools", "requests")
     spool.append(b"1\n")
     assert list(other.finished(current=True)) == []
@@ -56,7 +56,7 @@ def test_nobody_takes_what_a_living_process_has(spool, tmp_path):
     other.close()
 
 
-def test_only_spools_of_one_kind_take_over_from_each_other(spool, tmp_path):
+def test_a_spool_takes_over_only_files_of_its_own_kind(spool, tmp_path):
     other = FileSpool(tmp_path / "spools", "streams")
     other.append(b"1\n")
     other.close()
@@ -74,7 +74,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_has_written_is_taken_over_by_one_other(spool, tmp_path):
+def test_the_spool_of_a_killed_process_is_taken_over_by_exactly_one_other(spool, tmp_path):
     directory = tmp_path / "spools"
     subprocess.run([sys.executable, "-c", DYING, str(directory)], check=False)
     other = FileSpool(directory, "requests")
@@ -85,7 +85,7 @@ def test_what_a_killed_process_has_written_is_taken_over_by_one_other(spool, tmp
     assert list(other.finished(current=True)) == []
 
 
-def test_a_file_that_somebody_else_has_just_removed_is_not_taken_over(tmp_path):
+def test_a_file_just_removed_by_another_process_is_not_taken_over(tmp_path):
     spool = FileSpool(tmp_path / "spools", "requests")
     spool.append(b"1\n")
     (file,) = spool.finished(current=True)
@@ -108,7 +108,7 @@ def test_files_are_of_limited_size_and_number(tmp_path):
     spool.close()
 
 
-def test_where_nothing_can_be_written_a_line_is_refused(tmp_path):
+def test_a_line_that_can_not_be_written_is_rejected(tmp_path):
     spool = FileSpool(tmp_path / "spools", "requests")
     (tmp_path / "spools").rmdir()
     assert not spool.append(b"1\n")

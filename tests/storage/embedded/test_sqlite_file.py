@@ -20,7 +20,7 @@ def kind(request):
     return request.param
 
 
-def test_a_closed_file_is_called_by_its_contents(kind, tmp_path):
+def test_the_error_of_a_closed_file_names_its_contents(kind, tmp_path):
     database_class, contents = kind
     database = database_class(tmp_path / "file.db")
     database.close()
@@ -28,14 +28,14 @@ def test_a_closed_file_is_called_by_its_contents(kind, tmp_path):
         pass
 
 
-def test_a_file_that_cannot_be_used_is_called_by_its_contents(kind, tmp_path):
+def test_the_error_of_an_unusable_file_names_its_contents(kind, tmp_path):
     database_class, contents = kind
     with pytest.raises(Unavailable, match=f"^The {contents} can't use its files"):
         database_class(tmp_path / "missing" / "file.db")
 
 
 @pytest.mark.parametrize("database_class", [ActivityDatabase, CoordinationDatabase, SlotsDatabase])
-def test_damage_of_other_files_is_not_called_damage_of_events(database_class, tmp_path):
+def test_damage_of_other_files_is_not_reported_as_damaged_events(database_class, tmp_path):
     path = tmp_path / "file.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(Unavailable, match=f"^The {database_class.contents} is damaged: .*backup"):

@@ -17,8 +17,8 @@ from tests.support.faulty_cluster import BROKERS, KafkaProxies
 
 @pytest.fixture
 def connection(kafka_cluster: LocalCluster) -> Connection:
-    """To the cluster, with topics of the test's own."""
-    # The clock of most tests stands still, in the past.
+    """A connection to the cluster, with topics of the test's own."""
+    # The clock of most tests does not advance, and is in the past.
     return Connection(bootstrap_servers=kafka_cluster.kafka, topic_prefix=f"{uuid4()}-", refuses_late=False)
 
 
@@ -52,7 +52,7 @@ def signals(tmp_path: Path) -> Iterator[EmbeddedSignals]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> str:
-    """The URL of where names are kept."""
+    """The URL of the database that holds the idempotency index."""
     return f"sqlite:///{tmp_path / 'names.db'}"
 
 
@@ -60,7 +60,7 @@ def database(tmp_path: Path) -> str:
 def open_store(
     connection: Connection, signals: EmbeddedSignals, clock: ManualClock, database: str
 ) -> Iterator[Callable[..., KafkaEventStore]]:
-    """Opens further stores, each as another process has it."""
+    """Opens further stores, as other processes have them."""
     stores: list[KafkaEventStore] = []
 
     def open_store(**changes):

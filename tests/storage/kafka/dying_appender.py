@@ -1,4 +1,4 @@
-"""A process that appends a batch which must be stored once, and dies at a step of doing so.
+"""A process that appends a batch with an idempotency key, and dies at one step of it.
 
 Run as `python -m tests.storage.kafka.dying_appender <brokers> <prefix> <database> <folder> <step>`; a step is one of
 `STEPS`. The topic exists.
@@ -34,7 +34,7 @@ def command(connection: Connection, database: str, folder: Path, step: str, once
 
 
 def once(kind: str) -> dict[str, Any]:
-    """What a batch is to be stored once by."""
+    """The idempotency key or event ids of the batch."""
     return {"claim": CLAIM} if kind == "claim" else {"ids": IDS}
 
 

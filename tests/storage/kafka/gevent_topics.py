@@ -1,6 +1,6 @@
-"""A patched process, as `rioni serve` is: its native threads make, close and delete topics while others ask for bounds.
+"""A patched process, as `rioni serve` is: its native threads create, close and delete topics while others query bounds.
 
-Run as `python -m tests.storage.kafka.gevent_topics <brokers> <folder>`; says which calls never ended.
+Run as `python -m tests.storage.kafka.gevent_topics <brokers> <folder>`; prints which calls never ended.
 """
 
 from gevent import monkey
@@ -28,15 +28,15 @@ from rioni.storage.kafka.idempotence.idempotency_index import open_index
 
 
 CHANGING, ASKING = 4, 6
-"""The threads of gevent's pool, by what they do."""
+"""The threads of gevent's pool, by their task."""
 PARTITIONS = 4
 SECONDS = 5.0
 HANGING_S = 20.0
-"""A call that lasts longer is taken for one that never ends."""
+"""A call that lasts longer is considered to hang."""
 
 
 class Threads:
-    """What the threads of the pool do, and since when."""
+    """The current call of each thread of the pool, and its start."""
 
     def __init__(self, store: KafkaEventStore) -> None:
         self._store, self._end_s = store, time.monotonic() + SECONDS
@@ -45,7 +45,7 @@ class Threads:
         self.calls = [0] * (CHANGING + ASKING)
 
     def run(self, number: int) -> None:
-        """What one of them does."""
+        """The loop of one thread."""
         topic, store = self._topics[number % CHANGING], self._store
         while time.monotonic() < self._end_s:
             if number < CHANGING:
@@ -61,7 +61,7 @@ class Threads:
 
     def _call(self, number: int, call: Callable[..., object], *arguments: object) -> None:
         self._running[number] = call.__name__, time.monotonic()
-        # Between two states of a topic brokers may know no leaders of it.
+        # While the state of a topic changes, brokers may know no leaders of it.
         with contextlib.suppress(NotFound, Unavailable):
             call(*arguments)
         del self._running[number]
@@ -69,13 +69,13 @@ class Threads:
 
 
 def main(servers: str, folder: Path) -> None:
-    # So often that threads lose the interpreter between any two steps.
+    # So often that threads are preempted between any two steps.
     sys.setswitchinterval(0.000_05)
     connection = Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")
     index, signals = open_index(f"sqlite:///{folder / 'names.db'}", "storage"), EmbeddedSignals(folder)
     store = KafkaEventStore(connection, index, clock=SystemClock(), signals=signals)
     threads, pool = Threads(store), gevent.get_hub().threadpool
-    # As the server does: nothing that is offloaded runs on the hub's thread.
+    # As in the server: no offloaded call runs on the hub's thread.
     tasks = [pool.spawn(threads.run, number) for number in range(len(threads.calls))]
     while not all(task.ready() for task in tasks):
         gevent.sleep(0.1)

@@ -11,7 +11,7 @@ from tests.contracts.signals import ENOUGH_S
 pytestmark = pytest.mark.kafka
 
 
-def test_it_is_told_how_the_store_fares(open_store, signals):
+def test_the_store_reports_its_measurements(open_store, signals):
     told: dict[str, list[float]] = defaultdict(list)
     store = open_store(measurements=StoreMeasurements(*(told[name].append for name in StoreMeasurements._fields)))
     store.create_topic(TOPIC, 2)

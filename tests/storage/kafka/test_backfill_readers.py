@@ -18,7 +18,7 @@ BATCHES, BATCH = 50, 40
 
 @pytest.fixture
 def expected(store: KafkaEventStore) -> dict[int, list[bytes]]:
-    """What the partitions of the topic hold."""
+    """The events of each partition of the topic."""
     store.create_topic(TOPIC, PARTITIONS)
     found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
     for turn in range(BATCHES):
@@ -30,7 +30,7 @@ def expected(store: KafkaEventStore) -> dict[int, list[bytes]]:
 
 
 def read_in_turns(store: KafkaEventStore, chance: random.Random, bytes_max: int) -> dict[int, list[bytes]]:
-    """All partitions as a stream reads them: some at the same time, each going on where it has come to."""
+    """Read all partitions as streams do: some at the same time, each continuing where it stopped."""
     found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
     left = dict.fromkeys(found, 0)
     while left:
@@ -51,7 +51,7 @@ def events_from(chunk: Chunk, position: int) -> list[bytes]:
 
 @pytest.mark.parametrize("cache_bytes_max", [0, 50_000, 10_000_000])
 @pytest.mark.parametrize("ahead_bytes_max", [0, 1_000_000])
-def test_partitions_that_are_read_in_turns_are_read_completely(
+def test_partitions_read_in_turns_are_read_completely(
     expected, open_store: Callable[..., KafkaEventStore], monkeypatch, cache_bytes_max, ahead_bytes_max
 ):
     monkeypatch.setattr(backfill_readers, "AHEAD_BYTES_MAX", ahead_bytes_max)
@@ -62,7 +62,7 @@ def test_partitions_that_are_read_in_turns_are_read_completely(
 def test_the_first_events_of_all_partitions_are_loaded_at_once(
     expected, open_store: Callable[..., KafkaEventStore], monkeypatch
 ):
-    # Longer than a machine is ever busy with something else.
+    # Longer than any machine is ever busy with other work.
     monkeypatch.setattr(backfill_readers, "BESIDE_S", 10.0)
     late, loads, load = open_store(), [], BackfillReaders.load
 
@@ -79,7 +79,7 @@ def test_the_first_events_of_all_partitions_are_loaded_at_once(
 
 
 @pytest.mark.parametrize("cache_bytes_max", [20_000, 10_000_000])
-def test_partitions_that_were_begun_together_go_on_with_a_consumer_each(
+def test_partitions_started_together_continue_with_one_consumer_each(
     expected, open_store: Callable[..., KafkaEventStore], monkeypatch, cache_bytes_max
 ):
     made, consumer = [], backfill_readers.Consumer
@@ -89,7 +89,7 @@ def test_partitions_that_were_begun_together_go_on_with_a_consumer_each(
         return consumer(settings)
 
     monkeypatch.setattr(backfill_readers, "Consumer", counted)
-    # As many messages as a fetch brings when there are many more than here.
+    # As many messages as a fetch returns when there are many more than here.
     monkeypatch.setattr(backfill_readers, "MESSAGES_MAX", 20)
     late, left, reads = open_store(cache_bytes_max=cache_bytes_max), dict.fromkeys(range(PARTITIONS), 0), 0
     while left:

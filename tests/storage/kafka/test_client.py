@@ -1,4 +1,4 @@
-"""How brokers are reached that want to know who comes, and let nobody listen: SASL over TLS."""
+"""Connections to brokers that require authentication and encryption: SASL over TLS."""
 
 import ipaddress
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 def write_certificate(folder: Path) -> Path:
-    """A certificate that vouches for itself, with its key in front of it in `key.pem`."""
+    """A self-signed certificate, with its key in front of it in `key.pem`."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kafka")])
     now = datetime.now(UTC)
     certificate = (
@@ -82,11 +82,11 @@ def broker(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "listener.name.client.plain.sasl.jaas.config": (
             f'{LOGIN} username="broker" password="b" user_broker="b" user_rioni="s3cret";'
         ),
-        # Who is not said to may do everything, so that tests say what may not be done.
+        # By default every user may do everything, so that tests only list what is forbidden.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
         "super.users": "User:broker;User:ANONYMOUS",
-        # As it is where nobody has thought of it.
+        # The usual default.
         "auto.create.topics.enable": "true",
     }
     folder = tmp_path_factory.mktemp("kafka")
@@ -101,7 +101,7 @@ def broker(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def forbid(broker: str, certificate: Path) -> Callable[..., AbstractContextManager[None]]:
-    """Lets the broker refuse some operations to us, until the end of a block."""
+    """Makes the broker forbid some operations to us, until the end of a block."""
     options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "ssl.ca.location": str(certificate)}
     admin = AdminClient({"bootstrap.servers": broker, "sasl.username": "broker", "sasl.password": "b", **options})
     cluster, topics = (ResourceType.BROKER, "kafka-cluster"), (ResourceType.TOPIC, "*")
@@ -169,7 +169,7 @@ def test_everything_works_with_a_password_over_tls(open_store):
     [{"sasl.password": "wrong"}, {"security.protocol": "SASL_PLAINTEXT"}, {"security.protocol": "PLAINTEXT"}],
     ids=["a wrong password", "no TLS", "neither"],
 )
-def test_what_the_brokers_do_not_accept_is_unavailable_and_shows_no_password(open_store, changes, capfd):
+def test_a_rejected_connection_is_unavailable_and_shows_no_password(open_store, changes, capfd):
     with pytest.raises(Unavailable) as caught:
         open_store(**changes).create_topic("other", 1)
     out, err = capfd.readouterr()
@@ -177,13 +177,13 @@ def test_what_the_brokers_do_not_accept_is_unavailable_and_shows_no_password(ope
         assert password not in f"{caught.value}{out}{err}"
 
 
-def test_a_broker_without_a_certificate_that_somebody_vouches_for_gets_no_password(open_store, tmp_path):
+def test_a_broker_without_a_trusted_certificate_gets_no_password(open_store, tmp_path):
     store = open_store(**{"ssl.ca.location": str(write_certificate(tmp_path))})
     with pytest.raises(Unavailable):
         store.create_topic("other", 1)
 
 
-def test_publishing_goes_on_when_it_is_allowed_again(open_store, forbid):
+def test_publishing_continues_when_it_is_allowed_again(open_store, forbid):
     store = open_store()
     store.create_topic("forbidden", 1)
     with forbid(AclOperation.IDEMPOTENT_WRITE, AclOperation.WRITE), pytest.raises((PartiallyStored, Unavailable)):
@@ -198,7 +198,7 @@ def test_publishing_goes_on_when_it_is_allowed_again(open_store, forbid):
     assert read_all(store, "forbidden", 0) == events(2)
 
 
-def test_no_topic_is_made_by_asking_or_publishing(open_store):
+def test_no_topic_is_created_by_reading_or_publishing(open_store):
     store, other_store = open_store(), open_store()
     for _ in range(2):
         with pytest.raises(NotFound):
@@ -220,7 +220,7 @@ def test_a_topic_that_we_may_not_read_is_not_closed(open_store, forbid):
         store.close_topic("unreadable")
 
 
-def test_who_may_read_a_topic_no_more_is_told(open_store, forbid):
+def test_reading_a_topic_that_is_forbidden_by_now_is_an_error(open_store, forbid):
     store, other_store = open_store(), open_store()
     store.create_topic("revoked", 1)
     assert store.newest("revoked") == [-1]

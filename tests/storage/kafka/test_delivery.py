@@ -1,4 +1,4 @@
-"""How often producers store what they are given, while answers are lost or a broker knows less than the others."""
+"""How often producers store a batch while answers are lost or a broker has outdated metadata."""
 
 import contextlib
 import time
@@ -29,12 +29,12 @@ PARTITIONS = 4
 TIMEOUT_S = 5.0
 ENOUGH_S = 60
 UNHEARD_S = 4.0
-"""Longer than librdkafka waits for brokers to hear of a topic."""
+"""Longer than librdkafka waits for brokers to learn of a topic."""
 
 
 @pytest.fixture
 def connections(brokers: KafkaProxies) -> list[Connection]:
-    """Two to the same topics, on ways of their own."""
+    """Two connections to the same topics, through separate proxies."""
     prefix = f"{uuid4()}-"
     return [
         Connection(bootstrap_servers=",".join(way.address for way in ways), topic_prefix=prefix, request_timeout_s=5.0)
@@ -51,7 +51,7 @@ def opened(connection: Connection, timeout_s: float) -> Iterator[Appender]:
 
 
 def stored(connection: Connection, name: str) -> dict[int, list[bytes]]:
-    """What each partition holds."""
+    """The events of each partition."""
     found: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
     left = set(found)
     deadline_s = time.monotonic() + ENOUGH_S
@@ -69,7 +69,7 @@ def stored(connection: Connection, name: str) -> dict[int, list[bytes]]:
     return found
 
 
-def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
+def test_a_batch_unanswered_in_one_partition_is_stored_once_in_the_others(
     brokers: KafkaProxies, connections: list[Connection]
 ):
     topics = Topics(connections[1])
@@ -91,7 +91,7 @@ def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
         for number in range(PARTITIONS):
             appends.append(append(number, "unanswered"))
             time.sleep(TIMEOUT_S / PARTITIONS)
-        # The first one is given up now, while the others are waited for still.
+        # The first append times out now, while the others are still waited for.
         with pytest.raises(PartiallyStored):
             appends[0].result()
         for way in ways:
@@ -105,7 +105,7 @@ def test_what_is_not_answered_in_one_partition_is_stored_once_in_the_others(
     assert stored(connections[1], name) == handed
 
 
-def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
+def test_an_unanswered_batch_is_stored_once_though_another_one_is_rejected(
     brokers: KafkaProxies, connections: list[Connection]
 ):
     topics = Topics(connections[1])
@@ -140,7 +140,7 @@ def test_what_is_not_answered_is_stored_once_though_something_else_is_refused(
     assert stored(connections[1], name)[0] == [b"first", b"unanswered", b"last"]
 
 
-def test_a_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(brokers: KafkaProxies, connections: list[Connection]):
+def test_appends_wait_for_a_topic_that_a_broker_does_not_know_yet(brokers: KafkaProxies, connections: list[Connection]):
     late = 0
     brokers.cut_off(late)
     for number, way in enumerate(brokers.from_nodes[0]):
@@ -157,7 +157,7 @@ def test_a_topic_that_a_broker_has_not_heard_of_yet_is_waited_for(brokers: Kafka
 
 
 def created(topics: Topics, topic: str) -> bool:
-    """Whether it could be created; not as long as the brokers look for another one to lead them."""
+    """Whether it could be created; not while the brokers elect another controller."""
     with contextlib.suppress(Unavailable):
         topics.create(topic, 1)
         return True

@@ -30,7 +30,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 AHEAD_MS = 3_600_000
-"""Kafka takes nothing that bears a time so far ahead of its own."""
+"""Kafka rejects timestamps that are so far ahead of its own clock."""
 
 
 class TestKafkaEventStore(EventStoreContract):
@@ -47,12 +47,12 @@ class TestKafkaEventStore(EventStoreContract):
         answers.set()
 
 
-def test_what_another_process_appends_wakes_whoever_reads(store, other_store, signals):
+def test_appends_of_another_process_wake_readers(store, other_store, signals):
     store.create_topic(TOPIC, 1)
     assert store.newest(TOPIC) == [-1]
     watch = signals.watch([f"topic:{TOPIC}"])
     for count in range(3):
-        # As another node would, it wakes nobody on this one.
+        # As another node would, it sends no notification to this one.
         other_store._notify = lambda _topic: None
         other_store.append(TOPIC, {0: events(count)})
         while store.newest(TOPIC) != [count]:
@@ -61,7 +61,7 @@ def test_what_another_process_appends_wakes_whoever_reads(store, other_store, si
     watch.close()
 
 
-def test_a_topic_that_kafka_says_nothing_of_keeps_no_other_one_waiting(store, monkeypatch):
+def test_a_topic_that_kafka_does_not_answer_for_delays_no_other_topic(store, monkeypatch):
     store.create_topic(TOPIC, 1)
     store.create_topic("silent", 1)
     bounds, asked, answers = store._topics.bounds, [], threading.Event()
@@ -81,11 +81,11 @@ def test_a_topic_that_kafka_says_nothing_of_keeps_no_other_one_waiting(store, mo
         assert store.newest(TOPIC) == [0]
         answers.set()
         assert [each.result(ENOUGH_S) for each in silent] == [[-1]] * 3
-    # Those that come together ask once.
+    # Concurrent calls share one request.
     assert asked == ["silent"]
 
 
-def test_what_could_not_be_taken_over_is_read_later_and_not_passed_over(store, other_store, monkeypatch):
+def test_events_that_could_not_be_cached_are_read_later_and_not_skipped(store, other_store, monkeypatch):
     failed = threading.Event()
 
     def fail_once(message: Message) -> Record:
@@ -104,7 +104,7 @@ def test_what_could_not_be_taken_over_is_read_later_and_not_passed_over(store, o
     assert read_all(store, TOPIC, 0) == events(1, 2)
 
 
-def test_an_offset_that_the_client_does_not_know_is_asked_for_again(store, monkeypatch):
+def test_an_offset_that_the_client_does_not_know_is_queried_again(store, monkeypatch):
     store.create_topic(TOPIC, 1)
     store.append(TOPIC, {0: events(1)})
     admin, asked = store._topics._admin, []
@@ -121,7 +121,7 @@ def test_an_offset_that_the_client_does_not_know_is_asked_for_again(store, monke
     assert len(asked) == 3
 
 
-def test_a_record_with_a_key_that_is_no_text_stops_no_reader(store, connection):
+def test_a_record_with_a_binary_key_stops_no_reader(store, connection):
     store.create_topic(TOPIC, 1)
     producer = Producer(connection.client())
     producer.produce(connection.topic_prefix + TOPIC, b"{}", key=b"\xff", partition=0)
@@ -155,7 +155,7 @@ def test_other_consumers_find_key_value_and_headers_by_their_names(store, connec
     ]
 
 
-def test_readers_that_are_behind_get_what_is_not_in_memory(store, open_store):
+def test_lagging_readers_get_events_that_are_not_in_memory(store, open_store):
     store.create_topic(TOPIC, 1)
     for number in range(20):
         store.append(TOPIC, {0: events(*(f"{number}-{index:0100}" for index in range(200)))})
@@ -166,7 +166,7 @@ def test_readers_that_are_behind_get_what_is_not_in_memory(store, open_store):
 
 
 def append_until_refused(store):
-    """Append events without a key until Kafka compacts the topic, and so refuses them."""
+    """Append events without a key until Kafka compacts the topic, and so rejects them."""
     with contextlib.suppress(Unavailable):
         while True:
             store.append(TOPIC, {0: events(1)})
@@ -174,7 +174,7 @@ def append_until_refused(store):
         store.append(TOPIC, {0: events(1)})
 
 
-def test_a_topic_that_is_compacted_takes_events_with_a_key_alone(store, clock):
+def test_a_compacted_topic_accepts_only_events_with_a_key(store, clock):
     store.create_topic(TOPIC, 1)
     assert store.append(TOPIC, {0: events(0)}) == {0: 0}
     assert store.compact(TOPIC, clock.now_ms() - 1_000) == 0
@@ -185,7 +185,7 @@ def test_a_topic_that_is_compacted_takes_events_with_a_key_alone(store, clock):
     assert read_all(store, TOPIC, 0)[end:] == [*events(1), b""]
 
 
-def test_events_that_may_have_no_key_are_never_given_to_kafka_to_compact(store, clock):
+def test_topics_with_events_that_may_have_no_key_are_not_compacted_by_kafka(store, clock):
     store.create_topic(TOPIC, 2)
     store.append(TOPIC, {1: events(0)})
     keyed_since_ms = clock.now_ms() + 1
@@ -193,7 +193,7 @@ def test_events_that_may_have_no_key_are_never_given_to_kafka_to_compact(store, 
     store.append(TOPIC, {1: events(1)}, headers={1: [Headers(key="a")]})
     for _ in range(2):
         store.compact(TOPIC, clock.now_ms() - 1_000, keyed_since_ms)
-    # A topic that is compacted would refuse it.
+    # A compacted topic would reject it.
     assert store.append(TOPIC, {0: events(2)}) == {0: 0}
     assert store.delete_before(TOPIC, keyed_since_ms) == 1
     clock.advance(1)
@@ -203,7 +203,7 @@ def test_events_that_may_have_no_key_are_never_given_to_kafka_to_compact(store, 
     append_until_refused(store)
 
 
-def test_a_compacted_topic_loses_what_is_too_old(store, clock):
+def test_old_events_of_a_compacted_topic_expire(store, clock):
     store.create_topic(TOPIC, 1)
     keys = [Headers(key=key) for key in "ab"]
     store.append(TOPIC, {0: events(1, 2)}, headers={0: keys})
@@ -215,14 +215,14 @@ def test_a_compacted_topic_loses_what_is_too_old(store, clock):
     assert read_all(store, TOPIC, 0) == events(3)
 
 
-def test_what_kafka_has_compacted_leaves_removed_events_behind(store, clock, open_store):
+def test_events_compacted_by_kafka_are_read_as_removed_events(store, clock, open_store):
     store.create_topic(TOPIC, 1)
     store.compact(TOPIC, clock.now_ms() - 1)
     for number, key in enumerate("aba"):
         store.append(TOPIC, {0: events(number)}, headers={0: [Headers(key=key)]})
     late = open_store(cache_bytes_max=0)
     while (found := read_all(late, TOPIC, 0))[:3] == events(0, 1, 2):
-        # What comes later lets Kafka begin a new file, and compact the one before.
+        # Further records make Kafka start a new segment, and compact the previous one.
         clock.advance(1_000)
         store.append(TOPIC, {0: events("later")}, headers={0: [Headers(key="c")]})
         threading.Event().wait(0.05)
@@ -231,7 +231,7 @@ def test_what_kafka_has_compacted_leaves_removed_events_behind(store, clock, ope
     assert read_headers(late, TOPIC, 0)[0] == COMPACTED
 
 
-def test_a_topic_that_another_process_extends_or_deletes_is_found_so(store, other_store):
+def test_a_topic_extended_or_deleted_by_another_process_is_seen_so(store, other_store):
     store.create_topic(TOPIC, 1)
     store.append(TOPIC, {0: events(1)})
     assert store.newest(TOPIC) == [0]
@@ -243,7 +243,7 @@ def test_a_topic_that_another_process_extends_or_deletes_is_found_so(store, othe
         store.bounds(TOPIC)
 
 
-def test_an_event_that_is_too_large_for_kafka_is_refused(store):
+def test_an_event_that_is_too_large_for_kafka_is_rejected(store):
     store.create_topic(TOPIC, 1)
     with pytest.raises(TooLarge):
         store.append(TOPIC, {0: [b"x" * (RECORD_BYTES_MAX + 1)]})
@@ -252,7 +252,7 @@ def test_an_event_that_is_too_large_for_kafka_is_refused(store):
     assert read_all(store, TOPIC, 0) == [largest]
 
 
-def test_a_clock_that_was_ahead_for_a_while_stops_nothing_when_it_is_right_again(store, clock):
+def test_appends_continue_after_a_clock_that_was_ahead_is_corrected(store, clock):
     store.create_topic(TOPIC, 1)
     clock.advance(SystemClock().now_ms() - clock.now_ms())
     store.append(TOPIC, {0: events(1)})
@@ -263,7 +263,7 @@ def test_a_clock_that_was_ahead_for_a_while_stops_nothing_when_it_is_right_again
     assert store.append(TOPIC, {0: events(3)}) == {0: 1}
 
 
-def test_where_no_broker_answers_everything_is_unavailable(signals, clock, database):
+def test_without_an_answering_broker_all_calls_are_unavailable(signals, clock, database):
     (port,) = free_ports(1)
     connection = Connection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2)
     nowhere = KafkaEventStore(connection, open_index(database, "storage"), clock=clock, signals=signals)

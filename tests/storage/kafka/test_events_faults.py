@@ -1,4 +1,4 @@
-"""What the event store keeps while brokers die and come back: three of them, with three copies of every topic."""
+"""The event store while brokers die and come back: three brokers, with three replicas of every topic."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -43,16 +43,16 @@ def connection(cluster: LocalCluster) -> Connection:
 
 ENOUGH_S = 60
 CLOSING_S = 1.0
-"""So long the topic may be closed while a broker stands still, which is not yet taken for dead."""
+"""The longest time for closing the topic while one broker is suspended and not yet considered dead."""
 
 
 def partition_of(connection: Connection) -> PartitionMetadata:
-    """Who leads the only partition of the topic, and who else has copies."""
+    """The leader of the topic's only partition, and the other replicas."""
     name = connection.topic_prefix + TOPIC
     return AdminClient(connection.client()).list_topics(name, timeout=ENOUGH_S).topics[name].partitions[0]
 
 
-def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothing_is(
+def test_acknowledged_events_survive_broker_failures_and_too_few_brokers_acknowledge_nothing(
     cluster: LocalCluster, open_store: Callable[..., KafkaEventStore]
 ):
     store, hasty = open_store(), open_store(append_timeout_s=2.0)
@@ -83,7 +83,7 @@ def test_what_is_acknowledged_survives_brokers_and_without_enough_of_them_nothin
             assert [each for each in found if each not in events("unknown")] == [*acknowledged, *events("last")]
 
 
-def test_a_topic_is_not_closed_before_all_brokers_that_may_lead_it_have_heard_of_it(
+def test_closing_a_topic_waits_for_all_brokers_that_may_lead_it(
     cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
 ):
     store, admin = open_store(), AdminClient(connection.client())
@@ -96,14 +96,14 @@ def test_a_topic_is_not_closed_before_all_brokers_that_may_lead_it_have_heard_of
         try:
             closing = pool.submit(store.close_topic, TOPIC)
             wait([closing], timeout=CLOSING_S)
-            # Only for one that has stood still for so long that it is taken for dead nobody waits.
+            # Closing stops waiting only for a broker that was suspended for so long that it is considered dead.
             assert not closing.done() or number not in admin.list_topics(timeout=ENOUGH_S).brokers
         finally:
             cluster.kafkas[number - 1].resume()
         assert closing.result() == [Bounds(0, 0)]
 
 
-def test_a_broker_that_says_nothing_is_left_for_the_one_that_leads_now(
+def test_a_broker_that_does_not_answer_is_replaced_by_the_new_leader(
     cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
 ):
     store, other_store = open_store(), open_store()
@@ -122,10 +122,10 @@ def test_a_broker_that_says_nothing_is_left_for_the_one_that_leads_now(
         cluster.kafkas[leader - 1].resume()
 
 
-def test_a_partition_whose_broker_says_nothing_keeps_no_other_one_waiting(
+def test_a_partition_whose_broker_does_not_answer_delays_no_other_partition(
     cluster: LocalCluster, connection: Connection, open_store: Callable[..., KafkaEventStore]
 ):
-    # With one copy each partition depends on its own broker alone.
+    # With one replica each partition depends on its own broker alone.
     single = msgspec.structs.replace(connection, replication_factor=1)
     store = open_store(connection=single, append_timeout_s=20.0)
     store.create_topic(TOPIC, 3)

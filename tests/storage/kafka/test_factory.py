@@ -21,7 +21,7 @@ from rioni.storage.kafka.factory import opener
         ),
     ],
 )
-def test_a_storage_says_where_its_brokers_are_or_the_setting_does(configuration, default, expected):
+def test_brokers_are_named_by_the_storage_or_by_the_setting(configuration, default, expected):
     assert connection_of(configuration, default) == expected
 
 
@@ -35,13 +35,13 @@ def test_a_storage_says_where_its_brokers_are_or_the_setting_does(configuration,
         {"bootstrap_servers": "a:1", "replication_factor": 2, "min_insync_replicas": 3},
     ],
 )
-def test_a_storage_that_can_not_be_used_says_what_it_needs(configuration):
+def test_the_error_of_an_unusable_storage_says_what_it_needs(configuration):
     storage = StorageEntry(id="k", storage_type="kafka", default=False, configuration=configuration)
     with pytest.raises(Unavailable, match="needs bootstrap_servers"):
         opener(None, database="")(storage)
 
 
-def test_without_the_driver_it_is_said_what_to_install(monkeypatch):
+def test_without_the_driver_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rioni.storage.kafka.events", None)
     storage = StorageEntry(id="k", storage_type="kafka", default=False)
     with pytest.raises(Unavailable, match=r"The storage k needs .* pip install 'rioni\[cluster\]'"):

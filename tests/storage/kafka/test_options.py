@@ -36,17 +36,17 @@ def path(tmp_path: Path) -> Path:
         ("a:1,b:2", "rioni"),
         ("b:2", "rioni"),
         ("c:3", None),
-        # Whoever creates a storage must not have the password sent to a machine of his own.
+        # A client that creates a storage must not get the password by naming its own machine as a broker.
         ("a:1,evil:1", None),
         ("evil:1", None),
         ("", None),
     ],
 )
-def test_only_the_brokers_that_are_named_get_credentials(path, servers, expected):
+def test_only_the_named_brokers_get_credentials(path, servers, expected):
     assert options_of(read_options(path), servers).get("sasl.username") == expected
 
 
-def test_all_values_are_texts_as_librdkafka_takes_them(path):
+def test_all_values_are_strings_as_librdkafka_expects(path):
     assert options_of(read_options(path), "a:1") == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
@@ -72,7 +72,7 @@ def test_all_values_are_texts_as_librdkafka_takes_them(path):
         (None, "can't be read: No such file"),
     ],
 )
-def test_a_file_that_can_not_be_used_says_why_and_shows_no_value(tmp_path, text, expected):
+def test_the_error_of_an_unusable_file_gives_the_reason_and_shows_no_value(tmp_path, text, expected):
     path = tmp_path / "kafka.toml"
     if text is not None:
         path.write_bytes(text.encode("latin-1"))
@@ -88,7 +88,7 @@ def test_a_storage_can_not_set_options(path):
     assert found.client()["client.id"] == "ours"
 
 
-def test_values_that_librdkafka_does_not_take_are_told(tmp_path):
+def test_values_that_librdkafka_rejects_are_reported(tmp_path):
     (path := tmp_path / "kafka.toml").write_text('["a:1"]\nsecurity.protocol = "nonsense"')
     storage = StorageEntry(id="k", storage_type="kafka", default=False)
     with pytest.raises(Unavailable, match=r"The storage k can't be used: .*nonsense.*kafka_options"):

@@ -1,4 +1,4 @@
-"""Following the ends of topics, with a consumer and a pool of threads that are as slow as a test needs them."""
+"""Following the ends of topics, with a consumer and a thread pool that are as slow as a test needs."""
 
 import contextlib
 import threading
@@ -57,7 +57,7 @@ class _Message:
 
 
 class _Consumer:
-    """Its first poll, which brings nothing, lasts until it is told to end; each of the others brings one event."""
+    """Its first poll returns nothing and lasts until it is told to end; each further poll returns one event."""
 
     polled = threading.Event()
     goes_on = threading.Event()
@@ -101,7 +101,7 @@ class _Topics:
 
 
 class _Pool:
-    """One thread, and a deadline past which what runs goes on and its result is lost."""
+    """One thread, and a deadline after which a call continues and its result is lost."""
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread, self.given_up = thread, threading.Event()
@@ -128,7 +128,7 @@ def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
         with contextlib.closing(followed):
             followed.of("topic")
             assert _Consumer.polled.wait(ENOUGH_S)
-            # Longer than the deadline; where that is one for this pool, readers have begun anew meanwhile.
+            # Longer than the deadline; if there is one for this pool, readers have restarted meanwhile.
             if pool.given_up.wait(10 * DEADLINE_S):
                 wait_until(lambda: followed._topics == {})
                 followed.of("topic")

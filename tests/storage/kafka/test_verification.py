@@ -39,7 +39,7 @@ def found(store):
     return found
 
 
-def test_of_a_sound_timeline_nothing_is_said_before_and_after_retention(found, store, connection):
+def test_an_intact_timeline_has_no_findings_before_and_after_retention(found, store, connection):
     assert found() == []
     removed = [TopicPartition(connection.topic_prefix + TOPIC, 0, 1_000)]
     admin = AdminClient(connection.client())
@@ -49,7 +49,7 @@ def test_of_a_sound_timeline_nothing_is_said_before_and_after_retention(found, s
     assert found(latest_position=(2_499, 1)) == []
 
 
-def test_what_strangers_have_written_is_told(found, connection):
+def test_records_of_foreign_producers_are_reported(found, connection):
     producer = Producer(connection.client())
     for value, key in ((b"{no json", None), (None, None), (None, b""), (b"{}", None)):
         producer.produce(connection.topic_prefix + TOPIC, value, key, 1)
@@ -59,11 +59,11 @@ def test_what_strangers_have_written_is_told(found, connection):
     assert found(compacted=True) == [f"{where} 2: no JSON", f"{where} 3: a deletion without a key"]
 
 
-def test_a_timeline_that_does_not_end_where_it_was_closed_is_told(found):
+def test_a_timeline_that_does_not_end_where_it_was_closed_is_reported(found):
     assert found(latest_position=(2_499, 3)) == [f"topic {TOPIC}, partition 1: ends at 1, and was closed at 3"]
 
 
-def test_missing_topics_and_partitions_are_told(found, store):
+def test_missing_topics_and_partitions_are_reported(found, store):
     assert found(partitions=3) == [f"topic {TOPIC}: has 2 partitions, not 3"]
     store.delete_topic(TOPIC)
     assert found() == [f"topic {TOPIC}: there is none"]
@@ -89,7 +89,7 @@ def allow_unclean_leaders(connection):
 
 
 @pytest.mark.parametrize("make_safe", [expire, compact])
-def test_topics_that_brokers_without_all_events_may_lead_are_told_until_that_is_forbidden(
+def test_topics_with_unclean_leader_election_are_reported_until_it_is_forbidden(
     found, store, open_store, connection, make_safe
 ):
     allow_unclean_leaders(connection)
@@ -97,7 +97,7 @@ def test_topics_that_brokers_without_all_events_may_lead_are_told_until_that_is_
     assert told.startswith(f"topic {TOPIC}: {UNCLEAN} is not set to false")
     make_safe(store)
     wait_until(lambda: not found(compacted=True))
-    # It is not looked up again, and again only by another process.
+    # The configuration is cached; only another process queries it again.
     allow_unclean_leaders(connection)
     wait_until(found)
     make_safe(store)

@@ -34,7 +34,7 @@ def url(engine: Engine) -> str:
 
 
 def clear(engine: Engine) -> None:
-    """Make the log empty, which nothing but a test does."""
+    """Empty the log, which only tests do."""
     with writing(engine) as connection:
         connection.execute(delete(LOG))
         connection.execute(update(HEAD).values(position=0, hash=GENESIS))
@@ -43,16 +43,16 @@ def clear(engine: Engine) -> None:
 class TestSqlEventLog(EventLogContract):
     @pytest.fixture
     def other_log(self, url: str) -> Iterator[SqlEventLog]:
-        """With connections of its own, as another process has."""
+        """A log with its own connections, as in another process."""
         other = SqlEventLog(create_engine(url), TOPICS)
         yield other
         other.close()
 
 
-# --- what is stored ---
+# --- stored rows ---
 
 
-def test_a_row_can_be_checked_with_nothing_but_sha256(log: SqlEventLog):
+def test_the_hash_of_a_row_can_be_checked_with_sha256_alone(log: SqlEventLog):
     note(log, "a", "größe")
     with log.engine.connect() as connection:
         row = connection.execute(select(LOG)).one()
@@ -85,7 +85,7 @@ def test_an_unknown_topic_is_named_with_its_position(log: SqlEventLog, topics):
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"class_version":1}', b'{"class_version":0,"name":"a"}', b"\xff"])
-def test_data_that_does_not_fit_is_named_with_its_position(log: SqlEventLog, data: bytes):
+def test_invalid_data_is_named_with_its_position(log: SqlEventLog, data: bytes):
     note(log, "a", "1")
     with writing(log.engine) as connection:
         connection.execute(update(LOG).values(data=data))
@@ -145,10 +145,10 @@ def cut_to(engine: Engine, position: int) -> None:
         connection.execute(update(HEAD).values(position=position, hash=last))
 
 
-# --- verification, beside what tests/properties/test_log.py tries ---
+# --- verification, in addition to tests/properties/test_log.py ---
 
 
-def test_text_that_is_damaged_beyond_reading_is_found(sqlite_engine: Engine):
+def test_unreadable_text_is_found(sqlite_engine: Engine):
     log = SqlEventLog(sqlite_engine, TOPICS)
     note(log, "a", "1", "2", "3")
     with writing(sqlite_engine) as connection:
@@ -159,7 +159,7 @@ def test_text_that_is_damaged_beyond_reading_is_found(sqlite_engine: Engine):
     log.close()
 
 
-def test_a_finding_says_where_what_and_what_to_do(log: SqlEventLog):
+def test_a_finding_names_position_problem_and_remedy(log: SqlEventLog):
     note(log, "a", "1", "2", "3")
     with writing(log.engine) as connection:
         connection.execute(delete(LOG).where(LOG.c.position == 2))
@@ -171,7 +171,7 @@ def test_a_finding_says_where_what_and_what_to_do(log: SqlEventLog):
     assert unknown.endswith("note.later; use the version of Rioni that wrote it, or a newer one")
 
 
-def test_verification_goes_on_where_it_is_told_to(log: SqlEventLog):
+def test_verification_continues_at_a_given_position(log: SqlEventLog):
     note(log, "a", *map(str, range(500)))
     with writing(log.engine) as connection:
         connection.execute(update(LOG).where(LOG.c.position.in_([100, 300, 450])).values(actor="mallory"))
@@ -181,7 +181,7 @@ def test_verification_goes_on_where_it_is_told_to(log: SqlEventLog):
     assert next(verify(log.engine, TOPICS, from_position=501)).position == 501
 
 
-def test_what_is_appended_meanwhile_is_left_for_the_next_time(log: SqlEventLog):
+def test_entries_appended_during_verification_are_left_for_the_next_one(log: SqlEventLog):
     note(log, "a", *map(str, range(300)))
     with writing(log.engine) as connection:
         connection.execute(update(LOG).where(LOG.c.position == 1).values(actor="mallory"))
@@ -195,7 +195,7 @@ def test_what_is_appended_meanwhile_is_left_for_the_next_time(log: SqlEventLog):
 
 
 @pytest.mark.slow
-def test_processes_that_append_at_once_lose_and_interleave_nothing(log: SqlEventLog, url: str):
+def test_concurrent_appends_of_processes_are_neither_lost_nor_interleaved(log: SqlEventLog, url: str):
     writers, appends = 4, 40
     processes = [
         subprocess.Popen(log_writer.command(url, f"w{number}", appends), cwd=log_writer.ROOT, stdout=subprocess.PIPE)
@@ -217,7 +217,7 @@ def test_processes_that_append_at_once_lose_and_interleave_nothing(log: SqlEvent
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_whole_transactions_and_all_that_it_had_reported(log: SqlEventLog, url: str):
+def test_a_killed_process_leaves_whole_transactions_including_all_that_it_reported(log: SqlEventLog, url: str):
     expected: dict[str, int] = {}
     for run, lines in enumerate((1, 20, 60)):
         name = f"run {run}"
@@ -233,13 +233,13 @@ def test_a_killed_process_leaves_whole_transactions_and_all_that_it_had_reported
     assert [entry.position for entry in entries] == list(range(1, len(entries) + 1))
     for name, reported in expected.items():
         texts = [entry.event.text for entry in entries if entry.event.key == name]
-        # One more than what was reported may be there: it was committed, and the report got lost.
+        # One transaction more than was reported may be stored: it was committed, and the report was lost.
         assert reported <= len(texts) // 2 <= reported + 1
         assert texts == [f"{number} {each}" for number in range(len(texts) // 2) for each in "ab"]
 
 
 @pytest.mark.slow
-def test_the_hub_goes_on_while_greenlets_wait_for_the_lock(sqlite_engine: Engine):
+def test_the_hub_keeps_running_while_greenlets_wait_for_the_lock(sqlite_engine: Engine):
     url = sqlite_engine.url.render_as_string()
     command = [sys.executable, "-X", "dev", "-m", "tests.storage.gevent_log_writer", url]
     done = subprocess.run(command, cwd=log_writer.ROOT, capture_output=True, text=True, check=False, timeout=120)
@@ -247,7 +247,7 @@ def test_the_hub_goes_on_while_greenlets_wait_for_the_lock(sqlite_engine: Engine
     assert "ResourceWarning" not in done.stderr
 
 
-def test_a_position_taken_by_a_stranger_is_an_error_and_no_overwriting(log: SqlEventLog):
+def test_a_position_taken_by_a_foreign_writer_is_an_error_and_not_overwritten(log: SqlEventLog):
     note(log, "a")
     with writing(log.engine) as connection:
         row = dict(connection.execute(select(LOG)).mappings().one())

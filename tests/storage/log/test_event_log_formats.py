@@ -1,4 +1,4 @@
-"""Nodes of two releases share a log: what is written every live one can read, and none folds what it can't."""
+"""Nodes of two releases share a log: every live node can read all new entries, and none folds entries it can't read."""
 
 import contextlib
 from functools import partial
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 
 class ColourNoted(DomainEvent, frozen=True, kw_only=True):
-    """What the next release writes in the place of `Noted`."""
+    """The version of `Noted` that the next release writes."""
 
     TOPIC = "note.noted"
     KEY = "name"
@@ -50,7 +50,7 @@ NEXT_FORMATS = {**FORMATS, 2: Format("0.2.0", {"note.noted": 2, "note.burnt": 1}
 
 @pytest.fixture
 def release(engine):
-    """Starts a process of this release, or of the next one; it is told of changes as workers are."""
+    """Starts a process of this release, or of the next one; it is notified of changes as workers are."""
     logs = []
 
     def start(*, is_next):
@@ -82,7 +82,7 @@ def stored(engine):
 
 
 def accepted(log: SqlEventLog, event: DomainEvent) -> bool:
-    """Whether it could be written: PostgreSQL notices a moment later that the connection of another node has ended."""
+    """Whether writing succeeded: PostgreSQL notices with a delay that the connection of another node has ended."""
     with contextlib.suppress(NotReadByAll):
         write(log, event)
         return True
@@ -101,11 +101,11 @@ def accepted(log: SqlEventLog, event: DomainEvent) -> bool:
         ("note.other", 2, 1),
     ],
 )
-def test_a_format_has_each_topic_in_one_version(topic, number, version):
+def test_a_log_format_has_each_topic_in_one_version(topic, number, version):
     assert version_in(topic, number, NEXT_FORMATS) == version
 
 
-def test_alone_the_next_release_raises_the_format_and_this_one_does_not_go_on(engine, release):
+def test_alone_the_next_release_raises_the_format_and_this_release_stops_following(engine, release):
     this = release(is_next=False)
     write(this, Noted(name="a", text="x"))
     assert stored(engine)[0] == 1
@@ -127,7 +127,7 @@ def test_alone_the_next_release_raises_the_format_and_this_one_does_not_go_on(en
 
 
 @pytest.mark.parametrize("empty_url", ON_BOTH[1:], indirect=True)
-def test_while_an_older_node_lives_only_what_it_reads_is_written(engine, release):
+def test_while_an_older_node_is_alive_only_its_format_is_written(engine, release):
     older, newer = release(is_next=False), release(is_next=True)
     write(newer, ColourNoted(name="a", text="x"))
     assert [entry.event for entry in older.entries(0, 10)] == [Noted(name="a", text="x")]

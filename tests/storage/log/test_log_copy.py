@@ -15,7 +15,7 @@ from tests.storage.conftest import migrated
 
 
 class Interrupted(Exception):
-    """What ends a copy in the middle."""
+    """Raised to interrupt a copy."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def target(engine: Engine, tmp_path) -> Iterator[SqlEventLog]:
 
 
 def copy(source: SqlEventLog, target: SqlEventLog, *, interrupt_at: int | None = None) -> list[int]:
-    """Copy, and return how far it was after each turn."""
+    """Copy, and return the progress after each step."""
     reached = []
 
     def progress(done, total):
@@ -60,34 +60,34 @@ def test_the_copy_has_the_same_entries_and_the_same_chain(source, target):
     assert not list(verify(target.engine, TOPICS))
 
 
-def test_a_copy_that_was_interrupted_goes_on(source, target):
+def test_an_interrupted_copy_continues(source, target):
     with pytest.raises(Interrupted):
         copy(source, target, interrupt_at=4)
     assert copy(source, target) == [4, 6, 7]
     assert read_all(target) == read_all(source)
 
 
-def test_a_copy_goes_on_behind_what_has_come_since(source, target):
+def test_a_finished_copy_continues_with_newer_entries(source, target):
     copy(source, target)
     note(source, "b", "later")
     assert copy(source, target) == [7, 8]
 
 
-def test_what_has_gone_on_from_a_copy_is_left_as_it_is(source, target):
+def test_a_copy_with_entries_of_its_own_is_left_unchanged(source, target):
     copy(source, target)
     note(target, "b", "later")
     assert copy(source, target) == [7]
     assert target.head().position == 8
 
 
-def test_another_log_is_refused(source, target):
-    note(target, "b", "of somebody else")
+def test_a_copy_of_another_log_is_rejected(source, target):
+    note(target, "b", "of another log")
     with pytest.raises(Conflict, match="entry 1 differs"):
         copy(source, target)
     assert target.head().position == 1
 
 
-def test_followers_go_on_where_they_are(source, target):
+def test_log_consumers_continue_at_their_checkpoints(source, target):
     with writing(source.engine) as connection:
         connection.execute(insert(TRACKING), [{"name": name, "position": 5} for name in ("feed", "models", "new")])
     with writing(target.engine) as connection:

@@ -1,4 +1,4 @@
-"""PostgreSQL tells every process of changes: what is answered to one client is known everywhere, nobody has to ask."""
+"""PostgreSQL notifies every process of changes: confirmed changes are known in all processes, without polling."""
 
 import contextlib
 import subprocess
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.postgres
 
 
 class Node:
-    """What one process has of the log; it says what it has asked, and what it was told."""
+    """One process's log, with a record of its queries and notifications."""
 
     def __init__(self, url: str) -> None:
         engine = create_engine(url, connections_max=3)
@@ -60,7 +60,7 @@ def node():
 
 
 def asked(url: str, question: str):
-    """What the server answers to somebody who has nothing to do with it."""
+    """The result of a query over an independent connection."""
     with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as stranger:
         return stranger.execute(question).fetchall()
 
@@ -68,7 +68,7 @@ def asked(url: str, question: str):
 FOLLOWERS = f"FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '{NAME} %'"
 
 
-def test_what_one_node_has_written_all_know_when_the_transaction_ends_and_nobody_asks(url, node):
+def test_a_committed_change_is_known_to_all_nodes_without_polling(url, node):
     nodes = [node(url) for _ in range(3)]
     for number in range(30):
         writer = nodes[number % 3]
@@ -78,7 +78,7 @@ def test_what_one_node_has_written_all_know_when_the_transaction_ends_and_nobody
         assert [len(each.questions) for each in nodes] == questions
 
 
-def test_a_process_that_follows_nobody_makes_the_others_know_as_well(url, node):
+def test_a_process_without_a_listener_notifies_the_others_as_well(url, node):
     follower = node(url)
     engine = create_engine(url)
     alone = SqlEventLog(engine, TOPICS)
@@ -88,19 +88,19 @@ def test_a_process_that_follows_nobody_makes_the_others_know_as_well(url, node):
     alone.close()
 
 
-def test_a_new_node_knows_what_was_there(url, node):
+def test_a_new_node_knows_earlier_changes(url, node):
     note(node(url).log, "a", "1", "2", "3")
     assert node(url).log.position() == 3
 
 
-def test_news_of_others_wake_a_node(url, node):
+def test_changes_by_others_wake_a_node(url, node):
     one, other = node(url), node(url)
     other.news.clear()
     note(one.log, "a")
     assert other.news.wait(20)
 
 
-def test_a_transaction_that_appends_nothing_or_fails_tells_nobody(url, node):
+def test_a_transaction_that_appends_nothing_or_fails_sends_no_notification(url, node):
     one, other = node(url), node(url)
     other.news.clear()
     with one.log.transaction():
@@ -121,7 +121,7 @@ def test_a_transaction_that_appends_nothing_or_fails_tells_nobody(url, node):
     assert other.log.position() == 1
 
 
-def test_a_node_whose_connection_is_cut_asks_and_is_told_again_later(url, node):
+def test_a_node_whose_connection_is_cut_polls_until_notifications_work_again(url, node):
     one, other = node(url), node(url)
     assert asked(url, f"SELECT pg_terminate_backend(pid, 10000) {FOLLOWERS}") == [(True,)] * 2
     wait_until(lambda: other.follower.position() is None)
@@ -134,22 +134,22 @@ def test_a_node_whose_connection_is_cut_asks_and_is_told_again_later(url, node):
     assert len(other.questions) == questions
 
 
-def test_a_node_that_no_message_reaches_any_more_answers_nothing_from_memory_once_a_change_is_answered(url, node):
+def test_a_node_without_notifications_answers_nothing_stale_once_a_change_is_confirmed(url, node):
     with proxy_to(url) as proxy:
         cut_off = node(proxy.url)
         writer = node(url)
         proxy.silence()
         (entry,) = note(writer.log, "a")
         assert cut_off.follower.position() is None
-        # What need not be up to date goes on.
+        # Reads that may be outdated still work.
         assert cut_off.log.last_notified_position() == 0
         assert writer.log.position() == entry.position
-        # Nobody waits for it a second time.
+        # No writer waits for it a second time.
         assert not writer.log._head._behind(entry.position)
         proxy.close()
 
 
-def test_followers_are_named_by_what_they_know_and_leave_nothing_behind(url, node):
+def test_listeners_publish_their_positions_and_leave_nothing_behind(url, node):
     one = node(url)
     note(one.log, "a", "1", "2")
     assert asked(url, f"SELECT application_name {FOLLOWERS}") == [(f"{NAME} 2 format 1",)]
@@ -158,7 +158,7 @@ def test_followers_are_named_by_what_they_know_and_leave_nothing_behind(url, nod
 
 
 @pytest.mark.slow
-def test_under_gevent_the_hub_goes_on_and_few_connections_are_enough(url):
+def test_under_gevent_the_hub_keeps_running_and_few_connections_are_enough(url):
     command = [sys.executable, "-X", "dev", "-m", "tests.storage.gevent_log_follower", url]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.stdout == "all is well\n", done.stderr

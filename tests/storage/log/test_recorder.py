@@ -1,4 +1,4 @@
-"""The library's own suites for recorders, on both databases."""
+"""The eventsourcing library's own test suites for recorders, on both databases."""
 
 import threading
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from rioni.storage.sql.migration import upgrade
 
 
 class OnSqlite:
-    """Gives a suite a recorder over a fresh file."""
+    """Provides a recorder over a fresh file."""
 
     recorder_class = SqlRecorder
 
@@ -44,7 +44,7 @@ class OnSqlite:
 
 @pytest.mark.postgres
 class OnPostgres(OnSqlite):
-    """Gives a suite a recorder over a fresh database of a real server."""
+    """Provides a recorder over a fresh database of a real server."""
 
     @pytest.fixture(autouse=True)
     def _database(self, postgres_engine):
@@ -54,14 +54,14 @@ class OnPostgres(OnSqlite):
 
 
 def join_readers() -> None:
-    """A suite tells its reading threads to stop, and does not wait until they have."""
+    """A suite signals its reading threads to stop, and does not wait until they have."""
     for thread in threading.enumerate():
         if "read_continuously" in thread.name:
             thread.join()
 
 
 class AggregateRecorder(SqlRecorder):
-    """A recorder of nothing but streams: it tells no positions, as the library's suite wants."""
+    """A recorder of streams only: it returns no positions, as the library's suite expects."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:  # type: ignore[override]
         super().insert_events(stored_events, **kwargs)
@@ -109,7 +109,7 @@ class TestNonInterleavingOnPostgres(OnPostgres, NonInterleavingNotificationIDsBa
     pass
 
 
-def test_a_subscription_waits_at_the_end_for_what_comes(engine):
+def test_a_subscription_waits_at_the_end_for_new_entries(engine):
     recorder = SqlRecorder(engine)
     event = StoredEvent(originator_id=uuid4(), originator_version=1, topic="topic", state=b"state")
     with ThreadPoolExecutor(1) as executor, recorder.subscribe() as subscription:
@@ -152,7 +152,7 @@ class SqlFactory(InfrastructureFactory[SqlRecorder]):
 
 
 class OtherRecorder(SqlRecorder):
-    """A class of its own, for the suite to name."""
+    """Another class, for the suite to name."""
 
 
 class TestFactory(InfrastructureFactoryTestCase[SqlFactory]):

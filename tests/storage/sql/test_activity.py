@@ -29,7 +29,7 @@ class TestSqlActivity(ActivityContract):
         postgres_engine.dispose()
         assert activity.of("publish", "order") == {"alice": LastActivity(1, 2, 3)}
 
-    def test_nodes_that_see_the_same_clients_at_once_lose_nothing_and_never_block_each_other(self, activity):
+    def test_nodes_that_record_the_same_clients_concurrently_lose_nothing_and_never_deadlock(self, activity):
         clients = [f"client {number}" for number in range(50)]
 
         def see(node: int) -> None:

@@ -1,4 +1,4 @@
-"""Those who do not coordinate with each other never use one database at the same time."""
+"""Brokers that do not coordinate with each other never use one database at the same time."""
 
 import contextlib
 import threading
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.postgres
 
 WAIT_S = 20.0
-"""Where somebody has to wait, and will not in vain."""
+"""The timeout of waits that are expected to succeed."""
 
 ONE, OTHER = (
     ClusterIdentity("one", "a broker without zookeeper on here"),
@@ -33,7 +33,7 @@ def url(postgres_url):
 
 @pytest.fixture
 def process():
-    """Makes what one process has; it is let go of with the test."""
+    """Creates the lease of one process; it is closed with the test."""
     with contextlib.ExitStack() as stack:
 
         def make(url: str, party: ClusterIdentity) -> DatabaseLease:
@@ -45,7 +45,7 @@ def process():
 
 
 def end_sessions(url):
-    """What a restart of the server does to connections."""
+    """End all connections, as a restart of the server does."""
     with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as stranger:
         return stranger.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
@@ -54,12 +54,12 @@ def end_sessions(url):
         ).rowcount
 
 
-def test_members_of_a_party_share_a_database(url, process):
+def test_nodes_of_one_cluster_share_a_database(url, process):
     members = [process(url, ONE).acquire(0) for _ in range(6)]
     assert all(map(_checked, members))
 
 
-def test_others_are_told_who_is_there_and_what_to_do(url, process):
+def test_the_error_for_others_names_the_holder_and_the_remedy(url, process):
     process(url, ONE).acquire(0)
     with pytest.raises(
         Unavailable, match=r"in use by a broker without zookeeper on here\..*Stop the other broker or use another"
@@ -67,7 +67,7 @@ def test_others_are_told_who_is_there_and_what_to_do(url, process):
         process(url, OTHER).acquire(0)
 
 
-def test_who_is_refused_leaves_nothing_behind(url, process):
+def test_a_rejected_process_leaves_nothing_behind(url, process):
     held = process(url, ONE).acquire(0)
     with pytest.raises(Unavailable):
         process(url, OTHER).acquire(0)
@@ -75,7 +75,7 @@ def test_who_is_refused_leaves_nothing_behind(url, process):
     held.check()
 
 
-def test_who_comes_next_waits_for_the_last_member_to_go(url, process):
+def test_the_next_cluster_waits_for_the_last_node_to_leave(url, process):
     first, second = (process(url, ONE).acquire(0) for _ in range(2))
     coming = process(url, OTHER)
     arrival = threading.Thread(target=coming.acquire, args=(WAIT_S,))
@@ -88,7 +88,7 @@ def test_who_comes_next_waits_for_the_last_member_to_go(url, process):
     coming.check()
 
 
-def test_of_many_that_come_at_once_one_party_gets_in(url, process):
+def test_of_concurrent_acquisitions_those_of_one_cluster_succeed(url, process):
     arrivals = [process(url, ClusterIdentity(str(number), f"number {number}")) for number in range(8)]
     entered = []
 
@@ -104,13 +104,13 @@ def test_of_many_that_come_at_once_one_party_gets_in(url, process):
     assert len(entered) == 1
 
 
-def test_databases_of_one_server_have_nothing_to_do_with_each_other(postgres_url, process):
+def test_databases_of_one_server_are_leased_independently(postgres_url, process):
     one, other = process(postgres_url(), ONE).acquire(0), process(postgres_url(), OTHER).acquire(0)
     assert _checked(one)
     assert _checked(other)
 
 
-def test_a_lock_that_was_lost_is_taken_again(url, process):
+def test_a_lost_lock_is_acquired_again(url, process):
     held = process(url, ONE).acquire(0)
     assert end_sessions(url) == 1
     wait_until(lambda: _refused(process(url, OTHER)))
@@ -118,7 +118,7 @@ def test_a_lock_that_was_lost_is_taken_again(url, process):
     assert not held.refusal
 
 
-def test_who_has_lost_the_lock_knows_it_though_the_server_can_not_be_reached(url, process):
+def test_a_lost_lock_is_noticed_though_the_server_can_not_be_reached(url, process):
     with proxy_to(url) as proxy:
         held = process(proxy.url, ONE).acquire(0)
         proxy.close()
@@ -129,9 +129,9 @@ def test_who_has_lost_the_lock_knows_it_though_the_server_can_not_be_reached(url
     other.close()
 
 
-def test_who_was_overtaken_names_the_other_and_is_back_when_that_one_has_gone(url, process):
+def test_a_process_that_lost_the_lease_names_the_new_holder_and_gets_it_back_afterwards(url, process):
     held = process(url, ONE).acquire(0)
-    # As if its own thread were late: what it finds is the same.
+    # As if its own thread were late: the result is the same.
     other = process(url, OTHER)
     while not _entered(other):
         end_sessions(url)
@@ -143,7 +143,7 @@ def test_who_was_overtaken_names_the_other_and_is_back_when_that_one_has_gone(ur
     held.check()
 
 
-def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url, monkeypatch):
+def test_the_server_detects_a_silent_host_by_tcp_keepalives(url, monkeypatch):
     told = []
     connect = postgres_connections.connect
 
@@ -159,7 +159,7 @@ def test_a_host_that_falls_silent_is_given_up_by_the_server_too(url, monkeypatch
     engine.dispose()
 
 
-def test_an_sqlite_file_is_left_to_the_lock_of_its_directory(tmp_path, process):
+def test_an_sqlite_file_needs_no_lease_besides_the_lock_of_its_directory(tmp_path, process):
     for party in (ONE, OTHER):
         assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", party).acquire(0))
 

@@ -38,20 +38,20 @@ def tracked(engine: Engine) -> set[str]:
 @pytest.mark.parametrize(
     "url", ["", "nonsense", "mysql://root:secret@localhost/rioni", "sqlite://", "sqlite:///:memory:"]
 )
-def test_another_database_is_refused_without_telling_passwords(url):
+def test_an_unsupported_database_is_rejected_without_showing_passwords(url):
     with pytest.raises(Unavailable, match=r"sqlite:///path|an SQLite file or PostgreSQL") as caught:
         create_engine(url)
     assert "secret" not in str(caught.value)
 
 
-def test_postgresql_without_its_driver_says_what_to_install(monkeypatch):
+def test_without_the_driver_of_postgresql_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(DriverMissing, match=r"pip install 'rioni\[cluster\]'"):
         create_engine("postgresql://localhost/rioni")
 
 
 @pytest.mark.parametrize("url", ["postgresql://u@localhost/x", "postgresql+psycopg://u@localhost/x"])
-def test_any_url_of_postgresql_means_psycopg_3(url):
+def test_any_url_of_postgresql_selects_psycopg_3(url):
     assert create_engine(url).dialect.driver == "psycopg"
 
 
@@ -73,7 +73,7 @@ def test_an_unreachable_server_is_unavailable(tmp_path):
     engine = create_engine(f"postgresql://postgres@/x?host={tmp_path}")
     with pytest.raises(Unavailable, match="can't be reached now") as caught, writing(engine):
         pass
-    # Clients are not told where it was looked for, the operator is.
+    # The address is for the operator, not for clients.
     assert str(tmp_path) not in str(caught.value)
     assert str(tmp_path) in caught.value.__notes__[0]
 
@@ -81,13 +81,13 @@ def test_an_unreachable_server_is_unavailable(tmp_path):
 # --- SQLite ---
 
 
-def test_what_was_committed_on_sqlite_survives_the_machine(sqlite_engine):
+def test_commits_on_sqlite_survive_a_power_failure(sqlite_engine):
     expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
     with reading(sqlite_engine) as connection:
         assert {name: connection.scalar(text(f"PRAGMA {name}")) for name in expected} == expected
 
 
-def test_a_directory_that_does_not_exist_is_named_as_the_trouble(tmp_path):
+def test_a_missing_directory_is_named_in_the_error(tmp_path):
     engine = create_engine(f"sqlite:///{tmp_path / 'missing' / 'registry.db'}")
     with pytest.raises(Unavailable, match="permissions"), reading(engine):
         pass
@@ -95,7 +95,7 @@ def test_a_directory_that_does_not_exist_is_named_as_the_trouble(tmp_path):
         pass
 
 
-def test_a_file_that_is_no_database_is_named_as_damaged(tmp_path):
+def test_a_file_that_is_not_a_database_is_named_as_damaged(tmp_path):
     (tmp_path / "registry.db").write_bytes(b"not a database " * 100)
     with (
         pytest.raises(Unavailable, match="restore a backup"),
@@ -104,10 +104,10 @@ def test_a_file_that_is_no_database_is_named_as_damaged(tmp_path):
         pass
 
 
-def test_a_full_disk_is_named_and_nothing_is_written(sqlite_engine):
+def test_a_full_disk_is_named_in_the_error_and_nothing_is_written(sqlite_engine):
     with writing(sqlite_engine) as connection:
         pages = connection.scalar(text("PRAGMA page_count"))
-        # It is a setting of this connection, which stays the only one.
+        # It is a setting of this connection, which remains the only one.
         connection.execute(text(f"PRAGMA max_page_count = {pages}"))
 
     def fill() -> None:
@@ -122,7 +122,7 @@ def test_a_full_disk_is_named_and_nothing_is_written(sqlite_engine):
     assert tracked(sqlite_engine) == {"b"}
 
 
-def test_a_writer_that_waits_too_long_gives_up(sqlite_engine):
+def test_a_writer_that_waits_too_long_times_out(sqlite_engine):
     impatient = create_engine(sqlite_engine.url.render_as_string(), lock_wait_s=0.05)
     with writing(sqlite_engine) as connection:
         with pytest.raises(Unavailable, match="waiting for the database write lock"):
@@ -133,8 +133,8 @@ def test_a_writer_that_waits_too_long_gives_up(sqlite_engine):
     impatient.dispose()
 
 
-def test_strangers_who_know_nothing_of_our_lock_cannot_write_between(sqlite_engine):
-    """Other tools write past our lock; what a command has read must still hold when it writes."""
+def test_other_tools_that_ignore_our_lock_cannot_write_in_between(sqlite_engine):
+    """Other tools do not use our lock; what a command has read must still be true when it writes."""
     with (
         writing(sqlite_engine),
         contextlib.closing(sqlite3.connect(sqlite_engine.url.database, timeout=0)) as stranger,
@@ -143,14 +143,14 @@ def test_strangers_who_know_nothing_of_our_lock_cannot_write_between(sqlite_engi
         stranger.execute("BEGIN IMMEDIATE")
 
 
-def test_readers_wait_for_nobody(engine):
+def test_readers_never_wait_for_writers(engine):
     with writing(engine) as connection:
         connection.execute(insert(TRACKING).values(name="a", position=1))
         assert tracked(engine) == set()
     assert tracked(engine) == {"a"}
 
 
-def test_a_reader_sees_one_state_whatever_others_commit(engine):
+def test_a_reader_sees_one_snapshot_despite_concurrent_commits(engine):
     """A worker loads the states and their position one after the other: they must belong together."""
     with reading(engine) as connection:
         before = connection.execute(select(TRACKING.c.name)).all()
@@ -175,7 +175,7 @@ def test_a_child_that_was_forked_in_a_transaction_does_not_keep_the_lock(sqlite_
         os.close(end)
 
 
-def test_connections_are_used_again_and_only_as_many_are_opened_as_are_used_at_once(sqlite_engine):
+def test_connections_are_reused_and_only_as_many_are_opened_as_are_used_at_once(sqlite_engine):
     together = threading.Barrier(3)
     seen: set[int] = set()
 
@@ -206,7 +206,7 @@ def open_files() -> int:
 # --- transactions on both ---
 
 
-def test_what_raises_is_rolled_back_and_the_connection_goes_on(engine):
+def test_a_transaction_that_raises_is_rolled_back_and_the_connection_still_works(engine):
     class Stop(Exception):
         pass
 
@@ -222,7 +222,7 @@ def test_what_raises_is_rolled_back_and_the_connection_goes_on(engine):
     assert tracked(engine) == {"b"}
 
 
-def test_our_own_mistakes_are_not_hidden(engine):
+def test_programming_errors_are_not_hidden(engine):
     with pytest.raises(exc.DBAPIError, match="nonsense"), reading(engine) as connection:
         connection.execute(text("SELECT nonsense FROM head"))
     track(engine, "a")
@@ -230,7 +230,7 @@ def test_our_own_mistakes_are_not_hidden(engine):
         track(engine, "a")
 
 
-def test_definitions_are_rolled_back_too(engine):
+def test_schema_definitions_are_rolled_back_too(engine):
     class Stop(Exception):
         pass
 
@@ -248,7 +248,7 @@ def test_definitions_are_rolled_back_too(engine):
 
 
 @pytest.mark.postgres
-def test_a_writer_that_waits_too_long_on_postgresql_gives_up(postgres_engine):
+def test_a_writer_that_waits_too_long_on_postgresql_times_out(postgres_engine):
     url = postgres_engine.url.render_as_string(hide_password=False)
     impatient = create_engine(url, lock_wait_s=0.05)
     lock = text("LOCK TABLE head")
@@ -272,7 +272,7 @@ def test_a_connection_that_the_server_has_closed_is_replaced(postgres_engine):
 
 
 @pytest.mark.postgres
-def test_who_finds_no_free_connection_is_told_so(postgres_engine):
+def test_an_exhausted_connection_pool_is_an_error(postgres_engine):
     small = create_engine(postgres_engine.url.render_as_string(hide_password=False), lock_wait_s=0.05)
 
     def take(connections: int) -> None:
@@ -288,7 +288,7 @@ def test_who_finds_no_free_connection_is_told_so(postgres_engine):
 
 
 @pytest.mark.postgres
-def test_a_writer_that_hangs_loses_its_lock_to_the_others(postgres_url):
+def test_a_writer_that_hangs_loses_its_lock_to_others(postgres_url):
     url = postgres_url()
     hanging, others = create_engine(f"{url}&options=-c idle_in_transaction_session_timeout=100ms"), create_engine(url)
     upgrade(others)
@@ -307,7 +307,7 @@ def test_a_writer_that_hangs_loses_its_lock_to_the_others(postgres_url):
 
 
 @pytest.mark.postgres
-def test_the_options_of_the_url_stay(postgres_url):
+def test_the_options_of_the_url_are_kept(postgres_url):
     engine = create_engine(postgres_url() + "&options=-c statement_timeout=12345")
     with reading(engine) as connection:
         assert connection.scalar(text("SHOW statement_timeout")) == "12345ms"
@@ -317,7 +317,7 @@ def test_the_options_of_the_url_stay(postgres_url):
 
 
 @pytest.mark.postgres
-def test_a_server_that_does_not_answer_is_given_up(postgres_url, monkeypatch):
+def test_a_server_that_does_not_answer_times_out(postgres_url, monkeypatch):
     monkeypatch.setattr(postgres_connections, "GRACE_S", 1 - STATEMENT_S)
     engine = create_engine(postgres_url())
     begun_s = time.monotonic()

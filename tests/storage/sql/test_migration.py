@@ -26,13 +26,13 @@ from rioni.storage.sql.migration import LATEST, SCRIPTS, current, upgrade
 
 @pytest.fixture
 def fresh(empty_url: str) -> Iterator[Engine]:
-    """An engine for a database with nothing in it."""
+    """An engine for an empty database."""
     engine = create_engine(empty_url)
     yield engine
     engine.dispose()
 
 
-def test_the_migrated_schema_is_the_one_that_the_code_speaks_of(engine: Engine):
+def test_the_migrated_schema_is_the_one_that_the_code_defines(engine: Engine):
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         shared = [ACTIVITY_TABLES, NAME_TABLES] if engine.dialect.name == "postgresql" else []
@@ -68,7 +68,7 @@ def test_upgrading_again_changes_nothing(engine: Engine):
     assert SqlEventLog(engine, TOPICS).head().position == 7
 
 
-def test_an_older_database_is_brought_on_with_what_it_holds(fresh: Engine):
+def test_an_older_database_is_upgraded_with_its_data(fresh: Engine):
     upgrade(fresh, "0001")
     with writing(fresh) as connection:
         connection.execute(text("UPDATE head SET position = 7"))
@@ -77,7 +77,7 @@ def test_an_older_database_is_brought_on_with_what_it_holds(fresh: Engine):
     assert SqlEventLog(fresh, TOPICS).head().position == 7
 
 
-def test_a_newer_database_is_refused_and_left_alone(engine: Engine):
+def test_a_newer_database_is_rejected_and_left_unchanged(engine: Engine):
     with writing(engine) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(Unavailable, match=rf"newer.*9999.*{LATEST}"):
@@ -85,7 +85,7 @@ def test_a_newer_database_is_refused_and_left_alone(engine: Engine):
     assert current(engine) == "9999"
 
 
-def test_a_migration_that_fails_leaves_nothing(fresh: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_migration_changes_nothing(fresh: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     scripts = tmp_path / "migrations"
     shutil.copytree(SCRIPTS, scripts)
     last = scripts / "versions" / "0002_read_models.py"
@@ -113,7 +113,7 @@ def test_nodes_that_start_at_once_migrate_once(empty_url: str):
 
 
 @pytest.mark.postgres
-def test_a_node_that_has_waited_for_a_newer_one_is_refused(postgres_url):
+def test_a_node_that_has_waited_for_the_migration_of_a_newer_one_is_rejected(postgres_url):
     newer = create_engine(postgres_url())
     upgrade(newer, "0001")
     older = create_engine(newer.url.render_as_string(hide_password=False))
@@ -131,7 +131,7 @@ def test_a_node_that_has_waited_for_a_newer_one_is_refused(postgres_url):
         engine.dispose()
 
 
-def test_any_folder_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_any_folder_name_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     scripts = tmp_path / "50% of (my) files, %(here)s" / "migrations"
     shutil.copytree(SCRIPTS, scripts)
     monkeypatch.setattr(migration, "SCRIPTS", scripts)

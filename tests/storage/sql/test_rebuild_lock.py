@@ -1,4 +1,4 @@
-"""One rebuild at a time uses a database, whatever process and machine it runs in."""
+"""Only one rebuild at a time uses a database, over all processes and machines."""
 
 import psycopg
 import pytest
@@ -12,13 +12,13 @@ from tests.storage.conftest import ON_BOTH
 
 @pytest.fixture
 def other(empty_url, engine):
-    """As another process has it."""
+    """The engine of another process."""
     other = create_engine(empty_url)
     yield other
     other.dispose()
 
 
-def test_a_second_rebuild_is_refused_until_the_first_has_ended(engine, other):
+def test_a_second_rebuild_is_rejected_until_the_first_has_ended(engine, other):
     for _ in range(2):
         with rebuild_lock(engine) as check:
             check()
@@ -28,7 +28,7 @@ def test_a_second_rebuild_is_refused_until_the_first_has_ended(engine, other):
             check()
 
 
-def test_a_rebuild_that_fails_frees_the_lock(engine, other):
+def test_a_rebuild_that_fails_releases_the_lock(engine, other):
     with pytest.raises(KeyboardInterrupt), rebuild_lock(engine):
         raise KeyboardInterrupt
     with rebuild_lock(other) as check:
@@ -36,7 +36,7 @@ def test_a_rebuild_that_fails_frees_the_lock(engine, other):
 
 
 @pytest.mark.parametrize("empty_url", ON_BOTH[1:], indirect=True)
-def test_a_rebuild_learns_that_it_has_lost_the_lock(engine, other, empty_url):
+def test_a_rebuild_notices_that_it_has_lost_the_lock(engine, other, empty_url):
     url = make_url(empty_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with rebuild_lock(engine) as check:
         with psycopg.connect(url, autocommit=True) as stranger:

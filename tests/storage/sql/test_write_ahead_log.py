@@ -1,4 +1,4 @@
-"""After an fsync that failed nothing is called stored that is not, nor lost that is: it is called unknown."""
+"""After a failed fsync writes are reported as stored, not stored or unknown, and each report is true."""
 
 import contextlib
 import shutil
@@ -32,7 +32,7 @@ pytestmark = [
 
 
 def answers(trace: Path, kind: str, path: Path, when: str) -> dict[int, str]:
-    """How each write was answered while these fsyncs failed."""
+    """The reported result of each write while these fsyncs failed."""
     calls = "fsync,fdatasync"
     command = ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={calls}"]
     command += [f"-einject={calls}:error=EIO:when={when}"]
@@ -45,7 +45,7 @@ def answers(trace: Path, kind: str, path: Path, when: str) -> dict[int, str]:
     found = {int(number): answer for _, number, answer in lines}
     assert len(found) == WRITES
     assert "INJECTED" in trace.read_text()
-    # While the disk fails for good, nobody can find out.
+    # While the disk fails permanently, the outcome can't be determined.
     assert "unknown" in found.values() or not when.endswith("+")
     return found
 
@@ -55,7 +55,7 @@ def open_store(path: Path) -> EmbeddedEventStore:
 
 
 @pytest.mark.parametrize("when", ["6+", "9+", "6..9", "7+3"])
-def test_events_are_stored_lost_or_unknown_as_publishers_were_told(tmp_path, when):
+def test_events_are_stored_lost_or_unknown_as_reported_to_publishers(tmp_path, when):
     path = tmp_path / "events.db"
     with contextlib.closing(open_store(path)) as store:
         store.create_topic("topic", 1)
@@ -66,7 +66,7 @@ def test_events_are_stored_lost_or_unknown_as_publishers_were_told(tmp_path, whe
         told = {word: {number for number, answer in answered.items() if answer == word} for word in answered.values()}
         assert told.get("stored", set()) <= set(found)
         assert not told.get("nothing", set()) & set(found)
-        # Whoever repeats what is unknown, under the name that it had, stores it once.
+        # A publisher that repeats a batch of unknown outcome under its idempotency key stores it once.
         for number in sorted(told.get("unknown", ())):
             store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
         found = [int(each) for each in read_all(store, "topic", 0)]
@@ -75,7 +75,7 @@ def test_events_are_stored_lost_or_unknown_as_publishers_were_told(tmp_path, whe
 
 
 @pytest.mark.parametrize("when", ["8+", "8..9"])
-def test_cursors_are_committed_or_not_or_unknown_as_clients_were_told(tmp_path, when):
+def test_cursors_are_committed_or_not_or_unknown_as_reported_to_clients(tmp_path, when):
     path = tmp_path / "coordination.db"
 
     def coordinator() -> contextlib.closing[EmbeddedCoordinator]:
@@ -91,7 +91,7 @@ def test_cursors_are_committed_or_not_or_unknown_as_clients_were_told(tmp_path, 
 
 
 @pytest.mark.parametrize("when", ["6+", "6..7", "6..8"])
-def test_changes_of_the_registry_are_stored_lost_or_unknown_as_clients_were_told(tmp_path, when):
+def test_changes_of_the_registry_are_stored_lost_or_unknown_as_reported_to_clients(tmp_path, when):
     data = tmp_path / "data"
     config = Config(data=data)
     with prepare_startup(config) as directory:
@@ -104,7 +104,7 @@ def test_changes_of_the_registry_are_stored_lost_or_unknown_as_clients_were_told
                 assert (FEATURES[number] in on) == (answer == "stored"), (number, answer)
 
 
-def test_what_was_unknown_is_found_out_and_logged_at_the_next_start(tmp_path):
+def test_unknown_outcomes_are_determined_and_logged_at_the_next_start(tmp_path):
     config = Config(data=tmp_path / "data")
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         base.bus.dispatch(CreateEventType(spec=event_type_spec(name="a")), base.system_context())

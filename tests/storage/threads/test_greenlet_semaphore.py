@@ -9,7 +9,7 @@ from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 from tests.storage.log_writer import ROOT
 
 
-def test_there_are_so_many_places_and_no_more():
+def test_the_number_of_slots_is_limited():
     places = ThreadSafeSemaphore(2)
     assert places.acquire(0)
     assert places.acquire(0)
@@ -18,7 +18,7 @@ def test_there_are_so_many_places_and_no_more():
     assert places.acquire(0)
 
 
-def test_who_waits_gets_the_place_that_becomes_free():
+def test_a_waiter_gets_the_slot_that_becomes_free():
     lock, waiting = ThreadSafeSemaphore(), threading.Event()
 
     def wait() -> bool:
@@ -33,7 +33,7 @@ def test_who_waits_gets_the_place_that_becomes_free():
         assert waiter.result(20)
 
 
-def test_a_block_that_raises_gives_back():
+def test_a_block_that_raises_releases_its_slot():
     lock = ThreadSafeSemaphore()
     with pytest.raises(ZeroDivisionError), lock:
         raise ZeroDivisionError
@@ -41,7 +41,7 @@ def test_a_block_that_raises_gives_back():
 
 
 @pytest.mark.slow
-def test_under_gevent_native_threads_and_greenlets_that_meet_all_get_their_turn():
+def test_under_gevent_native_threads_and_greenlets_all_get_the_semaphore():
     done = subprocess.run(
         [sys.executable, "-m", "tests.storage.gevent_places"],
         cwd=ROOT,

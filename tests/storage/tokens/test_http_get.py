@@ -21,7 +21,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serve():
-    """Starts a server that answers with a function; returns its URL and what it was asked."""
+    """Starts a server that answers with a function; returns its URL and the requests that it gets."""
     started = []
 
     def serve(answer):
@@ -50,7 +50,7 @@ def whole(status, body, **headers):
     return answer
 
 
-def test_a_question_is_asked_with_its_headers_and_answered(serve):
+def test_a_request_is_sent_with_its_headers_and_answered(serve):
     url, seen = serve(whole(200, b"{}"))
     assert http_get.get(f"{url}/info?x=1", {"Authorization": f"Bearer {TOKEN}"}) == (200, b"{}")
     assert seen == [("/info?x=1", f"Bearer {TOKEN}")]
@@ -64,7 +64,7 @@ def test_redirects_are_not_followed_so_that_no_token_goes_elsewhere(serve):
 
 
 def trickle(handler):
-    """A server that goes on and on, slowly, but never so slowly that it would seem dead."""
+    """A server that sends for ever, slowly, but never so slowly that it seems dead."""
     handler.wfile.write(b"HTTP/1.0 200 OK\r\n")
     while not handler.server.over.wait(0.01):
         try:
@@ -114,14 +114,14 @@ def test_a_server_that_takes_too_long_is_cut_off(serve, monkeypatch, answer):
     ],
     ids=["too large", "too short", "no HTTP", "nothing"],
 )
-def test_an_answer_that_is_none_is_an_error_that_names_no_token(serve, answer):
+def test_an_invalid_answer_is_an_error_that_shows_no_token(serve, answer):
     url, _ = serve(answer)
     with pytest.raises(TokensUnavailable) as caught:
         http_get.get(url, {"Authorization": f"Bearer {TOKEN}"})
     assert TOKEN not in str(caught.value)
 
 
-def test_a_server_that_is_not_there_is_an_error(serve):
+def test_an_unreachable_server_is_an_error(serve):
     with pytest.raises(TokensUnavailable, match=r"127.0.0.1 can't be asked about tokens: ConnectionRefusedError"):
         http_get.get("http://127.0.0.1:1/", {})
 
@@ -146,5 +146,5 @@ def test_a_server_that_is_not_there_is_an_error(serve):
         ("", False),
     ],
 )
-def test_tokens_go_out_only_encrypted_unless_they_stay_here(url, usable):
+def test_tokens_are_sent_unencrypted_only_to_this_machine(url, usable):
     assert (http_get.why_unusable(url) is None) == usable

@@ -211,11 +211,11 @@ def test_no_forged_token_is_accepted(web, clock, forged):
         (lambda: token(without(exp=NOW_S + 100 - 30, nbf=NOW_S + 30)), {"leeway_s": 30}),
     ],
 )  # fmt: skip
-def test_what_the_issuer_signs_is_accepted(web, clock, good, changes):
+def test_tokens_signed_by_the_issuer_are_accepted(web, clock, good, changes):
     assert web_tokens(web, clock, **changes).inspect(good()) == ALICE
 
 
-def test_a_flood_of_unknown_keys_asks_the_issuer_once_in_thirty_seconds(web, clock):
+def test_many_unknown_keys_query_the_issuer_once_in_thirty_seconds(web, clock):
     tokens = web_tokens(web, clock)
     for second in range(120):
         for number in range(5):
@@ -235,7 +235,7 @@ def test_a_new_key_is_fetched_when_a_token_names_it(web, clock):
     assert tokens.inspect(token()) is None
 
 
-def test_a_key_that_was_taken_back_is_refused_soon(web, clock):
+def test_a_revoked_key_is_soon_rejected(web, clock):
     tokens, lasting = web_tokens(web, clock), token(without(exp=NOW_S + 10_000))
     assert tokens.inspect(lasting) is not None
     web.pages[JWKS] = {"keys": []}
@@ -268,13 +268,13 @@ def test_the_url_of_the_keys_is_found_in_the_issuers_configuration(web, clock):
     "configuration",
     [{"issuer": "https://other.example", "jwks_uri": JWKS}, {"issuer": ISSUER}, [], {"issuer": ISSUER, "jwks_uri": "http://evil.example/"}],
 )  # fmt: skip
-def test_a_configuration_that_can_not_be_trusted_lets_nobody_in(web, clock, configuration):
+def test_with_an_untrustworthy_configuration_no_token_is_accepted(web, clock, configuration):
     web.pages[CONFIGURATION] = configuration
     with pytest.raises(TokensUnavailable):
         web_tokens(web, clock, jwks=None).inspect(token())
 
 
-def test_tokens_of_unknown_issuers_ask_nobody(web, clock):
+def test_tokens_of_unknown_issuers_send_no_request(web, clock):
     assert web_tokens(web, clock).inspect(token(without(iss="https://other.example"))) is None
     assert not web.asked
 
@@ -301,13 +301,13 @@ def test_tokens_of_unknown_issuers_ask_nobody(web, clock):
         ("a prefix of nobody", {"uid_prefix": "p"}, {"sub": ""}, None),
     ),
 )
-def test_an_issuer_stands_for_no_more_than_it_may(web, clock, bounds, claims, uid):
+def test_an_issuer_issues_only_identities_within_its_bounds(web, clock, bounds, claims, uid):
     info = web_tokens(web, clock, **bounds).inspect(token(CLAIMS | claims))
     assert (info.uid if info else None) == uid
 
 
 def written(folder, *issuers):
-    """A file of issuers, each with these lines."""
+    """An issuers file, with these lines for each issuer."""
     tables = [
         f'[[issuer]]\nissuer = "https://{number}.example"\naudience = "rioni"\n{lines}\n'
         for number, lines in enumerate(issuers)
@@ -328,7 +328,7 @@ def written(folder, *issuers):
         ("many", [f'uid_prefix = "{number:03}/"' for number in range(100)]),
     ),
 )
-def test_issuers_whose_identities_differ_are_taken(tmp_path, issuers):
+def test_issuers_with_disjoint_identities_are_accepted(tmp_path, issuers):
     assert len(read_issuers(written(tmp_path, *issuers))) == len(issuers)
 
 
@@ -344,12 +344,12 @@ def test_issuers_whose_identities_differ_are_taken(tmp_path, issuers):
         ("the third like the first", ['uid_prefix = "a/"', 'uid_prefix = "b/"', 'uid_prefix = "a/b/"']),
     ),
 )
-def test_issuers_that_could_stand_for_the_same_are_refused(tmp_path, issuers):
+def test_issuers_with_overlapping_identities_are_rejected(tmp_path, issuers):
     with pytest.raises(TokensUnavailable, match="could both give out tokens for"):
         read_issuers(written(tmp_path, *issuers))
 
 
 @pytest.mark.parametrize("pattern", ["alice", "*:*", "user:*a", "team:a", "*"])
-def test_bounds_are_attributes_that_tokens_can_have(tmp_path, pattern):
+def test_bounds_that_no_token_can_match_are_rejected(tmp_path, pattern):
     with pytest.raises(TokensUnavailable, match="attributes"):
         read_issuers(written(tmp_path, f'attributes = ["{pattern}"]'))

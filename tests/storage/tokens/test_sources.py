@@ -12,7 +12,7 @@ TOKEN_INFO = "http://localhost:9021/tokeninfo"
 OPAQUE, UNKNOWN = "an-opaque-token", "an-unknown-token"
 
 
-def test_the_file_is_asked_first_then_the_issuers_then_the_token_info_service(tmp_path):
+def test_sources_are_tried_in_the_order_file_issuers_token_info_service(tmp_path):
     """Reference common#token-sources."""
     of_all, of_issuer = token(), token(CLAIMS | {"sub": "bob"})
 

@@ -78,7 +78,7 @@ class TestCachedTokenInfoService(TestTokenInfoService):
         (Response(403, b""), False),
     ],
 )
-def test_an_answer_that_names_nobody_lets_nobody_in(web, clock, answer, accepted):
+def test_an_answer_without_a_user_rejects_the_token(web, clock, answer, accepted):
     """Reference common#token-info."""
     web.pages[LOCAL] = answer
     info = TokenInfoService(LOCAL, web.get, clock).inspect(GOOD)
@@ -89,21 +89,21 @@ def test_an_answer_that_names_nobody_lets_nobody_in(web, clock, answer, accepted
 @pytest.mark.parametrize(
     "answer", [Response(500, b""), Response(404, b""), Response(302, b""), Response(429, b""), Response(200, b"<")]
 )
-def test_an_answer_that_says_nothing_about_the_token_is_none(web, clock, answer):
+def test_an_answer_that_does_not_concern_the_token_is_an_error(web, clock, answer):
     web.pages[LOCAL] = answer
     with pytest.raises(TokensUnavailable):
         TokenInfoService(LOCAL, web.get, clock).inspect(GOOD)
 
 
 @pytest.mark.parametrize("scope", [None, 1, {"uid": 1}, [["uid"]], [1]])
-def test_scopes_in_no_known_form_are_none(web, clock, scope):
+def test_scopes_in_an_unknown_form_are_ignored(web, clock, scope):
     web.pages[LOCAL] = ALICES | {"scope": scope}
     info = TokenInfoService(LOCAL, web.get, clock).inspect(GOOD)
     assert info is not None
     assert not info.scopes - {"uid"} or isinstance(scope, dict)
 
 
-def test_a_service_that_does_not_answer_is_left_alone_for_a_while(web, clock):
+def test_a_service_that_does_not_answer_is_not_queried_for_a_while(web, clock):
     """Reference common#tokens-unavailable."""
     tokens = TokenInfoService(LOCAL, web.get, clock)
     web.down = True
@@ -123,7 +123,7 @@ def test_a_service_that_does_not_answer_is_left_alone_for_a_while(web, clock):
     assert len(web.asked) == FAILURES_MAX + 11
 
 
-def test_the_remote_service_is_asked_where_the_local_one_can_not_be(web, clock):
+def test_the_remote_service_is_queried_while_the_local_one_is_down(web, clock):
     """Reference common#token-info."""
     services = [TokenInfoService(url, web.get, clock) for url in (LOCAL, REMOTE)]
     tokens = LocalAndRemote(*services, only_remote=lambda: False)
@@ -135,21 +135,21 @@ def test_the_remote_service_is_asked_where_the_local_one_can_not_be(web, clock):
     assert tokens.inspect("another") is None
 
 
-def test_what_the_local_service_refuses_is_refused(web, clock):
+def test_a_token_rejected_by_the_local_service_is_rejected(web, clock):
     """Reference common#token-info."""
     services = [TokenInfoService(url, web.get, clock) for url in (LOCAL, REMOTE)]
     assert LocalAndRemote(*services, only_remote=lambda: False).inspect("another") is None
     assert web.asked == [LOCAL]
 
 
-def test_with_the_feature_only_the_remote_service_is_asked(web, clock):
+def test_with_the_feature_only_the_remote_service_is_queried(web, clock):
     """Reference common#token-info."""
     services = [TokenInfoService(url, web.get, clock) for url in (LOCAL, REMOTE)]
     assert LocalAndRemote(*services, only_remote=lambda: True).inspect(GOOD) is not None
     assert web.asked == [REMOTE]
 
 
-def test_answers_are_remembered_for_a_while_also_while_nobody_can_be_asked(web, clock):
+def test_answers_are_cached_for_a_while_also_while_the_services_are_down(web, clock):
     """Reference common#token-info."""
     tokens = CachedTokens(TokenInfoService(LOCAL, web.get, clock), clock)
     assert tokens.inspect(GOOD) is not None
@@ -161,7 +161,7 @@ def test_answers_are_remembered_for_a_while_also_while_nobody_can_be_asked(web, 
         tokens.inspect(GOOD)
 
 
-def test_a_token_that_has_become_good_is_accepted_after_a_while(web, clock):
+def test_a_token_that_has_become_valid_is_accepted_after_a_while(web, clock):
     tokens = CachedTokens(TokenInfoService(LOCAL, web.get, clock), clock)
     page = web.pages[LOCAL]
     web.pages[LOCAL] = Response(401, b"")
@@ -173,7 +173,7 @@ def test_a_token_that_has_become_good_is_accepted_after_a_while(web, clock):
     assert tokens.inspect(GOOD) is not None
 
 
-def test_a_flood_of_bad_tokens_drives_no_good_one_out(web, clock):
+def test_many_invalid_tokens_evict_no_valid_one_from_the_cache(web, clock):
     tokens = CachedTokens(TokenInfoService(LOCAL, web.get, clock), clock)
     tokens.inspect(GOOD)
     for number in range(REFUSED_MAX * 2):
@@ -183,7 +183,7 @@ def test_a_flood_of_bad_tokens_drives_no_good_one_out(web, clock):
     assert len(web.asked) == asked
 
 
-def test_no_token_is_kept(web, clock):
+def test_the_cache_contains_no_token_in_plain_text(web, clock):
     tokens = CachedTokens(TokenInfoService(LOCAL, web.get, clock), clock)
     tokens.inspect(GOOD)
     assert ALICES["uid"] in repr(vars(tokens))

@@ -56,7 +56,7 @@ def test_an_entry_needs_only_hash_and_uid(tmp_path):
     assert info == TokenInfo(uid="shop", scopes=frozenset({"uid"}), realm="services")
 
 
-def test_a_file_that_has_changed_is_read_again(path):
+def test_a_changed_file_is_read_again(path):
     clock = ManualClock()
     tokens = TokensFile(path, clock)
     write_tokens(path, {"new": {"uid": "bob"}})
@@ -67,7 +67,7 @@ def test_a_file_that_has_changed_is_read_again(path):
 
 
 @pytest.mark.parametrize("content", [None, "", "[[token]]\n", "\xff", "[[tokens]]\n"])
-def test_a_file_that_can_no_longer_be_read_lets_nobody_in_until_it_can(path, content):
+def test_while_the_file_can_not_be_read_no_token_is_accepted(path, content):
     clock = ManualClock()
     tokens = TokensFile(path, clock)
     path.unlink()
@@ -95,7 +95,7 @@ def test_a_file_that_can_no_longer_be_read_lets_nobody_in_until_it_can(path, con
         (("[[token]]", "[[token"), "line 2"),
     ],
 )
-def test_a_file_that_can_not_be_used_is_refused_with_the_reason(path, change, reason):
+def test_an_unusable_file_is_rejected_with_the_reason(path, change, reason):
     path.write_text(ALICES.replace(*change))
     with pytest.raises(TokensUnavailable, match=reason):
         TokensFile(path, ManualClock())

@@ -17,7 +17,7 @@ from tests.support.tcp_proxy import TcpProxy, proxies_to
 
 
 class Process(NamedTuple):
-    """What one worker process has."""
+    """The session, coordinator and signals of one worker process."""
 
     session: ZooKeeperSession
     signals: ZooKeeperSignals
@@ -36,7 +36,7 @@ def hosts(zookeeper_cluster: LocalCluster) -> str:
 
 @pytest.fixture
 def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
-    """Begins what another process, on another machine, has; to be closed."""
+    """Starts the adapters of another process, on another machine; they are closed with the test."""
     numbers = itertools.count()
 
     def start_at(hosts: str, session_timeout_s: float) -> Process:
@@ -52,7 +52,7 @@ def start_at(tmp_path: Path) -> Callable[[str, float], Process]:
 
 @pytest.fixture
 def start(hosts: str, start_at: Callable[[str, float], Process]) -> Iterator[Callable[[], Process]]:
-    """Starts what another process has, on the path of the test."""
+    """Starts the adapters of another process, on the path of the test."""
     started: list[Process] = []
 
     def start() -> Process:
@@ -83,7 +83,7 @@ def signals(this: Process) -> ZooKeeperSignals:
 def cut_off(
     zookeeper_cluster: LocalCluster, hosts: str, start_at: Callable[[str, float], Process]
 ) -> Iterator[tuple[Process, TcpProxy]]:
-    """A process, and the way that it has to ZooKeeper."""
+    """A process, and the proxy between it and ZooKeeper."""
     with (
         proxies_to(zookeeper_cluster.zookeeper) as (way,),
         closing(start_at(f"{way.address}/{hosts.partition('/')[2]}", 5.0)) as process,

@@ -1,4 +1,4 @@
-"""What a worker process of the server does with ZooKeeper: patched, streams in greenlets, commands in threads.
+"""Uses ZooKeeper as a worker process of the server does: patched, streams in greenlets, commands in threads.
 
 Writes a line of JSON.
 """
@@ -55,7 +55,7 @@ def main(hosts: str, directory: str, pem: str = "") -> None:
     greenlets = [gevent.spawn(stream, key) for key in keys]
     names = {greenlet.get() for greenlet in greenlets}
     pool = gevent.get_hub().threadpool
-    # From threads without a hub of their own, as commands call it.
+    # From threads without their own hub, as commands do.
     alive = pool.apply(coordinator.is_alive, (coordinator.worker,))
     seen = pool.apply(coordinator.topology, (subscription,)).sessions.keys()
     several = [pool.spawn(coordinator.leave, subscription, name) for name in names]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def run(hosts: str, directory: Path, pem: str = "") -> None:
-    """Let a patched process do what a worker does, and look at what has come of it."""
+    """Let a patched process work as a worker does, and return its results."""
     script = Path(__file__).with_name("gevent_worker.py")
     command = [sys.executable, str(script), hosts, str(directory), pem]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

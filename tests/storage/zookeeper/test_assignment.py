@@ -24,7 +24,7 @@ def joined(*names: str) -> SubscriptionAssignment:
     return made.finished()
 
 
-def test_what_changes_nothing_is_not_written():
+def test_an_update_without_changes_is_not_written():
     plan = joined("p")
     again = draft(plan, 1, {"p"})
     again.join(Session("p"))
@@ -34,7 +34,7 @@ def test_what_changes_nothing_is_not_written():
     assert again.created == {}
 
 
-def test_who_comes_and_goes_within_one_change_leaves_no_trace():
+def test_a_session_that_joins_and_leaves_within_one_update_leaves_no_trace():
     made = draft(FRESH)
     made.join(Session("p"))
     made.leave("p")
@@ -42,7 +42,7 @@ def test_who_comes_and_goes_within_one_change_leaves_no_trace():
     assert {share.session for share in (made.finished() or FRESH).shares} == {""}
 
 
-def test_what_has_died_is_left_out_and_its_partitions_are_given_away():
+def test_dead_sessions_are_removed_and_their_partitions_reassigned():
     plan = joined("p", "q")
     made = draft(plan, 1, {"q"})
     after = made.finished()
@@ -61,7 +61,7 @@ def test_a_reset_whose_process_has_died_is_over():
     assert not draft(plan, 1, set()).end_reset("reset")
 
 
-def test_without_a_plan_there_is_nothing_to_do():
+def test_without_an_assignment_there_is_nothing_to_do():
     made = draft(None, -1)
     made.leave("p")
     made.release("p", KEYS)
@@ -78,7 +78,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_each_time_somebody_has_a_partition_is_another_term_and_all_of_it_survives_being_stored(steps):
+def test_each_ownership_of_a_partition_has_a_new_term_and_is_stored_completely(steps):
     plan, version, living = FRESH, 0, set()
     terms: dict[tuple[EventTypePartition, int], str] = {}
     for step, name, key in steps:

@@ -10,5 +10,5 @@ pytestmark = pytest.mark.zookeeper
 class TestZooKeeperCoordinator(CoordinatorContract):
     @pytest.fixture
     def other(self, start) -> ZooKeeperCoordinator:
-        """That of another node of the cluster."""
+        """The coordinator of another node of the cluster."""
         return start().coordinator

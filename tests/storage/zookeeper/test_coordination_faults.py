@@ -1,4 +1,4 @@
-"""What becomes of streams when ZooKeeper, the connection to it, or a process does not answer for a while."""
+"""Streams while ZooKeeper, the connection to it, or a process does not answer for a while."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ for position in map(int, sys.stdin):
 
 
 def expire(process, hosts: str = "") -> None:
-    """End the session of a process as ZooKeeper does when it has not heard of it: whoever knows its secret may."""
+    """End the session of a process as ZooKeeper does after its timeout: this needs only the session's password."""
     twin = KazooClient(
         hosts or ",".join(f"{host}:{port}" for host, port in process.session._client.hosts),
         client_id=process.session._client.client_id,
@@ -84,21 +84,21 @@ def test_a_broken_connection_ends_no_stream(this, coordinator, subscription, sta
         assert coordinator.commit(subscription, stream, [(A0, offset(position))]) == [True]
         this.session.handler.disconnect()
         assert stream in coordinator.topology(subscription).sessions
-        # At first as they were when they were last seen: streams don't wait for the connection.
+        # At first in the last known state: streams don't wait for the connection.
         wait_until(lambda: coordinator.cursors(subscription)[A0] == offset(position))  # noqa: B023 - at once
         assert coordinator.worker == worker
     assert start().coordinator.topology(subscription).partitions[A0] == Assignment(stream)
 
 
 def initialised(coordinator, subscription, keys):
-    """Whether the subscription has all cursors; a server that is slow with so many breaks the connection meanwhile."""
+    """Whether the subscription has all cursors; a server that is slow with so many cursors may close the connection."""
     with suppress(Unavailable):
         coordinator.initialise(subscription, dict.fromkeys(keys, offset(-1)))
         return len(coordinator.cursors(subscription)) == len(keys)
 
 
 def known(coordinator, subscription, key):
-    """The cursor of a partition; None while a server that is slow with so many breaks the connection."""
+    """The cursor of a partition; None while a server that is slow with so many cursors has closed the connection."""
     with suppress(Unavailable):
         return coordinator.cursors(subscription)[key]
 
@@ -123,7 +123,7 @@ def test_a_connection_comes_back_however_many_nodes_are_watched(hosts, start_at)
         watch.close()
 
 
-def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, start_at):
+def test_a_process_too_busy_to_handle_notifications_does_not_answer(hosts, start_at):
     with closing(start_at(hosts, SESSION_TIMEOUT_S)) as busy:
         done = threading.Event()
         busy.session.handler.dispatch_callback(Callback("busy", done.wait, ()))
@@ -133,7 +133,7 @@ def test_who_does_not_get_round_to_hear_what_has_changed_does_not_answer(hosts, 
         busy.session.barrier()
 
 
-def test_who_gets_a_partition_does_not_begin_before_what_was_committed(cut_off, coordinator, subscription):
+def test_a_new_owner_of_a_partition_does_not_begin_before_the_committed_cursor(cut_off, coordinator, subscription):
     process, way = cut_off
     assert process.coordinator.cursors(subscription)[A0] == offset(-1)
     before, stream = name(), name()
@@ -150,7 +150,7 @@ def test_who_gets_a_partition_does_not_begin_before_what_was_committed(cut_off, 
         assert cursors.result()[A0] == offset(9)
 
 
-def test_who_asks_what_is_committed_is_never_told_what_was_before(cut_off, coordinator, subscription):
+def test_reading_committed_cursors_never_returns_outdated_ones(cut_off, coordinator, subscription):
     process, way = cut_off
     own, stream = name(), name()
     process.coordinator.join(subscription, own, [A1])
@@ -163,13 +163,13 @@ def test_who_asks_what_is_committed_is_never_told_what_was_before(cut_off, coord
         committed = pool.submit(process.coordinator.committed, subscription)
         way.break_off()
         wait_until(lambda: not process.session.connected)
-        # Its own streams go on with what it knows.
+        # Its own streams continue with the cached state.
         assert process.coordinator.cursors(subscription)[A0] == offset(-1)
         way.heal()
         assert committed.result()[A0] == offset(9)
 
 
-def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):
+def test_the_log_position_of_a_worker_is_published_however_late(cut_off, this):
     process, way = cut_off
     way.cut_answer_to(b'"position":7')
     with ThreadPoolExecutor() as pool:
@@ -188,12 +188,12 @@ def test_how_far_a_worker_is_stands_there_however_late(cut_off, this):
 
 
 def entry_of(process, witness) -> bytes:
-    """What stands in the registry of workers."""
+    """The worker's entry in the registry of workers."""
     path = f"{WORKERS}/{process.session.worker}"
     return witness.session.request(lambda client: client.get_async(path))[0][0]
 
 
-def test_who_asks_after_the_end_is_told_at_once(this, coordinator, subscription):
+def test_calls_after_closing_fail_at_once(this, coordinator, subscription):
     coordinator.close()
     before_s = time.monotonic()
     with pytest.raises(Unavailable):
@@ -201,7 +201,7 @@ def test_who_asks_after_the_end_is_told_at_once(this, coordinator, subscription)
     assert time.monotonic() - before_s < this.session.timeout_s / 2
 
 
-def test_what_is_made_anew_after_a_loss_is_not_taken_for_what_was_there(coordinator, subscription, start):
+def test_a_subscription_recreated_after_data_loss_is_not_taken_for_the_old_one(coordinator, subscription, start):
     other = start().coordinator
     for each in (coordinator, other):
         assert each.topology(subscription).partitions.keys() == ALL.keys()
@@ -218,7 +218,7 @@ def test_the_log_says_when_zookeeper_is_back(this):
         wait_until(lambda: [line["event"] for line in logged] == ["ZooKeeper answers again"])
 
 
-def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coordinator, subscription, start):
+def test_changes_while_the_connection_was_broken_are_noticed(this, signals, coordinator, subscription, start):
     other, stream = start().coordinator, name()
     other.join(subscription, stream)
     watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
@@ -230,7 +230,7 @@ def test_changes_while_the_connection_was_broken_are_heard_of(this, signals, coo
     watch.close()
 
 
-def test_with_the_session_its_streams_end_and_their_commits_are_refused(this, coordinator, subscription, start):
+def test_when_the_session_ends_its_streams_end_and_their_commits_are_rejected(this, coordinator, subscription, start):
     other = start().coordinator
     mine, theirs = name(), name()
     coordinator.join(subscription, mine)
@@ -250,7 +250,7 @@ def test_with_the_session_its_streams_end_and_their_commits_are_refused(this, co
     coordinator.join(subscription, name())
 
 
-def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_the_session(
+def test_a_stored_commit_whose_answer_was_lost_with_the_session_is_not_rejected(
     zookeeper_cluster, coordinator, subscription, hosts, start_at
 ):
     with proxies_to(zookeeper_cluster.zookeeper) as (way,), ThreadPoolExecutor() as pool:
@@ -270,9 +270,7 @@ def test_a_commit_that_was_done_is_not_refused_where_its_answer_was_lost_with_th
                 cut_off.coordinator.commit(subscription, stream, [(A0, offset(2))])
 
 
-def test_a_stream_has_begun_once_where_the_answer_was_lost_and_the_connection_is_back(
-    cut_off, coordinator, subscription
-):
+def test_a_join_whose_answer_was_lost_is_done_once_when_the_connection_is_back(cut_off, coordinator, subscription):
     process, way = cut_off
     stream = name()
     way.cut_answer_to(stream.encode())
@@ -286,9 +284,7 @@ def test_a_stream_has_begun_once_where_the_answer_was_lost_and_the_connection_is
     assert process.coordinator.commit(subscription, stream, [(A0, offset(1))]) == [True]
 
 
-def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_written(
-    cut_off, coordinator, subscription
-):
+def test_a_join_that_was_reported_as_failed_owns_nothing_though_it_was_written(cut_off, coordinator, subscription):
     process, way = cut_off
     stream = name()
     way.cut_answer_to(stream.encode())
@@ -296,7 +292,7 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
         joined = pool.submit(process.coordinator.join, subscription, stream)
         wait_until(lambda: stream in coordinator.topology(subscription).sessions)
         while not joined.done():
-            # With each attempt to connect the session lives on, though nothing is heard of it.
+            # Each attempt to connect keeps the session alive, though its answers are lost.
             way.break_off()
             wait([joined], timeout=0.5)
         with pytest.raises(Unavailable):
@@ -312,7 +308,7 @@ def test_who_was_told_that_a_stream_has_not_begun_owns_nothing_though_it_was_wri
 
 
 def begun_without_an_answer(pool, cut_off, coordinator, subscription):
-    """A reset by the process that is cut off, which has begun, but does not know it."""
+    """A reset by the process that is cut off, which is written without an answer."""
     process, way = cut_off
     way.cut_answer_to(b"reset-")
     reset = pool.submit(process.coordinator.reset, subscription, {A0: offset(3)}, ENOUGH_S)
@@ -320,7 +316,7 @@ def begun_without_an_answer(pool, cut_off, coordinator, subscription):
     return reset
 
 
-def test_a_reset_goes_on_where_the_answer_to_its_begin_was_lost(cut_off, coordinator, subscription):
+def test_a_reset_continues_when_the_answer_to_its_first_write_was_lost(cut_off, coordinator, subscription):
     _, way = cut_off
     with ThreadPoolExecutor() as pool:
         reset = begun_without_an_answer(pool, cut_off, coordinator, subscription)
@@ -331,12 +327,12 @@ def test_a_reset_goes_on_where_the_answer_to_its_begin_was_lost(cut_off, coordin
     assert coordinator.cursors(subscription)[A0] == offset(3)
 
 
-def test_a_reset_that_nobody_knows_of_is_ended(cut_off, coordinator, subscription):
+def test_a_reset_without_a_process_that_runs_it_is_ended(cut_off, coordinator, subscription):
     process, way = cut_off
     with ThreadPoolExecutor() as pool:
         reset = begun_without_an_answer(pool, cut_off, coordinator, subscription)
         while not reset.done():
-            # With each attempt to connect the session lives on, though nothing is heard of it.
+            # Each attempt to connect keeps the session alive, though its answers are lost.
             way.break_off()
             wait([reset], timeout=0.5)
         with pytest.raises(Unavailable):
@@ -351,7 +347,7 @@ def test_a_reset_that_nobody_knows_of_is_ended(cut_off, coordinator, subscriptio
     assert coordinator.cursors(subscription)[A0] == offset(-1)
 
 
-def test_a_reset_waits_for_a_stream_that_is_lost_to_its_own_process_alone(cut_off, coordinator, subscription):
+def test_a_reset_waits_for_a_stream_that_only_its_own_process_considers_lost(cut_off, coordinator, subscription):
     process, way = cut_off
     stream = name()
     process.coordinator.join(subscription, stream)
@@ -367,7 +363,7 @@ def test_a_reset_waits_for_a_stream_that_is_lost_to_its_own_process_alone(cut_of
     assert coordinator.commit(subscription, stream, [(A0, offset(1))]) == [True]
 
 
-def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
+def test_connection_slots_outlive_the_session_of_a_live_process(this, start):
     slots = ZooKeeperConnectionQuota(this.session, SystemClock())
     assert slots.acquire("one", {"a": 2}) == []
     worker = this.session.worker
@@ -379,7 +375,7 @@ def test_slots_outlive_the_session_of_a_process_that_goes_on(this, start):
     assert other.acquire("four", {"a": 2}) == ["a"]
 
 
-def test_a_process_that_stood_still_too_long_has_lost_its_partitions(hosts, coordinator, subscription, tmp_path):
+def test_a_process_that_was_suspended_too_long_has_lost_its_partitions(hosts, coordinator, subscription, tmp_path):
     theirs, mine = name(), name()
     command = [sys.executable, "-c", WORKER, hosts, str(tmp_path), subscription, theirs]
     with subprocess.Popen(
@@ -405,7 +401,7 @@ def test_a_process_that_stood_still_too_long_has_lost_its_partitions(hosts, coor
 
 @pytest.fixture
 def own_cluster() -> Iterator[LocalCluster]:
-    """One that may be harmed."""
+    """A cluster that a test may damage."""
     with running_cluster(brokers=0, zookeepers=1, postgres=False) as cluster:
         yield cluster
 
@@ -416,7 +412,7 @@ def lonely(own_cluster: LocalCluster, start_at) -> Iterator:
         yield process
 
 
-def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(own_cluster, lonely):
+def test_without_zookeeper_streams_continue_until_others_may_have_taken_over(own_cluster, lonely):
     """Reference operations#worker-death."""
     (zookeeper,) = own_cluster.zookeepers
     coordinator, session = lonely.coordinator, lonely.session
@@ -441,7 +437,7 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
     assert all(looks)
     with pytest.raises(Unavailable):
         coordinator.commit(subscription, stream, [(A0, offset(1))])
-    # What ends meanwhile is finished when there is somebody to tell.
+    # Streams that end meanwhile are removed when ZooKeeper is back.
     coordinator.leave(subscription, stream)
     with pytest.raises(Invalid, match=f"Session with stream id {stream} not found"):
         coordinator.commit(subscription, stream, [(A0, offset(1))])
@@ -458,7 +454,7 @@ def test_without_zookeeper_streams_go_on_as_long_as_nobody_can_have_taken_over(o
     watch.close()
 
 
-def test_what_is_acknowledged_survives_the_death_of_zookeeper(own_cluster, lonely):
+def test_acknowledged_commits_survive_the_death_of_zookeeper(own_cluster, lonely):
     (zookeeper,) = own_cluster.zookeepers
     coordinator = lonely.coordinator
     subscription, stream = name(), name()

@@ -31,7 +31,7 @@ steps = st.lists(
 
 
 class Model:
-    """What must be so, whichever node is asked."""
+    """The expected state, which every node must show."""
 
     def __init__(self, processes) -> None:
         self.processes = processes
@@ -63,7 +63,7 @@ class Model:
 
     def commit(self, node: int, number: int, key: EventTypePartition, position: int) -> None:
         stream = self.stream(number)
-        # Nobody else changes anything: what one node that can be asked says is so.
+        # Nothing else changes concurrently: the answer of one connected node is the truth.
         owners = self.settled(node)
         if stream not in self.alive or owners[key].session != stream:
             with pytest.raises(Invalid):
@@ -81,7 +81,7 @@ class Model:
         assert {owner.session for owner in owners.values()} <= {*self.alive, ""}
         if self.alive:
             assert all(owner.session for owner in owners.values())
-        # A stream that lives holds what it owns.
+        # A live stream owns its partitions until it releases them.
         for owner in owners.values():
             assert self.at(self.alive[owner.session]).owns(owner.session) if owner.session else True
 
@@ -100,7 +100,7 @@ class Model:
             del self.alive[stream]
 
     def settled(self, node: int):
-        """Who owns what, when a node has found out; its own streams need not wait for that."""
+        """The owners of partitions, once a node has caught up; its own streams need not wait for that."""
         coordinator = self.at(node)
         wait_until(lambda: self.sessions(coordinator) == {*self.alive})
         wait_until(lambda: coordinator.cursors(self.subscription) == self.offsets)
@@ -120,13 +120,13 @@ def processes(hosts, start_at):
         process.close()
 
 
-# The driver's threads roll dice of their own while an example is being made.
+# The driver's threads use random numbers while an example is being generated.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.zookeeper
 @pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=steps)
-def test_whatever_breaks_all_nodes_agree_and_nothing_committed_is_lost(processes, steps):
+def test_despite_failures_all_nodes_agree_and_no_commit_is_lost(processes, steps):
     model = Model(processes)
     for step, *arguments in steps:
         getattr(model, step)(*arguments)

@@ -23,7 +23,7 @@ def local(tmp_path: Path) -> Iterator[EmbeddedSignals]:
 
 
 @pytest.mark.zookeeper
-def test_with_a_password_nobody_else_gets_in(hosts: str, local: EmbeddedSignals):
+def test_with_a_password_other_clients_have_no_access(hosts: str, local: EmbeddedSignals):
     options = ZooKeeperOptions(user="rioni", password="secret")
     ours = open_shared(hosts, local, options=options)
     ours.coordinator.initialise("s", ALL)
@@ -37,7 +37,7 @@ def test_with_a_password_nobody_else_gets_in(hosts: str, local: EmbeddedSignals)
 
 
 @pytest.mark.zookeeper
-def test_closing_leaves_no_worker_behind(hosts: str, local: EmbeddedSignals):
+def test_closing_removes_the_worker_from_the_registry(hosts: str, local: EmbeddedSignals):
     one, two = open_shared(hosts, local), open_shared(hosts, local)
     one.coordinator.close()
     one.coordinator.close()
@@ -46,20 +46,20 @@ def test_closing_leaves_no_worker_behind(hosts: str, local: EmbeddedSignals):
     two.coordinator.close()
 
 
-def test_where_nobody_answers_this_is_said_with_the_hosts(local: EmbeddedSignals):
+def test_the_error_without_an_answering_server_names_the_hosts(local: EmbeddedSignals):
     (port,) = free_ports(1)
     with pytest.raises(Unavailable, match=rf"^ZooKeeper at 127.0.0.1:{port}/rioni can't be used: .* reached"):
         open_shared(f"127.0.0.1:{port}/rioni", local, session_timeout_s=1)
 
 
 @pytest.mark.parametrize("hosts", ["", "host:port", "/rioni"])
-def test_hosts_that_make_no_sense_are_refused(local: EmbeddedSignals, hosts: str):
+def test_invalid_hosts_are_rejected(local: EmbeddedSignals, hosts: str):
     with pytest.raises(Unavailable, match="setting `zookeeper`"):
         open_shared(hosts, local)
 
 
 @pytest.mark.zookeeper
-def test_workers_tell_who_they_are_and_how_far_they_have_followed_the_log(hosts: str, local: EmbeddedSignals, this):
+def test_workers_publish_their_identity_and_their_log_position(hosts: str, local: EmbeddedSignals, this):
     shared = open_shared(hosts, local)
     path = f"{WORKERS}/{shared.coordinator.worker}"
     for position in (7, 8, 8):

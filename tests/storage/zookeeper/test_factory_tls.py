@@ -1,4 +1,4 @@
-"""ZooKeeper behind TLS, which asks for certificates too."""
+"""ZooKeeper over TLS, with client certificates."""
 
 import datetime as dt
 import ipaddress
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def pem(tmp_path_factory) -> Path:
-    """A key and the certificate of this machine, which vouches for itself."""
+    """A key and a self-signed certificate of this machine."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "this machine")])
     now = dt.datetime.now(dt.UTC)
@@ -53,7 +53,7 @@ def pem(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory, pem: Path) -> Iterator[str]:
-    """Where a server listens that speaks TLS."""
+    """The address of a server that uses TLS."""
     if reason := jars.missing():
         pytest.skip(reason)
     client, peer, election, port = free_ports(4)
@@ -78,17 +78,17 @@ def local(tmp_path: Path) -> Iterator[EmbeddedSignals]:
         yield local
 
 
-def test_with_certificates_of_both_sides_all_is_as_without_tls(secure: str, pem: Path, local: EmbeddedSignals):
+def test_with_certificates_of_both_sides_all_works_as_without_tls(secure: str, pem: Path, local: EmbeddedSignals):
     options = ZooKeeperOptions(ca=str(pem), certificate=str(pem), key=str(pem))
     with closing(open_shared(secure, local, options=options).coordinator) as coordinator:
         coordinator.initialise("s", ALL)
         assert coordinator.cursors("s") == ALL
 
 
-def test_so_it_is_in_a_patched_process(secure: str, pem: Path, tmp_path: Path):
+def test_tls_works_in_a_patched_process(secure: str, pem: Path, tmp_path: Path):
     patched.run(secure, tmp_path, str(pem))
 
 
-def test_who_shows_no_certificate_gets_nowhere(secure: str, pem: Path, local: EmbeddedSignals):
+def test_a_client_without_a_certificate_is_rejected(secure: str, pem: Path, local: EmbeddedSignals):
     with pytest.raises(Unavailable, match="can't be used"):
         open_shared(secure, local, session_timeout_s=2, options=ZooKeeperOptions(ca=str(pem)))

@@ -19,7 +19,7 @@ class TestZooKeeperLeadership(LeadershipContract):
         return ZooKeeperLeadership(start().session)
 
 
-def test_it_ends_with_the_session(this, start):
+def test_leadership_ends_with_the_session(this, start):
     second = start()
     leadership, other = ZooKeeperLeadership(second.session), ZooKeeperLeadership(this.session)
     wait_until(leadership.held)
@@ -28,7 +28,7 @@ def test_it_ends_with_the_session(this, start):
     wait_until(other.held)
 
 
-def test_a_worker_is_chosen_where_the_answer_to_it_was_lost(cut_off, this):
+def test_a_worker_becomes_the_leader_though_the_answer_was_lost(cut_off, this):
     process, way = cut_off
     leadership, other = ZooKeeperLeadership(process.session), ZooKeeperLeadership(this.session)
     way.cut_answer_to(process.session.worker.encode())

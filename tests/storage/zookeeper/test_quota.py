@@ -20,7 +20,7 @@ def slots(this) -> ZooKeeperConnectionQuota:
     return ZooKeeperConnectionQuota(this.session, SystemClock())
 
 
-class TestZooKeeperSlots(ConnectionQuotaContract):
+class TestZooKeeperConnectionQuota(ConnectionQuotaContract):
     @pytest.fixture
     def slots(self, this) -> ZooKeeperConnectionQuota:
         return ZooKeeperConnectionQuota(this.session, SystemClock())
@@ -48,7 +48,7 @@ def test_nothing_is_left_behind(slots, this):
     assert children(this, SLOTS) == []
 
 
-def test_what_was_given_back_without_zookeeper_is_free_when_it_is_back(cut_off, slots):
+def test_a_slot_released_while_zookeeper_is_down_is_free_when_it_is_back(cut_off, slots):
     process, way = cut_off
     mine = ZooKeeperConnectionQuota(process.session, SystemClock())
     assert mine.acquire("one", {"a": 1}) == []
@@ -59,7 +59,7 @@ def test_what_was_given_back_without_zookeeper_is_free_when_it_is_back(cut_off, 
     wait_until(lambda: slots.acquire("two", {"a": 1}) == [])
 
 
-def test_what_was_taken_though_the_answer_was_lost_is_free_again(cut_off, slots, this):
+def test_a_slot_acquired_without_an_answer_is_free_again(cut_off, slots, this):
     process, way = cut_off
     mine = ZooKeeperConnectionQuota(process.session, SystemClock())
     way.cut_answer_to(process.session.worker.encode())
@@ -73,7 +73,7 @@ def test_what_was_taken_though_the_answer_was_lost_is_free_again(cut_off, slots,
     wait_until(lambda: slots.acquire("two", {"a": 1}) == [])
 
 
-def test_what_goes_on_is_counted_in_the_next_session_too(this, slots, start):
+def test_continuing_connections_are_counted_in_the_next_session_too(this, slots, start):
     kinds = {f"{number}": 1 for number in range(2 * CATCH_UP_SLOTS)}
     assert slots.acquire("one", kinds) == []
     worker = this.session.worker
@@ -89,7 +89,7 @@ def test_what_goes_on_is_counted_in_the_next_session_too(this, slots, start):
     assert other.acquire("two", kinds) == [*kinds]
 
 
-def test_racers_get_as_many_as_there_are(this, start):
+def test_concurrent_acquisitions_get_exactly_the_available_slots(this, start):
     racers = [ZooKeeperConnectionQuota(each.session, SystemClock()) for each in (this, start())]
     outcomes: list[list[str]] = []
 

@@ -8,10 +8,10 @@ pytestmark = pytest.mark.zookeeper
 
 
 class TestZooKeeperSignals(SignalsContract):
-    """Those of one machine go on as they are."""
+    """The signals of one machine work as without ZooKeeper."""
 
 
-def test_streams_on_other_nodes_hear_of_every_change(coordinator, signals, start):
+def test_streams_on_other_nodes_are_notified_of_every_change(coordinator, signals, start):
     subscription, stream, second = name(), name(), name()
     watch = signals.watch([f"subscription:{subscription}", f"stream:{stream}"])
     other = start().coordinator
@@ -31,7 +31,7 @@ def test_streams_on_other_nodes_hear_of_every_change(coordinator, signals, start
     watch.close()
 
 
-def test_every_commit_of_many_is_heard_of(coordinator, signals, start):
+def test_every_commit_of_many_is_notified(coordinator, signals, start):
     subscription, stream = name(), name()
     other = start().coordinator
     other.initialise(subscription, ALL)
@@ -44,7 +44,7 @@ def test_every_commit_of_many_is_heard_of(coordinator, signals, start):
     watch.close()
 
 
-def test_who_has_stopped_watching_is_told_nothing(signals, start):
+def test_a_closed_waiter_on_another_node_is_not_notified(signals, start):
     subscription = name()
     other = start().coordinator
     watch, witness = (signals.watch([f"subscription:{subscription}"]) for _ in range(2))
@@ -56,7 +56,7 @@ def test_who_has_stopped_watching_is_told_nothing(signals, start):
     witness.close()
 
 
-def test_commits_joins_and_releases_wake_only_whom_they_concern(signals, start):
+def test_commits_joins_and_releases_wake_only_the_sessions_concerned(signals, start):
     subscription, stream, second, third = name(), name(), name(), name()
     other = start().coordinator
     other.initialise(subscription, ALL)

@@ -1,4 +1,4 @@
-"""What one store has stored once another one knows, whose names are in another database."""
+"""Importing the idempotency keys and event ids of one store into the index of another database."""
 
 import contextlib
 
@@ -34,7 +34,7 @@ def clock():
 
 @pytest.fixture
 def embedded(tmp_path, clock):
-    """The database of an embedded store that has stored something once."""
+    """The database of an embedded store with some deduplicated appends."""
     path = tmp_path / "events.db"
     (tmp_path / "signals").mkdir()
     signals = EmbeddedSignals(tmp_path / "signals")
@@ -52,7 +52,7 @@ def embedded(tmp_path, clock):
 
 @pytest.fixture
 def sqlite(tmp_path):
-    """Makes databases with the tables of names."""
+    """Creates databases with the tables of the idempotency index."""
     with contextlib.ExitStack() as stack:
 
         def make(name):
@@ -66,12 +66,12 @@ def sqlite(tmp_path):
 
 
 def begin(names, attempt_id, *claims):
-    """Note that a batch is handed to Kafka under each of some names."""
+    """Record that a batch is handed to Kafka under each of some keys."""
     attempt = Attempt(id=attempt_id, begun_ms=1, topic=TOPIC, counts={0: 1}, indexes={0: [0]})
     names.begin([(attempt, [IdempotencyKey(names.batch(each), "digest", (0, 0)) for each in claims], None)])
 
 
-def test_names_of_an_embedded_store_are_known_as_if_they_had_been_stored_in_kafka(embedded, postgres_engine, clock):
+def test_keys_of_an_embedded_store_are_known_as_if_stored_in_kafka(embedded, postgres_engine, clock):
     import_keys(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
     index = IdempotencyIndex(postgres_engine, STORE)
     batch, a, b = index.batch("batch"), index.event("a"), index.event("b")
@@ -81,13 +81,13 @@ def test_names_of_an_embedded_store_are_known_as_if_they_had_been_stored_in_kafk
     assert index.known([batch, a, b]).keys() == {a, b}, "they are forgotten when they would have been"
 
 
-def test_another_store_does_not_know_them(embedded, postgres_engine):
+def test_another_store_does_not_know_imported_keys(embedded, postgres_engine):
     import_keys(postgres_engine, STORE, of_embedded(embedded, postgres_engine, STORE))
     others = IdempotencyIndex(postgres_engine, "other")
     assert others.known([others.batch("batch"), others.event("a")]) == {}
 
 
-def test_names_in_another_database_are_taken_over_with_what_is_not_settled(sqlite, postgres_engine):
+def test_an_index_in_another_database_is_copied_with_its_unfinished_attempts(sqlite, postgres_engine):
     here = sqlite("names.db")
     begin(IdempotencyIndex(here, STORE), b"a" * 16, "batch")
     begin(IdempotencyIndex(here, "other"), b"b" * 16, "batch")
@@ -97,7 +97,7 @@ def test_names_in_another_database_are_taken_over_with_what_is_not_settled(sqlit
     assert [each.id for each in index.unfinished(10)] == [b"a" * 16]
 
 
-def test_what_an_earlier_try_has_left_is_replaced(embedded, postgres_engine):
+def test_an_earlier_incomplete_import_is_replaced(embedded, postgres_engine):
     index, others = IdempotencyIndex(postgres_engine, STORE), IdempotencyIndex(postgres_engine, "other")
     begin(index, b"a" * 16, "early")
     begin(others, b"b" * 16, "early")
@@ -108,7 +108,7 @@ def test_what_an_earlier_try_has_left_is_replaced(embedded, postgres_engine):
     assert len(others.unfinished(10)) == 1
 
 
-def test_what_does_not_arrive_as_it_was_is_noticed(embedded, postgres_engine):
+def test_keys_that_differ_after_the_import_are_detected(embedded, postgres_engine):
     reads = []
 
     def pages():
@@ -120,7 +120,7 @@ def test_what_does_not_arrive_as_it_was_is_noticed(embedded, postgres_engine):
         import_keys(postgres_engine, STORE, pages)
 
 
-def test_what_arrives_besides_is_noticed(embedded, postgres_engine):
+def test_additional_keys_after_the_import_are_detected(embedded, postgres_engine):
     reads = []
 
     def pages():

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.kafka
 
 
-class TestKafkaStoredOnce(DeduplicationContract):
+class TestKafkaDeduplication(DeduplicationContract):
     @pytest.fixture(params=["sqlite", "postgresql"])
     def database(self, request: pytest.FixtureRequest, tmp_path: Path, postgres_url: Callable[[], str]) -> str:
         if request.param == "sqlite":
@@ -37,7 +37,7 @@ class TestKafkaStoredOnce(DeduplicationContract):
 
 @pytest.fixture
 def way() -> Iterator[tuple[TcpProxy, str]]:
-    """To a broker, and where it can be reached past that."""
+    """A proxy to a broker, and the broker's own address."""
     if reason := jars.missing():
         pytest.skip(reason)
     with proxies(1) as (way,):
@@ -49,7 +49,7 @@ def way() -> Iterator[tuple[TcpProxy, str]]:
             yield way, cluster.kafka
 
 
-def test_a_batch_that_was_stored_without_an_answer_before_its_topic_was_closed_is_known(
+def test_a_batch_stored_without_an_answer_before_its_topic_was_closed_is_a_duplicate(
     way: tuple[TcpProxy, str], open_store: Callable[..., KafkaEventStore]
 ):
     proxy, servers = way
@@ -64,7 +64,7 @@ def test_a_batch_that_was_stored_without_an_answer_before_its_topic_was_closed_i
         other.close_topic(topic)
         proxy.break_off()
         proxy.heal()
-        # What the closed topic says of the second time is not true of the first.
+        # The closed topic's rejection of the second append says nothing about the first one.
         with pytest.raises(Unavailable, match="Retry in 90 seconds"):
             answer.result()
     assert other.claimed("second") == "digest"

@@ -1,4 +1,4 @@
-"""What must be stored once is, wherever a process dies, the database fails, or Kafka gives no answer."""
+"""Batches are stored once although a process dies at any step, the database fails, or Kafka does not answer."""
 
 import subprocess
 import time
@@ -28,19 +28,19 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.fixture(scope="module")
 def kafka_cluster(other_kafka_cluster: LocalCluster) -> LocalCluster:
-    """One that a test may pause."""
+    """A cluster that a test may pause."""
     return other_kafka_cluster
 
 
 @pytest.fixture
 def connection(connection: Connection) -> Connection:
-    """As it is outside of tests: records that come late are refused."""
+    """A connection with the production configuration: records with old timestamps are rejected."""
     return Connection(bootstrap_servers=connection.bootstrap_servers, topic_prefix=connection.topic_prefix)
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Begins now, so that Kafka takes its times."""
+    """A clock that starts now, so that Kafka accepts its timestamps."""
     clock = ManualClock()
     clock.advance(SystemClock().now_ms() - clock.now_ms())
     return clock
@@ -75,7 +75,7 @@ def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step,
     clock.advance(int(1_000 * WAIT_S) + 20_000)
     open_ended = step in {"noted", "one event", "some partitions"}
     if open_ended:
-        # It might come still: Kafka takes what is so young.
+        # It might still arrive: Kafka accepts such recent timestamps.
         with pytest.raises(Unavailable, match="Retry in 90 seconds"):
             store.append(TOPIC, BATCHES, **once(kind))
         if kind == "claim":
@@ -98,7 +98,7 @@ def test_a_batch_is_stored_once_wherever_a_process_dies(store, die, clock, step,
 
 
 @pytest.mark.parametrize(("step", "digest"), [("noted", None), ("one event", None), ("acknowledged", CLAIM.digest)])
-def test_what_is_left_open_is_settled_now_and_then(store, die, clock, step, digest):
+def test_background_jobs_recover_the_outcome_of_interrupted_batches(store, die, clock, step, digest):
     die(step, "claim")
     clock.advance(SETTLED_MS + 60_000)
     store.expire_ids(0)
@@ -106,7 +106,7 @@ def test_what_is_left_open_is_settled_now_and_then(store, die, clock, step, dige
     assert store._named._index.unfinished(clock.now_ms()) == []
 
 
-def test_what_was_stored_in_part_is_not_completed_by_a_batch_with_other_partitions(store, die, clock):
+def test_a_partially_stored_batch_is_not_completed_by_a_batch_with_other_partitions(store, die, clock):
     die("one event", "claim")
     clock.advance(SETTLED_MS + 60_000)
     with pytest.raises(Unavailable, match="under another key"):
@@ -114,7 +114,7 @@ def test_what_was_stored_in_part_is_not_completed_by_a_batch_with_other_partitio
     assert store.append(TOPIC, BATCHES, claim=CLAIM).duplicates == 1
 
 
-def test_what_comes_too_late_is_refused_by_kafka_itself(store, clock):
+def test_kafka_rejects_records_that_arrive_too_late(store, clock):
     clock.advance(-70_000)
     with pytest.raises(PartiallyStored):
         store.append(TOPIC, BATCHES, claim=CLAIM)
@@ -126,7 +126,7 @@ def test_what_comes_too_late_is_refused_by_kafka_itself(store, clock):
     assert stored(store) == list(BATCHES.values())
 
 
-def test_what_kafka_has_taken_is_acknowledged_though_the_database_fails(store, clock, monkeypatch):
+def test_a_batch_stored_by_kafka_is_acknowledged_though_the_database_fails(store, clock, monkeypatch):
     def fail(*_args: object) -> None:
         raise Unavailable("The database can't be reached.")
 
@@ -138,7 +138,7 @@ def test_what_kafka_has_taken_is_acknowledged_though_the_database_fails(store, c
     assert store.append(TOPIC, BATCHES, claim=CLAIM).duplicates == 5
 
 
-def test_what_a_closed_topic_refuses_leaves_no_name(store):
+def test_a_batch_rejected_by_a_closed_topic_leaves_no_key(store):
     store.close_topic(TOPIC)
     with pytest.raises(TopicClosed):
         store.append(TOPIC, BATCHES, claim=CLAIM)
@@ -147,7 +147,7 @@ def test_what_a_closed_topic_refuses_leaves_no_name(store):
     assert store.append("next", BATCHES, claim=CLAIM) == {0: 0, 1: 0, 2: 0}
 
 
-def test_without_an_answer_of_kafka_a_batch_is_stored_once_all_the_same(store, open_store, kafka_cluster: LocalCluster):
+def test_a_batch_without_an_answer_from_kafka_is_stored_once(store, open_store, kafka_cluster: LocalCluster):
     hasty = open_store(append_timeout_s=1.0, clock=SystemClock())
     hasty.append(TOPIC, {0: events("before")}, claim=IdempotencyClaim("before", "digest"))
     (broker,) = kafka_cluster.kafkas

@@ -17,13 +17,13 @@ ENOUGH_S = 20
 
 @pytest.fixture
 def nowhere() -> Admin:
-    """The administration of brokers that there are not."""
+    """An admin client for brokers that do not exist."""
     (port,) = free_ports(1)
     return Admin(Connection(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_s=0.2))
 
 
 @pytest.mark.kafka
-def test_requests_under_way_are_answered_when_the_client_is_renewed(connection: Connection, monkeypatch):
+def test_requests_in_progress_are_answered_when_the_client_is_renewed(connection: Connection, monkeypatch):
     monkeypatch.setattr(module, "RENEWED_EVERY_S", -1.0)
     admin, topic = Admin(connection), str(uuid4())
     admin.request("create_topics", [NewTopic(topic, 1, 1)])
@@ -37,7 +37,7 @@ def test_requests_under_way_are_answered_when_the_client_is_renewed(connection: 
 
 
 @pytest.mark.kafka
-def test_an_error_of_one_item_is_that_of_the_request(connection: Connection):
+def test_an_error_of_one_item_fails_the_request(connection: Connection):
     admin = Admin(connection)
     for name, items in (
         ("delete_topics", [str(uuid4())]),
@@ -49,7 +49,7 @@ def test_an_error_of_one_item_is_that_of_the_request(connection: Connection):
             admin.request(name, items)
 
 
-def test_a_request_that_no_broker_answers_ends_by_its_time_out(nowhere: Admin):
+def test_a_request_that_no_broker_answers_ends_by_its_timeout(nowhere: Admin):
     for call in (lambda: nowhere.request("describe_cluster"), nowhere.metadata, lambda: nowhere.metadata("topic")):
         begun_s = time.monotonic()
         with pytest.raises(KafkaException):
@@ -61,7 +61,7 @@ def test_a_request_that_the_client_never_answers_ends_by_a_deadline_of_its_own(n
     monkeypatch.setattr(module, "GRACE_S", 0.1)
     monkeypatch.setattr(module, "RENEWED_EVERY_S", -1.0)
     request, client = nowhere.begin("describe_cluster"), nowhere._client
-    # What librdkafka says goes elsewhere.
+    # Discards the log output of librdkafka.
     request._answer = module._Answer()
     with pytest.raises(KafkaException) as caught:
         request.result()

@@ -8,7 +8,7 @@ from rioni.storage.kafka.topics.health import ClusterHealth
 from rioni.tools.dev_cluster.servers import free_ports
 
 
-def test_why_nobody_answers_is_logged_once_and_not_shown_to_everybody():
+def test_the_reason_of_a_failed_connection_is_logged_once_and_not_shown_to_clients():
     (port,) = free_ports(1)
     connection = Connection(bootstrap_servers=f"127.0.0.1:{port}")
     admin, health = Admin(connection), ClusterHealth(connection)

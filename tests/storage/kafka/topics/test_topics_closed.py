@@ -17,18 +17,16 @@ class TestKafkaClosedTopics(ClosedTopicsContract):
         assert other_store.bounds(topic) == bounds
         assert read_all(store, topic, 0) == [b"{}"]
 
-    def test_partitions_that_another_process_has_added_are_seen_by_whoever_expects_them(
-        self, store, other_store, topic
-    ):
+    def test_partitions_added_by_another_process_are_seen_by_appends_that_expect_them(self, store, other_store, topic):
         store.append(topic, {0: [b"{}"]})
         assert store.newest(topic) == [0, -1, -1]
         other_store.extend_topic(topic, 5)
         other_store.append(topic, {4: [b"{}"]})
         assert store.newest(topic, 5) == [0, -1, -1, -1, 0]
-        # Those that it knows and those that it does not know yet, in one batch.
+        # Partitions that the store knows and ones that it does not know yet, in one batch.
         assert store.append(topic, {0: [b"[]"], 3: [b"[]"], 4: [b"[]"]}) == {0: 1, 3: 0, 4: 1}
 
-    def test_a_topic_that_is_closed_already_is_made_again_and_stays_closed(self, store, other_store, topic):
+    def test_a_topic_that_is_already_closed_is_created_again_and_stays_closed(self, store, other_store, topic):
         store.close_topic(topic)
         count = len(store.bounds(topic))
         for each in (store, other_store):
@@ -36,9 +34,9 @@ class TestKafkaClosedTopics(ClosedTopicsContract):
         with pytest.raises(TopicClosed):
             other_store.append(topic, {0: [b"{}"]})
 
-    def test_partitions_that_others_have_added_meanwhile_are_no_error(self, store, other_store, topic, monkeypatch):
+    def test_partitions_added_by_others_meanwhile_are_no_error(self, store, other_store, topic, monkeypatch):
         other_store.extend_topic(topic, 5)
-        # As a broker says that has not heard of it.
+        # The answer of a broker that does not know of it yet.
         monkeypatch.setattr(store._topics, "count", lambda _topic: 3)
         store.extend_topic(topic, 5)
         assert store.append(topic, {4: [b"{}"]}) == {4: 0}

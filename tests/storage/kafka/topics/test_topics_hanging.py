@@ -1,4 +1,4 @@
-"""What callers get while Kafka hangs: an error, soon enough; and afterwards everything works again."""
+"""While Kafka hangs every call fails within its deadline; afterwards everything works again."""
 
 import contextlib
 import time
@@ -24,12 +24,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 REQUEST_TIMEOUT_S = 1.0
 ENOUGH_S = 45
-"""Longer than all time-outs of one call together, on a machine that is busy."""
+"""Longer than all timeouts of one call together, on a busy machine."""
 
 
 @pytest.fixture
 def hanging(other_kafka_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """A cluster that a test may let hang."""
+    """A cluster that a test may suspend."""
     yield other_kafka_cluster
     other_kafka_cluster.kafkas[0].resume()
 

@@ -1,4 +1,4 @@
-"""What becomes of topics whose leader is cut off from the other brokers, answers all the same, and knows no better."""
+"""Topics whose leader is cut off from the other brokers, but still answers, with outdated metadata."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ def clock() -> SystemClock:
     return SystemClock()
 
 
-def test_topics_are_closed_where_they_end_for_the_leader_that_there_is_now(
+def test_topics_are_closed_at_the_end_that_the_current_leader_knows(
     brokers: KafkaProxies, connection: Connection, open_store: Callable[..., KafkaEventStore]
 ):
     def leader(topic: str, broker: int) -> int:
-        """What a broker takes for the leader."""
+        """The leader according to one broker."""
         name, settings = connection.topic_prefix + topic, connection.client()
         admin = AdminClient({**settings, "bootstrap.servers": brokers.from_nodes[0][broker].address})
         return wait_until(lambda: admin.list_topics(name, ENOUGH_S).topics[name].partitions)[0].leader - 1
@@ -58,12 +58,12 @@ def test_topics_are_closed_where_they_end_for_the_leader_that_there_is_now(
     wait_until(lambda: all(leader(topic, other) in others for topic in topics for other in others))
     for topic in topics:
         assert store.append(topic, {0: events(2)}) == {0: 1}
-        # It begins at any of the brokers, be it the one that is cut off.
+        # The request goes to any of the brokers first, even to the one that is cut off.
         assert wait_until(partial(closed, open_store(), topic)) == [Bounds(0, 1)]
 
 
 def closed(store: KafkaEventStore, topic: str) -> Sequence[Bounds]:
-    """What the topic holds for good; nothing where the broker that is asked to close it can't tell the others."""
+    """The final contents of the topic; nothing where the broker that gets the request can't reach the others."""
     with contextlib.suppress(Unavailable):
         return store.close_topic(topic)
     return []

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.mark.slow
-def test_native_threads_that_change_topics_keep_none_that_ask_waiting_for_ever(connection: Connection, tmp_path: Path):
+def test_threads_that_change_topics_never_block_queries_for_bounds_for_ever(connection: Connection, tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "tests.storage.kafka.gevent_topics", connection.bootstrap_servers, str(tmp_path)],
         cwd=ROOT,

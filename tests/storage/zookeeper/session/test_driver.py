@@ -10,7 +10,7 @@ from rioni.storage.zookeeper.session.driver import REPEATED_AFTER_S, NotAgain
 from rioni.tools.dev_cluster.servers import free_ports
 
 
-def test_a_server_that_is_away_is_complained_about_once(tmp_path, caplog):
+def test_an_unreachable_server_is_logged_once(tmp_path, caplog):
     (port,) = free_ports(1)
     with closing(EmbeddedSignals(tmp_path)) as local, pytest.raises(Unavailable):
         open_shared(f"127.0.0.1:{port}", local, session_timeout_s=1)
@@ -18,7 +18,7 @@ def test_a_server_that_is_away_is_complained_about_once(tmp_path, caplog):
     assert len(said) == len(set(said))
 
 
-def test_what_was_said_is_said_again_after_a_while():
+def test_a_log_message_may_be_repeated_after_a_while():
     quiet = NotAgain()
 
     def says(text: str, time_s: float) -> bool:

@@ -7,7 +7,7 @@ from tests.contracts.coordination import name
 pytestmark = pytest.mark.zookeeper
 
 
-def test_what_was_forgotten_is_watched_once_however_often_it_is_read(this):
+def test_an_evicted_node_is_watched_once_however_often_it_is_read(this):
     session, root = this.session, f"/{name()}"
     paths = [f"{root}/{number}" for number in range(50)]
     session.request(*[lambda client, path=path: client.create_async(path) for path in (root, *paths)])

@@ -6,11 +6,11 @@ from rioni.domain.errors import Unavailable
 from rioni.storage.zookeeper.session.options import ZooKeeperOptions, read_options
 
 
-def test_without_a_file_there_are_none():
+def test_without_a_file_there_are_no_options():
     assert read_options(None) == ZooKeeperOptions()
 
 
-def test_a_file_may_say_who_the_broker_is_and_whom_it_trusts(tmp_path: Path):
+def test_a_file_may_set_credentials_and_trusted_authorities(tmp_path: Path):
     path = tmp_path / "zookeeper.toml"
     path.write_text('user = "rioni"\npassword = "secret"\nca = "/ca.pem"\ncertificate = "/own.pem"\nkey = "/key.pem"\n')
     assert read_options(path) == ZooKeeperOptions("rioni", "secret", "/ca.pem", "/own.pem", "/key.pem")
@@ -28,7 +28,7 @@ def test_a_file_may_say_who_the_broker_is_and_whom_it_trusts(tmp_path: Path):
         ("user = 5", "invalid option"),
     ],
 )
-def test_a_file_that_says_something_else_is_refused_and_no_secret_shown(tmp_path: Path, text: str, complaint: str):
+def test_a_file_with_unknown_options_is_rejected_and_no_secret_shown(tmp_path: Path, text: str, complaint: str):
     path = tmp_path / "zookeeper.toml"
     path.write_text(text)
     with pytest.raises(Unavailable, match=complaint) as caught:
@@ -36,6 +36,6 @@ def test_a_file_that_says_something_else_is_refused_and_no_secret_shown(tmp_path
     assert "secret" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_missed(tmp_path: Path):
+def test_a_missing_file_is_an_error(tmp_path: Path):
     with pytest.raises(Unavailable, match="can't be read: No such file"):
         read_options(tmp_path / "zookeeper.toml")

@@ -9,7 +9,7 @@ from rioni.storage.zookeeper.session import session as module
 pytestmark = pytest.mark.zookeeper
 
 
-def test_a_server_that_is_busy_answering_what_was_asked_before_is_not_left(start, monkeypatch):
+def test_a_connection_is_kept_while_the_server_still_answers_earlier_requests(start, monkeypatch):
     monkeypatch.setattr(module, "STUCK_SHARE", 1 / 10)
     session, left = start().session, []
     answers, sign_of_life = [session.handler.async_result() for _ in range(150)], session.handler.async_result()

@@ -128,9 +128,7 @@ def test_general_errors_are_described_exactly_where_they_occur(client, existing,
     }
     common = {406, 413, 415}
     if OPERATIONS[label].path in ANY_MEDIA and OPERATIONS[label].method == "post":
-        common = {
-            413,
-            415,
-        }  # The form of batches and streams does not depend on Accept; the description is simpler than that.
+        # The form of batches and streams does not depend on Accept; the description is simpler than that.
+        common = {413, 415}
     assert occurring & common == described & common
     assert (408 in described) == (413 in described)

@@ -139,7 +139,7 @@ def interrupting(phase):
 
 
 def while_no_node_starts(cluster, folder):
-    """A progress callback that checks at the end that no node of the cluster can start before the migration is complete."""
+    """A progress callback that checks at the end that no node can start before the migration is complete."""
     early = Config(data=folder, database_lock_timeout_s=1, **cluster)
 
     def progress(name, _done, _total):

@@ -89,7 +89,7 @@ def test_nobody_writes_in_the_name_of_another_owner():
 
 
 def test_owners_come_before_the_schema():
-    """Reference publishing#rejections-batches."""
+    """Reference publishing#refused-batches."""
     events = [event(0, brand="acme", order_id=1), event(1, brand="acme")]
     results = rejections(events, owned("brand"), check_owner=only_acme)
     assert [(result["publishing_status"], result["step"]) for result in results] == [

@@ -25,7 +25,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/tools/demo.py": OWN_COMMAND,
     "rioni/http/health_checks.py": "greenlets that look at what may hang; whoever waits for them has a deadline",
-    "rioni/http/bodies/inflation.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
+    "rioni/http/bodies/reading.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
     "rioni/http/dependencies.py": "an event that is only set and looked at",
     "rioni/http/streaming/shared_reads.py": ON_THE_HUB,
     "rioni/tools/dev_cluster/cluster.py": OWN_COMMAND,

@@ -29,13 +29,13 @@ class Caller:
 ANYBODY = Caller(UNAUTHENTICATED)
 """The caller of every request while authentication is off."""
 
-
-_NONE = Caller(NOBODY)
+ANONYMOUS = Caller(NOBODY)
+"""The caller of a request that was not authenticated, or not yet."""
 
 
 def caller_of(req: falcon.Request) -> Caller:
-    """The caller of the request; anonymous if it was rejected before authentication."""
-    caller: Caller = getattr(req.context, "caller", _NONE)
+    """The caller of the request."""
+    caller: Caller = req.context.caller
     return caller
 
 

@@ -11,6 +11,7 @@ import falcon
 from rioni.domain.errors import Malformed, NotAcceptable, UnsupportedMediaType
 from rioni.domain.publishing.tracing import span_context
 from rioni.http.bodies.reading import BodyBudget, let_go
+from rioni.http.caller import ANONYMOUS
 from rioni.http.metrics.collectors import Metrics
 from rioni.http.middleware.compression import compress_answer
 from rioni.http.problems import PROBLEM_JSON
@@ -50,6 +51,7 @@ class RequestMiddleware:
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Set the request's context before routing."""
         req.context.started_at = time.monotonic()
+        req.context.caller = ANONYMOUS
         req.context.bodies = self._bodies
         req.context.flow_id = flow_id = _flow_id(req.get_header("X-Flow-Id"))
         resp.set_header("X-Flow-Id", flow_id)

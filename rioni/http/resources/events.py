@@ -3,6 +3,7 @@
 Sources: reference publishing#publish-events, low-level-streams#checks.
 """
 
+import contextlib
 import time
 from http import HTTPStatus
 from typing import Any
@@ -12,13 +13,15 @@ import msgspec
 
 from rioni.commands.publishing.publisher import DeleteEvents, Published, Publisher, PublishEvents
 from rioni.domain.avro.batches import MEDIA_TYPE
+from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.publishing import consumer_tag, idempotency
+from rioni.domain.subscriptions.activity import PUBLISH, resource_of
+from rioni.domain.system.kpis import BatchPublished
 from rioni.http.bodies.reading import read_body
 from rioni.http.caller import subject_of
-from rioni.http.client_usage import measure_publishing, notice_publishing
 from rioni.http.dependencies import Dependencies
 from rioni.http.metrics.collectors import Metrics
-from rioni.http.middleware.access_log import slo_bucket
+from rioni.http.middleware.access_log import ms_spent, slo_bucket
 from rioni.http.request_parsing import media_type
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.streams.low_level import open_low_level_stream
@@ -117,6 +120,22 @@ def _answer(resp: falcon.Response, name: str, published: Published, metrics: Met
 def _report(
     req: falcon.Request, dependencies: Dependencies, command: PublishEvents | DeleteEvents, published: Published
 ) -> None:
-    """Record the outcome for KPI events, and the client's activity."""
-    measure_publishing(req, dependencies, command.event_type, published, len(command.body))
-    notice_publishing(req, dependencies, command.event_type, published)
+    """Record what was stored: as activity of the client and, if it is the whole batch, for KPI events."""
+    subject = subject_of(req)
+    if published.events:
+        # It may have been deleted meanwhile.
+        with contextlib.suppress(EventTypeNotFound):
+            resource = resource_of(dependencies.registry.event_type(command.event_type))
+            dependencies.activity.record(PUBLISH, resource, subject.name, published.events)
+    if published.rejected or published.partly or not dependencies.usage.on:
+        return
+    measurement = BatchPublished(
+        at_ms=dependencies.clock.now_ms(),
+        event_type=command.event_type,
+        app=subject.name,
+        token_realm=subject.realm,
+        number_of_events=published.events,
+        ms_spent=ms_spent(req),
+        batch_size=len(command.body),
+    )
+    dependencies.usage.published(measurement)

@@ -5,15 +5,15 @@ import pytest
 from rioni.domain.access.authorization import Subject
 from rioni.domain.errors import Overloaded, TooManyStreams
 from rioni.http.bodies.reading import LARGE_BYTES, BodyBudget, hold, let_go
-from rioni.http.middleware.authentication import Caller
+from rioni.http.caller import ANONYMOUS, Caller
 
 
 MEGABYTE = 1_000_000
 
 
 def request(budget, *, address="192.0.2.1", subject=None):
-    caller = {} if subject is None else {"caller": Caller(Subject(name=subject, realm="services"))}
-    return SimpleNamespace(context=SimpleNamespace(bodies=budget, **caller), remote_addr=address)
+    caller = ANONYMOUS if subject is None else Caller(Subject(name=subject, realm="services"))
+    return SimpleNamespace(context=SimpleNamespace(bodies=budget, caller=caller), remote_addr=address)
 
 
 def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():

@@ -10,10 +10,10 @@ from rioni.commands.subscriptions.cursor_commits import CommitCursors
 from rioni.commands.subscriptions.initial_cursors import ResetCursors
 from rioni.domain.errors import Malformed
 from rioni.domain.ports.notifier import LOG_KEY
+from rioni.domain.subscriptions.activity import COMMIT
 from rioni.http.bodies import body_schemas, parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
-from rioni.http.client_usage import notice_commit
 from rioni.http.request_parsing import context_of
 from rioni.http.resources.resource import Resource
 
@@ -58,9 +58,10 @@ class SubscriptionCursorsResource(Resource):
             raise Malformed(f"The header {STREAM_ID_HEADER} is missing")
         cursors = parsing.committed_cursors(read_json(req))
         command = CommitCursors(subscription_id=subscription_id, stream_id=stream_id, cursors=cursors)
-        advanced = self._dependencies.committer.commit(command, subject_of(req))
+        subject = subject_of(req)
+        advanced = self._dependencies.committer.commit(command, subject)
         self._dependencies.metrics.committed_cursors.inc(sum(advanced))
-        notice_commit(req, self._dependencies, subscription_id, sum(advanced))
+        self._dependencies.activity.record(COMMIT, subscription_id, subject.name, sum(advanced))
         if all(advanced):
             resp.status = HTTPStatus.NO_CONTENT.value
             return

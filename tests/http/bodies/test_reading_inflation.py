@@ -4,11 +4,11 @@ import pytest
 import zstandard
 
 from rioni.domain.errors import Malformed, TooLarge, TooManyStreams
-from rioni.http.bodies.inflation import (
+from rioni.http.bodies.reading import (
     GZIP_BYTES,
     GZIP_MEMBERS_MAX,
+    INFLATED_STEP_BYTES,
     RATIO_BYTES_MIN,
-    STEP_BYTES,
     ZSTD_WINDOW_BYTES_MAX,
     Inflater,
 )
@@ -26,7 +26,7 @@ def test_bodies_come_out_in_small_steps(coding):
     compressed = gzip.compress(body) if coding == "gzip" else zstandard.compress(body)
     pieces = inflate(compressed, coding)
     assert b"".join(pieces) == body
-    assert max(map(len, pieces)) <= 2 * STEP_BYTES
+    assert max(map(len, pieces)) <= 2 * INFLATED_STEP_BYTES
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])

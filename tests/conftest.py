@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 
-# A shared machine may be slow at times; what a test promises is not how fast it is.
+# A shared machine may be slow at times; no test promises a speed.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", _COMMON, max_examples=50)
 settings.register_profile("ci", _COMMON, max_examples=25, derandomize=True, print_blob=True)
@@ -44,18 +44,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 NO_SKIPS = bool(os.environ.get("TESTS_NO_SKIPS"))
-"""Whether a skipped test fails: where the whole suite has to run, nothing may be missing that a test needs."""
+"""Whether a skipped test fails: where the whole suite must run, no dependency of a test may be missing."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
-    """Let what was skipped fail, where nothing may be."""
+    """Let skipped tests fail, where none may be skipped."""
     return _without_skips((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Iterator[None]:
-    """The same for files that are skipped as a whole."""
+    """Let skipped files fail in the same way."""
     return _without_skips((yield))
 
 
@@ -73,7 +73,7 @@ _WORKERS_MAX = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare what the processes of the run share, in the one that starts the others."""
+    """Prepare what the processes of the run share, in the process that starts the others."""
     if not hasattr(config, "workerinput"):
         config.stash[_SERVERS] = servers = SharedServers()
         config.add_cleanup(servers.close)
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: WorkerController) -> None:
-    """Tell a worker of pytest-xdist where servers are to be had."""
+    """Tell a worker of pytest-xdist the address of the shared servers."""
     node.workerinput["shared_servers"] = node.config.stash[_SERVERS].address
 
 
@@ -100,7 +100,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests in another order than the random one, where that makes a parallel run shorter."""
+    """Reorder the tests where that makes a parallel run shorter."""
     if hasattr(config, "workerinput"):
         slow_first(items)
 
@@ -112,7 +112,7 @@ _SHARED = pytest.StashKey[ExitStack]()
 
 @pytest.fixture(scope="session")
 def shared_by_group(request: pytest.FixtureRequest) -> Iterator[ExitStack]:
-    """Closes what it is given when all tests that share it have run: idle servers take CPU from the rest of the run."""
+    """Closes its contexts when all tests that share them have run: idle servers take CPU from the rest of the run."""
     with ExitStack() as stack:
         request.config.stash[_SHARED] = stack
         yield stack
@@ -120,7 +120,7 @@ def shared_by_group(request: pytest.FixtureRequest) -> Iterator[ExitStack]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Close it where the tests of a group run in a row, which is in a worker of pytest-xdist."""
+    """Close the shared contexts where the tests of a group run in a row, which is in a worker of pytest-xdist."""
     if not hasattr(item.config, "workerinput") or nextitem is None or group_of(item.nodeid) == "":
         return
     if group_of(nextitem.nodeid) != group_of(item.nodeid) and _SHARED in item.config.stash:
@@ -138,7 +138,7 @@ def shared_server(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def postgres_url(shared_server: Callable[[str], str]) -> Callable[[], str]:
-    """Makes a fresh database and returns its URL."""
+    """Creates a fresh database and returns its URL."""
     url = shared_server("postgres")
     return lambda: fresh_database(url)
 
@@ -150,21 +150,21 @@ def _needs_java() -> None:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
-    """One broker of Kafka for all tests, none of which may stop it; every test uses topics of its own."""
+    """One broker of Kafka for all tests, none of which may stop it; every test uses its own topics."""
     _needs_java()
     return LocalCluster([], [], shared_server("kafka"), "", "")
 
 
 @pytest.fixture(scope="session")
 def other_kafka_cluster(shared_by_group: ExitStack) -> LocalCluster:
-    """A Kafka of this process, which has nothing to do with the first; a test may stop it, if it starts it again."""
+    """A Kafka of this process, independent of the first; a test may stop it, if it starts it again."""
     _needs_java()
     return shared_by_group.enter_context(running_cluster(postgres=False))
 
 
 @pytest.fixture(scope="session")
 def zookeeper_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
-    """One ZooKeeper for all tests, none of which may stop it; every test uses a path of its own."""
+    """One ZooKeeper for all tests, none of which may stop it; every test uses its own path."""
     _needs_java()
     return LocalCluster([], [], "", shared_server("zookeeper"), "")
 
@@ -173,7 +173,7 @@ def zookeeper_cluster(shared_server: Callable[[str], str]) -> LocalCluster:
 def cluster_environment(
     kafka_cluster: LocalCluster, zookeeper_cluster: LocalCluster, postgres_url: Callable[[], str]
 ) -> Callable[[], dict[str, str]]:
-    """Makes what the nodes of another cluster share, and returns the environment that says so."""
+    """Creates the shared databases and paths of another cluster, and returns the environment of its nodes."""
 
     def fresh() -> dict[str, str]:
         return {

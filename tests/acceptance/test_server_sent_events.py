@@ -12,7 +12,7 @@ EVENTS = {"Accept": "text/event-stream"}
 
 
 def read(client, path, headers=EVENTS):
-    """All events of a stream up to its end, each with its fields as a browser sees them."""
+    """All events of a stream up to its end, each with its fields as a browser parses them."""
     with client.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"] == "text/event-stream"
@@ -31,7 +31,7 @@ def order_ids(events):
     return [each["order_id"] for batch in batches(events) for each in batch.get("events", [])]
 
 
-def test_a_browser_goes_on_behind_the_last_batch_that_it_has_seen(client, create, name):
+def test_a_browser_continues_behind_the_last_batch_that_it_received(client, create, name):
     """Reference low-level-streams#server-sent-events, low-level-streams#cursors-header."""
     create(name)
     publish_orders(client, name, "1", "2", "3", "4")
@@ -56,7 +56,7 @@ def test_the_id_names_all_partitions_of_the_stream(client, create, name):
     assert cursors.keys() == {"0", "1", "2"}
 
 
-def test_the_stream_of_a_subscription_commits_what_a_browser_has_seen(client, create, name, subscribe):
+def test_a_reconnecting_browser_commits_the_batches_that_it_received(client, create, name, subscribe):
     """Reference streams#server-sent-events, streams#reconnecting."""
     create(name)
     publish_orders(client, name, "1", "2", "3")
@@ -73,7 +73,7 @@ def test_the_stream_of_a_subscription_commits_what_a_browser_has_seen(client, cr
     assert cursor["offset"] == "001-0001-000000000000000001"
 
 
-def test_a_script_commits_with_the_stream_id_that_it_was_told(client, server, create, name, subscribe):
+def test_a_script_commits_with_the_stream_id_from_the_stream(client, server, create, name, subscribe):
     create(name)
     publish_orders(client, name, "1")
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
@@ -96,7 +96,7 @@ def test_keep_alives_are_comments(client, create, name):
 
 
 @pytest.mark.parametrize("last", ["x", "1", '["x"]', "{}", '[{"partition":"0"}]', '[{"partition":0,"offset":1}]'])
-def test_an_id_that_no_stream_has_written_is_refused(client, create, name, subscribe, last):
+def test_an_invalid_last_event_id_is_rejected(client, create, name, subscribe, last):
     """Reference streams#reconnecting."""
     create(name)
     headers = EVENTS | {"Last-Event-ID": last}
@@ -104,7 +104,7 @@ def test_an_id_that_no_stream_has_written_is_refused(client, create, name, subsc
     assert client.get(f"/event-types/{name}/events?stream_timeout=1", headers=headers).status_code in (400, 412)
 
 
-def test_whoever_does_not_ask_for_events_gets_lines(client, create, name):
+def test_without_the_media_type_of_events_a_stream_sends_lines(client, create, name):
     create(name)
     publish_orders(client, name, "1")
     path = f"/event-types/{name}/events?stream_limit=1&cursors=" + '[{"partition":"0","offset":"BEGIN"}]'
@@ -113,7 +113,7 @@ def test_whoever_does_not_ask_for_events_gets_lines(client, create, name):
         assert json.loads(response.read())["events"]
 
 
-# Commits what has come by what the stream has told, closes after so many events, and gives back their numbers.
+# Commits received batches with the values from the stream, closes after so many events, and returns their numbers.
 CONSUME = """([path, count]) => new Promise((resolve, reject) => {
   const seen = [], source = new EventSource(path + "/events?batch_flush_timeout=1&batch_limit=2");
   let streamId;

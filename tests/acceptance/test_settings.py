@@ -33,7 +33,7 @@ def test_no_list_of_administrators_may_be_empty(client, name):
     problem(client.post("/settings/admins", json=lists), 422, f'Field "{name}" must contain at least one attribute')
 
 
-def test_the_blacklist_shows_what_is_blocked(client, name):
+def test_the_blacklist_lists_its_entries(client, name):
     """Reference settings-and-storages#change-blacklist."""
     assert client.put(f"/settings/blacklist/CONSUMER_APP/{name}").status_code == 204
     assert client.put(f"/settings/blacklist/CONSUMER_APP/{name}").status_code == 204
@@ -71,7 +71,7 @@ FEATURES = [
 ]
 
 
-def test_all_features_are_listed_and_all_but_repartitioning_are_off_until_they_are_switched_on(client):
+def test_all_features_are_listed_and_all_but_repartitioning_are_off_by_default(client):
     """Reference settings-and-storages#get-features, settings-and-storages#feature-defaults."""
     items = client.get("/settings/features").json()["items"]
     assert [item["feature"] for item in items] == FEATURES
@@ -102,7 +102,7 @@ def test_a_feature_without_a_state_is_switched_off(client, switch):
     assert {"feature": "skip_misplaced_events", "enabled": False} in client.get("/settings/features").json()["items"]
 
 
-def test_unknown_features_are_refused(client):
+def test_unknown_features_are_rejected(client):
     """Reference settings-and-storages#switch-feature."""
     problem(client.post("/settings/features", json={"feature": "nope", "enabled": True}), 400, "Possible values: [")
 

@@ -1,6 +1,6 @@
-"""Requests that a proxy may read otherwise than the broker: none is read with goodwill (hostile input, H1, H2).
+"""Requests that a proxy may parse differently than the broker: none is interpreted leniently (hostile input, H1, H2).
 
-Behind each stands a second request. Whoever found the end of the first one elsewhere would answer it.
+A second request follows each of them. A server that found the end of the first one elsewhere would answer it.
 
 Source: reference common#request-framing.
 """
@@ -30,7 +30,7 @@ def bounds(server):
 
 
 def answers(server, request):
-    """What the server says to a request and a second one: statuses, the bytes, and whether it has closed."""
+    """The answers to a request and a second one: statuses, the bytes, and whether the connection was closed."""
     parts = urlsplit(server.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
         connection.sendall(request + SECOND)
@@ -89,7 +89,7 @@ def headers(*lines, body=b"hello", line=LINE, host=HOST):
         ("H2 a Host that is none", headers(b"Content-Length: 5", host=b"Host: a/b c@d\r\n"), 400),
     ),
 )
-def test_an_ambiguous_request_bytesis_refused_and_the_connection_closed(bounds, request_bytes, status):
+def test_an_ambiguous_request_is_rejected_and_the_connection_closed(bounds, request_bytes, status):
     statuses, _, closed = answers(bounds, request_bytes)
     assert (statuses, closed) == ([status], True)
 
@@ -117,7 +117,7 @@ def test_an_ambiguous_request_bytesis_refused_and_the_connection_closed(bounds, 
         ("H2 a length in the trailers", b"2\r\n[]\r\n0\r\nContent-Length: 5\r\n\r\n"),
     ),
 )
-def test_bad_chunks_are_a_problem_and_the_answer_says_that_the_connection_is_closed(bounds, body):
+def test_bad_chunks_are_a_problem_and_close_the_connection(bounds, body):
     statuses, said, closed = answers(bounds, LINE + HOST + CHUNKED + b"\r\n\r\n" + body)
     assert (statuses, closed) == ([400], True)
     assert b"\r\nConnection: close\r\n" in said
@@ -146,7 +146,7 @@ def test_bad_chunks_are_a_problem_and_the_answer_says_that_the_connection_is_clo
         ),
     ),
 )
-def test_a_request_byteswith_clear_bounds_is_answered_and_so_is_the_next_one(bounds, request_bytes, status):
+def test_an_unambiguous_request_is_answered_and_so_is_the_next_one(bounds, request_bytes, status):
     statuses, _, closed = answers(bounds, request_bytes)
     assert (statuses, closed) == ([status, 200], False)
 

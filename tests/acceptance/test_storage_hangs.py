@@ -1,4 +1,4 @@
-"""A Kafka that hangs holds up what needs it, until its deadline; everything else in the registry goes on at once."""
+"""A hanging Kafka delays only what needs it, until its deadline; everything else in the registry continues at once."""
 
 import threading
 import uuid
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TIMEOUT_S = 15
-"""Long enough for everything else, also on a busy machine."""
+"""Long enough for all other requests, also on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def storage(server):
 
 @pytest.fixture
 def paused(other_kafka_cluster):
-    """Stops the only broker of Kafka until the test ends."""
+    """Suspends the only broker of Kafka until the test ends."""
     broker = other_kafka_cluster.kafkas[0]
 
     def pause():
@@ -56,7 +56,7 @@ def paused(other_kafka_cluster):
 
 
 class Request(threading.Thread):
-    """A request that may take long, over a connection of its own."""
+    """A request that may take long, over its own connection."""
 
     def __init__(self, server, method, path, body=None):
         super().__init__()
@@ -78,7 +78,7 @@ def in_kafka(client, storage, name):
     client.put("/storages/default/default")
 
 
-def test_a_kafka_that_hangs_stops_no_change_that_does_not_need_it(server, client, storage, name, paused):
+def test_a_hanging_kafka_stops_no_change_that_does_not_need_it(server, client, storage, name, paused):
     """Reference operations#server-deadlines."""
     other = f"{name}.embedded"
     for each in "abc":

@@ -29,7 +29,7 @@ def kafka(storage_id, configuration=EXHIBITOR, **members):
 
 
 @pytest.mark.one_server
-def test_the_default_storage_is_there_from_the_start(client):
+def test_the_default_storage_exists_from_the_start(client):
     """A new broker has one storage, in the list and by its id.
 
     Source: reference settings-and-storages#first-storage, settings-and-storages#list-storages,
@@ -57,7 +57,7 @@ def test_a_storage_is_created_shown_and_deleted(client, storage_id, configuratio
     problem(client.get(f"/storages/{storage_id}"), 404)
 
 
-def test_nothing_but_known_members_is_kept_and_no_credentials_in_them(client, storage_id):
+def test_only_known_members_are_stored_and_no_credentials_in_them(client, storage_id):
     """Reference settings-and-storages#kafka-configuration."""
     configuration = EXHIBITOR | {
         "bootstrap_servers": "SASL_SSL://u:s3cret@k:9092, u:s3cret@l:9092",
@@ -74,7 +74,7 @@ def test_nothing_but_known_members_is_kept_and_no_credentials_in_them(client, st
 
 
 @pytest.mark.both_modes
-def test_a_cluster_shows_how_its_default_storage_is_reached_so_that_it_can_be_copied(client, server, storage_id):
+def test_a_cluster_shows_the_configuration_of_its_default_storage(client, server, storage_id):
     """Reference settings-and-storages#first-storage."""
     default = client.get("/storages/default").json()
     if default["storage_type"] == "embedded":
@@ -105,7 +105,7 @@ def test_a_cluster_shows_how_its_default_storage_is_reached_so_that_it_can_be_co
         ([], 400, "object"),
     ],
 )
-def test_a_storage_that_cannot_be_is_refused(client, body, status, detail):
+def test_an_invalid_storage_is_rejected(client, body, status, detail):
     """Reference settings-and-storages#create-storage."""
     problem(client.post("/storages", json=body), status, detail)
 
@@ -114,15 +114,15 @@ def test_a_body_that_is_not_json_is_400(client):
     problem(client.post("/storages", content=b"{"), 400)
 
 
-def test_what_is_not_there_can_not_be_deleted_nor_made_the_default(client):
+def test_an_unknown_storage_can_not_be_deleted_nor_made_the_default(client):
     """Reference settings-and-storages#delete-storage, settings-and-storages#default-storage."""
     problem(client.delete("/storages/nope"), 404, "Tried to remove storage that doesn't exist, id: nope")
     problem(client.put("/storages/default/nope"), 404, "Storage with id nope is not found")
 
 
 @pytest.mark.one_server
-def test_event_types_are_stored_in_the_default_storage_of_their_time(client, storage_id, name):
-    """The one test that changes the default storage of the server; others go on in whatever is the default.
+def test_event_types_are_stored_in_the_default_storage_at_their_creation(client, storage_id, name):
+    """The only test that changes the default storage of the server; others work with any default.
 
     Source: reference settings-and-storages#default-storage, settings-and-storages#delete-storage.
     """

@@ -1,4 +1,4 @@
-"""Which streams of a subscription are let in, and what becomes of them in a reset.
+"""Which streams of a subscription are admitted, and what a reset does to them.
 
 Source: reference streams#checks, subscriptions#reset.
 """
@@ -22,8 +22,8 @@ def path(create, subscribe, name):
     return f"/subscriptions/{subscribe(name, read_from='begin')}/events"
 
 
-def wishes(name, *wanted):
-    """The body of a stream that wants these partitions; without any, those that others leave."""
+def requesting(name, *wanted):
+    """The body of a stream that requests these partitions; without any, the unrequested ones."""
     return {"partitions": [{"event_type": name, "partition": each} for each in wanted]}
 
 
@@ -40,30 +40,30 @@ def wishes(name, *wanted):
         ("8.2 direct: all partitions, beside automatic ones", ["", ""], "01", None),
     ),
 )
-def test_who_is_let_in(client, server, path, name, there, wanted, detail):
+def test_streams_are_admitted_while_slots_are_free(client, server, path, name, there, wanted, detail):
     """Reference streams#slots, streams#direct-streams."""
     with contextlib.ExitStack() as stack:
         for each in there:
             stack.enter_context(
-                open_stream(stack.enter_context(server.client()), path, "POST", json=wishes(name, *each))
+                open_stream(stack.enter_context(server.client()), path, "POST", json=requesting(name, *each))
             )
         if detail is not None:
-            found = problem(client.post(path, json=wishes(name, *wanted)), 409, detail.format(name))
+            found = problem(client.post(path, json=requesting(name, *wanted)), 409, detail.format(name))
             if not wanted:
                 assert found["detail"].endswith(f"for subscription {path.split('/')[2]}. Total slots: 2")
             else:
                 assert found["detail"].startswith("The following partitions are already requested by other stream(s)")
             return
-        stream = stack.enter_context(open_stream(client, path, "POST", json=wishes(name, *wanted)))
+        stream = stack.enter_context(open_stream(client, path, "POST", json=requesting(name, *wanted)))
         assert str(uuid.UUID(stream.stream_id)) == stream.stream_id
         expected = set(wanted) if wanted else {"0"}
 
-        def has_its_own():
+        def owns_expected():
             owned = assigned(stack.enter_context(server.client()), path.split("/")[2])
             mine = {partition for (_, partition), owner in owned.items() if owner == stream.stream_id}
             return mine == expected if wanted else len(mine) == 1
 
-        wait_until(has_its_own)
+        wait_until(owns_expected)
 
 
 def test_the_first_stream_initialises_the_subscription(client, server, path, name):
@@ -78,7 +78,7 @@ def test_the_first_stream_initialises_the_subscription(client, server, path, nam
     ]
 
 
-def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, server, path, name):
+def test_a_reset_waits_for_outstanding_commits_and_admits_no_other_stream(client, server, path, name):
     """Reference subscriptions#reset, streams#closing, subscriptions#reset-effects, subscriptions#reset-checks."""
     publish_orders(client, name, "a", "b", metadata={"partition": "0"})
     publish_orders(client, name, "c", metadata={"partition": "1"})
@@ -97,7 +97,7 @@ def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, serv
         resetting.start()
         rest = stream.batches_as_they_come()
         assert any(batch.get("info") == {"debug": "Resetting subscription cursors"} for batch in rest)
-        # Closing: nobody else comes in, and what was sent can be committed.
+        # Closing: no other stream is admitted, and what was sent can be committed.
         problem(client.patch(cursors, json={"items": items}), 409, "Cursors reset is already in progress for provided")
         problem(client.get(path), 409, "Resetting subscription cursors request is still in progress")
         assert not answers
@@ -106,13 +106,13 @@ def test_a_reset_waits_for_what_is_outstanding_and_keeps_others_out(client, serv
         resetting.join()
     assert answers[0].status_code == 204
     left = {item["partition"]: item["offset"] for item in client.get(cursors).json()["items"]}
-    # Partition 1 was not named: it stays where it was committed.
+    # Partition 1 was not part of the reset: its committed cursor is unchanged.
     assert left == {"0": "001-0001-000000000000000000", "1": "001-0001-000000000000000000"}
     with open_stream(client, path) as stream:
         assert stream.events(1)[0]["order_id"] == "b"
 
 
-def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server, path, name):
+def test_sent_events_can_be_committed_after_the_client_has_disconnected(client, server, path, name):
     """Reference streams#commit-timeout; then the partitions are free at once.
 
     Source: reference streams#disconnected-clients, subscriptions#ownership.
@@ -129,7 +129,7 @@ def test_what_was_sent_can_be_committed_after_the_client_has_gone(client, server
 
 
 def test_a_partition_that_is_handed_over_shows_both_streams_and_is_delivered_again(client, server, path, name):
-    """Uncommitted events come again, from the new owner.
+    """Uncommitted events are delivered again, by the new owner.
 
     Source: reference subscriptions#partition-statistics, streams#hand-over.
     """
@@ -145,7 +145,7 @@ def test_a_partition_that_is_handed_over_shows_both_streams_and_is_delivered_aga
     with server.client() as one, open_stream(one, path + query) as old:
         cursors = {batch["cursor"]["partition"]: batch["cursor"] for batch in (old.batch(), old.batch())}
         assert commit(client, subscription_id, old.stream_id, cursors["0"]).status_code == 204
-        with server.client() as two, open_stream(two, path, "POST", json=wishes(name, "1")) as new:
+        with server.client() as two, open_stream(two, path, "POST", json=requesting(name, "1")) as new:
             assert states() == {"0": ("assigned", old.stream_id), "1": ("reassigning", old.stream_id)}
             problem(
                 commit(client, subscription_id, new.stream_id, cursors["1"]), 422, "cannot be committed with stream"

@@ -1,4 +1,4 @@
-"""The order in which streams check what they are asked for: of two mistakes the earlier row of the contract answers."""
+"""The order in which streams check their requests: of two mistakes the earlier row of the contract answers."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BAD_CURSOR = {"X-Nakadi-Cursors": '[{"partition":"9","offset":"BEGIN"}]'}
 
 @pytest.fixture(scope="module")
 def blocked(server):
-    """The name of an event type that does not exist, and which nobody may consume."""
+    """The name of an event type that does not exist and is blocked for consumers."""
     name = "test.blocked-for-streams"
     with server.client() as client:
         assert client.put(f"/settings/blacklist/CONSUMER_ET/{name}").status_code == 204

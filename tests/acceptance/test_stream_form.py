@@ -1,4 +1,4 @@
-"""How streams of subscriptions are asked for, and what they are made of.
+"""The requests and the output of streams of subscriptions.
 
 Source: reference streams#parameters, streams#json-batches, streams#opening, streams#batches.
 """
@@ -28,7 +28,7 @@ def path(client, create, subscribe, name):
     return f"/subscriptions/{subscribe(name, **START)}/events"
 
 
-def test_a_stream_is_made_of_lines_of_known_form(client, path, name):
+def test_a_stream_consists_of_lines_of_documented_form(client, path, name):
     """Reference streams#json-batches: order of members, absent ones, tokens, and events as they are stored.
 
     Source: reference streams#response-headers, streams#keep-alives.
@@ -51,7 +51,7 @@ def test_a_stream_is_made_of_lines_of_known_form(client, path, name):
     assert batch[1] != keep_alive[1]
 
 
-def test_the_log_says_that_a_stream_begins_with_what_and_why_it_ends(client, server, path):
+def test_the_start_of_a_stream_and_the_reason_of_its_end_are_logged(client, server, path):
     """Reference operations#latency-buckets."""
     flow_id = str(uuid.uuid4())
     with open_stream(client, f"{path}?batch_limit=3", headers={"X-Flow-Id": flow_id}) as stream:
@@ -84,7 +84,7 @@ def test_the_log_says_that_a_stream_begins_with_what_and_why_it_ends(client, ser
         ("8.1 a window", "GET", "?batch_limit=3&max_uncommitted_events=2", None, [2]),
     ),
 )
-def test_where_parameters_come_from(client, path, method, query, body, sizes):
+def test_parameters_come_from_the_query_or_the_body(client, path, method, query, body, sizes):
     """Reference streams#methods."""
     with open_stream(client, path + query, method, json=body) as stream:
         assert [len(stream.batch()["events"]) for _ in sizes] == sizes
@@ -103,7 +103,7 @@ def test_where_parameters_come_from(client, path, method, query, body, sizes):
         ("8.1 something odd", "image/png", "application/x-json-stream"),
     ),
 )
-def test_which_form_is_chosen(client, path, accept, media_type):
+def test_the_accept_header_chooses_the_form(client, path, accept, media_type):
     """Reference streams#avro-batches."""
     with client.stream("GET", path, headers={} if accept is None else {"Accept": accept}) as response:
         assert response.headers["content-type"].partition(";")[0] == media_type
@@ -122,7 +122,7 @@ def test_which_form_is_chosen(client, path, accept, media_type):
         ("8.1 partitions without a member", b'{"partitions":[{"partition":"0"}]}', "event_type and partition"),
     ),
 )
-def test_a_body_that_cannot_be_read_is_refused(client, path, content, detail):
+def test_an_unparsable_body_of_a_stream_request_is_rejected(client, path, content, detail):
     problem(client.post(path, content=content), 400, detail)
 
 

@@ -1,4 +1,4 @@
-"""What streams may hold, and how they are closed from outside.
+"""The limits of streams, and closing them from outside.
 
 Source: reference low-level-streams#connection-limits, streams#checks, operations#stream-limits,
 streams#closing-a-stream, operations#slots.
@@ -24,7 +24,7 @@ FEW = 4
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
-    """A server with two workers that lets a client have few streams, two of a partition."""
+    """A server with two workers that allows a client few streams, two of them of one partition."""
     environment = {"RIONI_STREAMS_PER_CLIENT_MAX": str(FEW), "RIONI_STREAMS_PER_PARTITION_MAX": "2"}
     with running_server(
         tmp_path_factory.mktemp("data") / "rioni", "--workers", "2", environment=environment
@@ -45,7 +45,7 @@ FULL = (
 
 
 def opened(server, stack, path, **options):
-    """Open a stream as soon as the server lets us: that streams are closed takes it up to a second to notice."""
+    """Open a stream as soon as the server admits it: it may take a second to notice that others were closed."""
     client = stack.enter_context(server.client())
 
     def try_it():
@@ -55,13 +55,13 @@ def opened(server, stack, path, **options):
     wait_until(try_it)
 
 
-def refused_at_last(client, headers, detail):
-    """Wait until what others have left open is closed, and a stream is refused for what this test holds alone."""
+def wait_until_rejected(client, headers, detail):
+    """Wait until streams left open by others are closed, and a stream is rejected because of this test's streams."""
     wait_until(lambda: detail in problem(client.get(LOW_LEVEL, headers=headers), 429)["detail"])
 
 
 def test_low_level_slots_are_counted_over_all_workers_and_free_when_closed(limited):
-    """Which worker gets a connection is chance: with a count of its own each of them would let two in.
+    """A connection goes to a random worker: with separate counts each worker would admit two.
 
     Source: reference operations#slot-counts, operations#slot-release.
     """
@@ -69,12 +69,12 @@ def test_low_level_slots_are_counted_over_all_workers_and_free_when_closed(limit
         with contextlib.ExitStack() as stack, limited.client() as client:
             opened(limited, stack, LOW_LEVEL, headers=ONE)
             opened(limited, stack, LOW_LEVEL, headers=TWO)
-            refused_at_last(client, TWO, FULL)
+            wait_until_rejected(client, TWO, FULL)
             for _ in range(5):
                 problem(client.get(LOW_LEVEL, headers=TWO), 429, FULL)
 
 
-def test_all_full_partitions_are_named_and_where_one_is_full_none_is_taken(limited):
+def test_all_full_partitions_are_named_and_no_slot_of_others_is_taken(limited):
     """Reference low-level-streams#connection-limits; the limits of the parameters come first (4.1).
 
     Source: reference operations#slot-counts.
@@ -84,9 +84,9 @@ def test_all_full_partitions_are_named_and_where_one_is_full_none_is_taken(limit
     with contextlib.ExitStack() as stack, limited.client() as client:
         for _ in range(2):
             opened(limited, stack, LOW_LEVEL, headers=TWO)
-        refused_at_last(client, TWO, "partition(s): 2,0; max limit is 2 connections per client")
+        wait_until_rejected(client, TWO, "partition(s): 2,0; max limit is 2 connections per client")
         problem(client.get(f"{LOW_LEVEL}&batch_limit=0", headers=TWO), 422, "batch_limit can't be lower than 1")
-        refused_at_last(client, some, "partition(s): 0; max limit is 2 connections per client")
+        wait_until_rejected(client, some, "partition(s): 0; max limit is 2 connections per client")
         for _ in range(3):
             problem(client.get(LOW_LEVEL, headers=some), 429, "partition(s): 0; max limit is 2 connections per client")
         for _ in range(2):
@@ -106,7 +106,7 @@ def test_slots_of_a_killed_worker_are_free(limited):
             opened(limited, stack, LOW_LEVEL, headers=ONE)
 
 
-def test_a_client_has_only_so_many_streams_of_all_kinds(limited):
+def test_the_streams_of_both_kinds_of_a_client_are_limited_together(limited):
     """Reference operations#slot-counts."""
     with limited.client() as client, contextlib.ExitStack() as stack:
         body = {"owning_application": "few", "event_types": ["test.few"]}
@@ -125,7 +125,7 @@ def test_a_client_has_only_so_many_streams_of_all_kinds(limited):
 # --- closing a stream from outside ---
 
 
-def test_a_stream_that_is_closed_from_outside_ends_with_a_reason_and_its_slot_is_free_with_the_answer(
+def test_a_stream_closed_from_outside_ends_with_a_reason_and_its_slot_is_free_at_once(
     client, server, create, subscribe, name
 ):
     create(name)
@@ -143,13 +143,13 @@ def test_a_stream_that_is_closed_from_outside_ends_with_a_reason_and_its_slot_is
     problem(client.delete(f"/subscriptions/{subscription_id}/streams/x"), 404, "Session with stream id x not found")
 
 
-# --- clients that come back, and clients that stop reading ---
+# --- clients that reconnect, and clients that stop reading ---
 
 
-def test_a_client_that_comes_back_at_once_gets_the_slot_of_its_closed_connection(
+def test_a_client_that_reconnects_at_once_gets_the_slot_of_its_closed_connection(
     client, server, create, subscribe, name
 ):
-    """It is noticed within a second that the connection is closed: the request waits for that, and is not refused.
+    """The closed connection is noticed within a second: the request waits for that, and is not rejected.
 
     Source: reference streams#slots.
     """
@@ -160,8 +160,8 @@ def test_a_client_that_comes_back_at_once_gets_the_slot_of_its_closed_connection
             assert stream.stream_id
 
 
-def test_a_client_that_stops_reading_is_cut_off_and_holds_nothing(client, server, create, subscribe, name):
-    """Longer than the server's and the client's buffers is what waits for it.
+def test_a_client_that_stops_reading_is_disconnected_and_holds_no_slot(client, server, create, subscribe, name):
+    """The pending output is longer than the buffers of the server and of the client.
 
     Source: reference streams#slow-clients.
     """

@@ -23,7 +23,7 @@ def app():
     return f"app-{uuid.uuid4().hex[:8]}"
 
 
-def test_a_created_subscription_is_answered_in_full_members_in_order(client, create, name, app):
+def test_a_created_subscription_is_returned_in_full_with_members_in_order(client, create, name, app):
     """Reference subscriptions#creation, subscriptions#show."""
     create(name)
     response = client.post("/subscriptions", json={"owning_application": app, "event_types": [name]})
@@ -61,7 +61,7 @@ def test_a_created_subscription_is_answered_in_full_members_in_order(client, cre
         ("5.2 labels null", "labels", None, {}),
     ),
 )
-def test_fields_that_may_be_given(client, create, name, app, field, given, kept):
+def test_optional_fields_are_accepted(client, create, name, app, field, given, kept):
     create(name)
     body = {"owning_application": app, "event_types": [name], field: given}
     response = client.post("/subscriptions", json=body)
@@ -127,8 +127,8 @@ def test_generated_fields_are_ignored(client, create, name, app, field):
         ("5.2 labels", {"labels": {"a": "b c"}}, 422, "labels[a] Should contain only allowed symbols"),
     ),
 )
-def test_1_fields_keep_to_their_rules(client, app, changes, status, detail):
-    """The event type does not exist, and creation is off: that is for later steps.
+def test_1_fields_are_checked_against_their_rules(client, app, changes, status, detail):
+    """The event type does not exist, and creation is off: later steps check that.
 
     Source: reference subscriptions#field-errors, subscriptions#authorization-section.
     """
@@ -142,7 +142,7 @@ def test_1_fields_keep_to_their_rules(client, app, changes, status, detail):
     assert all(line.startswith(start) for line, start in zip(lines, expected, strict=True)), lines
 
 
-def test_2_the_same_subscription_again_is_found_and_nothing_else_is_looked_at(client, create, switch, name, app):
+def test_2_an_existing_subscription_is_returned_and_nothing_else_is_checked(client, create, switch, name, app):
     """Reference subscriptions#existing-subscription, subscriptions#identity."""
     create(f"{name}.a")
     create(f"{name}.b")
@@ -175,7 +175,7 @@ def test_applications_groups_and_event_types_make_subscriptions_different(client
     assert len({answer.json()["id"] for answer in answers}) == 4
 
 
-def test_concurrent_identical_creations_give_one_subscription(server, create, name, app):
+def test_concurrent_identical_creations_create_one_subscription(server, create, name, app):
     """Reference subscriptions#existing-subscription, subscriptions#identity."""
     create(name)
 
@@ -195,7 +195,7 @@ def thirteen(create, name):
     return [create(f"{name}.n{number}", **partitions(8)) for number in range(13)]
 
 
-def test_3_to_11_rules_are_asked_in_the_order_of_the_contract(client, switch, thirteen):
+def test_3_to_11_rules_are_checked_in_the_order_of_the_contract(client, switch, thirteen):
     """Everything is wrong at first, and then one thing less each time.
 
     Source: reference subscriptions#initial-cursors, subscriptions#authorization-section.
@@ -251,7 +251,7 @@ def test_3_to_11_rules_are_asked_in_the_order_of_the_contract(client, switch, th
     assert response.json()["initial_cursors"] == cursors
 
 
-def test_initial_cursors_may_name_places_in_other_ways_and_show_what_they_stood_for(client, create, name, app):
+def test_initial_cursors_may_be_any_cursor_specs_and_are_shown_resolved(client, create, name, app):
     """Reference subscriptions#initial-cursors."""
     create(name, **partitions(2), partition_strategy="user_defined")
     client.post(f"/event-types/{name}/events", json=[event(metadata={"partition": "1"}) for _ in range(3)])

@@ -81,7 +81,7 @@ def test_committed_cursors_are_shown_members_in_order(client, subscription, comm
     )
 
 
-def test_who_is_blocked_sees_and_commits_nothing(client, subscription, commit, cursor, name):
+def test_blocked_clients_read_and_commit_no_cursors(client, subscription, commit, cursor, name):
     path = f"/settings/blacklist/CONSUMER_ET/{name}"
     assert client.put(path).status_code == 204
     try:
@@ -105,7 +105,7 @@ def test_an_unknown_subscription_is_not_found(client, cursor, create, name, meth
     problem(client.request(method, path, json=body, headers=headers), 404, detail)
 
 
-def test_1_the_header_comes_first(client, subscription):
+def test_1_the_header_is_checked_first(client, subscription):
     problem(client.post(f"{subscription}/cursors", content=b"nonsense"), 400, "X-Nakadi-StreamId")
 
 
@@ -125,18 +125,18 @@ def test_1_the_header_comes_first(client, subscription):
         ("7.2/11 partition", {"partition": "9"}, 422, "non existing partition 9"),
     ),
 )
-def test_2_to_11_a_bad_cursor_refuses_the_whole_commit(commit, committed, cursor, changes, status, detail):
+def test_2_to_11_a_bad_cursor_rejects_the_whole_commit(commit, committed, cursor, changes, status, detail):
     before = committed()
     problem(commit(cursor | changes, cursor), status, detail)
     assert committed() == before
 
 
-def test_4_there_must_be_cursors(commit):
+def test_4_cursors_are_required(commit):
     problem(commit(), 422, "Cursors are empty")
     problem(commit(items=None), 422, 'Field "items" must not be null')
 
 
-def test_9_and_10_the_stream_must_be_one_that_lives(client, subscription, cursor):
+def test_9_and_10_the_stream_must_be_open(client, subscription, cursor):
     client.patch(f"{subscription}/cursors", json={"items": []})
 
     def attempt(stream_id):
@@ -172,7 +172,7 @@ def test_12_the_partition_must_be_the_streams_own(client, server, subscription, 
 def test_some_cursors_advance_and_some_do_not(commit, committed, cursor):
     """Reference subscriptions#commit-results, subscriptions#commit-order."""
     assert commit(cursor).status_code == 204
-    # In another order than that of the answer, and with something more.
+    # In another order than that of the answer, and with an additional member.
     positions = (105, 106, 102, 96, 130, 120, 121)
     sent = [{"extra": 1, **dict(reversed(cursor.items())), "offset": format_offset(1, each)} for each in positions]
     response = commit(*sent)
@@ -212,12 +212,12 @@ def test_a_cursor_is_committed_if_it_is_ahead(commit, committed, cursor, offset,
     assert committed()["0"] == format_offset(1, position)
 
 
-def test_on_a_new_subscription_begin_is_outdated(commit, cursor):
+def test_on_a_new_subscription_committing_begin_is_outdated(commit, cursor):
     """Reference subscriptions#commit-order."""
     assert commit(cursor | {"offset": "BEGIN"}).json()["items"][0]["result"] == "outdated"
 
 
-def test_what_lies_behind_a_committed_cursor_is_not_sent_again(client, server, create, subscribe, name, cursor):
+def test_committed_events_are_not_sent_again(client, server, create, subscribe, name, cursor):
     """Reference subscriptions#commit."""
     create(name)
     client.post(f"/event-types/{name}/events", json=[event(str(number)) for number in range(4)])

@@ -28,7 +28,7 @@ def three(client, create, name, app):
 
 @pytest.fixture
 def page(client, app):
-    """A page of the application's subscriptions: the ids, and the links without what all of them have."""
+    """A page of the application's subscriptions: the ids, and the links without their common part."""
 
     def page(query):
         response = client.get(f"/subscriptions?owning_application={app}&{query}")
@@ -94,7 +94,7 @@ def test_pages_by_token_are_ordered_by_id(three, page, query, found, links):
     assert answered == {rel: f"token={token(text)}&limit={limit}" for rel, text in links.items()}
 
 
-def test_a_feature_makes_the_first_page_one_of_tokens(three, page, switch):
+def test_a_feature_makes_pages_by_token_the_default(three, page, switch):
     """Reference subscriptions#pages-by-token."""
     switch("token_subscription_iteration")
     ordered = sorted(three)
@@ -102,7 +102,7 @@ def test_a_feature_makes_the_first_page_one_of_tokens(three, page, switch):
     assert page("limit=2&offset=2") == (three[:1], {"prev": "offset=0&limit=2"})
 
 
-def test_links_repeat_the_query_in_the_order_that_clients_know(client, three, name, app):
+def test_links_repeat_the_query_in_the_documented_order(client, three, name, app):
     """Reference subscriptions#page-links."""
     query = "&".join(reversed(FULL.format(name, app, "offset=1").split("&")))
     links = client.get(f"/subscriptions?{query}").json()["_links"]
@@ -155,12 +155,12 @@ def test_only_the_named_application_is_listed(client, three, subscribe, name, ap
         ("5.4 show_status", "show_status=x", "show_status"),
     ),
 )
-def test_bad_parameters_are_refused(client, query, detail):
+def test_bad_parameters_are_rejected(client, query, detail):
     """Reference common#query-parameters."""
     problem(client.get(f"/subscriptions?{query}"), 400, detail)
 
 
-def test_the_status_shows_for_each_event_type_its_own_partitions(client, server, three, name, app):
+def test_the_status_shows_the_partitions_of_each_event_type(client, server, three, name, app):
     def status():
         item = client.get(f"/subscriptions?owning_application={app}&show_status=true").json()["items"][2]
         assert (item["id"], list(item)[-1]) == (three[0], "status")
@@ -174,10 +174,10 @@ def test_the_status_shows_for_each_event_type_its_own_partitions(client, server,
     body = {"partitions": [{"event_type": f"{name}.b", "partition": "1"}]}
     path = f"/subscriptions/{three[0]}/events"
     with server.client() as other, open_stream(other, path, "POST", json=body) as stream:
-        somebody = {"state": "assigned", "stream_id": stream.stream_id, "assignment_type": "direct"}
+        owner = {"state": "assigned", "stream_id": stream.stream_id, "assignment_type": "direct"}
         assert status() == [
             {"event_type": f"{name}.a", "partitions": [{"partition": "0", **nobody}]},
-            {"event_type": f"{name}.b", "partitions": [{"partition": "0", **nobody}, {"partition": "1", **somebody}]},
+            {"event_type": f"{name}.b", "partitions": [{"partition": "0", **nobody}, {"partition": "1", **owner}]},
         ]
     plain = client.get(f"/subscriptions?owning_application={app}").json()["items"]
     assert all("status" not in item for item in plain)

@@ -39,7 +39,7 @@ def two(create, subscribe, name):
     return subscribe(f"{name}.b", f"{name}.a", read_from="begin")
 
 
-def test_nothing_is_known_of_a_subscription_that_was_never_read(stats, two, name):
+def test_a_subscription_that_was_never_read_has_no_lag(stats, two, name):
     """Unconsumed_events absent, event types by name, partitions as strings.
 
     Source: reference subscriptions#partition-statistics.
@@ -67,7 +67,7 @@ def test_members_are_in_the_documented_order(client, server, stats, two, name):
     assert json.dumps(item) == json.dumps({"event_type": f"{name}.a", "partitions": [expected]})
 
 
-def test_streams_of_both_kinds_are_told_apart(server, stats, two, name):
+def test_streams_of_both_kinds_are_distinguished(server, stats, two, name):
     """State, stream_id, assignment_type; reassigning is in `test_stream_admission.py`.
 
     Source: reference subscriptions#partition-statistics.
@@ -87,7 +87,7 @@ def test_streams_of_both_kinds_are_told_apart(server, stats, two, name):
     assert kinds == {(automatic.stream_id, "auto")}
 
 
-def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two, name):
+def test_lag_counts_uncommitted_events_even_if_they_were_sent(client, stats, two, name):
     """Reference subscriptions#partition-statistics, subscriptions#unconsumed-events: unconsumed_events."""
     publish(client, f"{name}.a", "0", 5)
     publish(client, f"{name}.b", "2", 2)
@@ -101,7 +101,7 @@ def test_lag_counts_what_is_not_committed_whoever_has_read_it(client, stats, two
 
 
 @pytest.mark.both_modes
-def test_time_lag_is_there_where_it_is_asked_for(client, stats, two, name):
+def test_time_lag_is_shown_on_request(client, stats, two, name):
     """Reference subscriptions#partition-statistics, subscriptions#time-lag: consumer_lag_seconds."""
     publish(client, f"{name}.a", "0", 1)
     client.patch(f"/subscriptions/{two}/cursors", json={"items": []})
@@ -112,17 +112,17 @@ def test_time_lag_is_there_where_it_is_asked_for(client, stats, two, name):
     assert [each["consumer_lag_seconds"] for each in second["partitions"]] == [0] * 8
 
 
-def test_bad_requests_are_refused(client, two):
+def test_bad_requests_are_rejected(client, two):
     """Reference subscriptions#partition-statistics: errors."""
     unknown = str(uuid.uuid4())
     problem(client.get(f"/subscriptions/{unknown}/stats"), 404, f'Subscription with id "{unknown}" does not exist')
     problem(client.get(f"/subscriptions/{two}/stats?show_time_lag=x"), 400, "show_time_lag")
 
 
-def test_a_cursor_beyond_the_last_event_is_named_instead_of_a_lag_of_none(
+def test_a_cursor_beyond_the_last_event_is_reported_instead_of_a_lag_of_0(
     client, server, create, subscribe, name, stats
 ):
-    """A lag of 0 would say that all is well, while nothing that is published next would be delivered.
+    """A lag of 0 would indicate that all is well, while the next published events would not be delivered.
 
     Source: reference subscriptions#cursors-beyond-the-end.
     """

@@ -41,7 +41,7 @@ def assigned(client, subscription_id):
     }
 
 
-def test_events_are_streamed_committed_and_not_seen_again(client, server, create, subscribe, name):
+def test_events_are_streamed_committed_and_not_sent_again(client, server, create, subscribe, name):
     create(name)
     publish_orders(client, name, "1", "2", "3")
     subscription_id = subscribe(name, read_from="begin")
@@ -72,7 +72,7 @@ def test_events_are_streamed_committed_and_not_seen_again(client, server, create
         assert stream.events(1)[0]["order_id"] == "4"
 
 
-def test_uncommitted_events_come_again(client, server, create, subscribe, name):
+def test_uncommitted_events_are_delivered_again(client, server, create, subscribe, name):
     """Reference streams#final-batch, cursors#delivery."""
     create(name)
     publish_orders(client, name, "1", "2")
@@ -137,7 +137,7 @@ def test_events_arrive_without_polling_delay_from_any_worker(client, server, cre
     assert len(times) == 20
 
 
-def test_parameters_may_come_in_the_body(client, server, create, subscribe, name):
+def test_parameters_may_be_given_in_the_body(client, server, create, subscribe, name):
     create(name)
     publish_orders(client, name, "1", "2")
     subscription_id = subscribe(name, read_from="begin")
@@ -170,7 +170,7 @@ def test_a_parameter_must_be_a_number(client, create, subscribe, name):
     problem(client.post(path, json={"batch_limit": "x"}), 400)
 
 
-def test_no_more_streams_than_partitions(client, server, create, subscribe, name):
+def test_there_are_no_more_streams_than_partitions(client, server, create, subscribe, name):
     """Reference streams#slots."""
     create(name)
     subscription_id = subscribe(name)
@@ -209,7 +209,7 @@ def test_partitions_are_shared_and_handed_over(client, server, create, subscribe
             assert sorted(each["order_id"] for each in stream.events(len(mine))) == mine
 
 
-def test_a_closed_client_frees_its_partitions(client, server, create, subscribe, name):
+def test_a_disconnected_client_releases_its_partitions(client, server, create, subscribe, name):
     create(name, **partitions(2))
     subscription_id = subscribe(name)
     path = f"/subscriptions/{subscription_id}/events?batch_flush_timeout=30"
@@ -290,7 +290,7 @@ def test_two_event_types_are_read_through_one_subscription(client, server, creat
         assert sorted(each["order_id"] for each in stream.events(2)) == ["a", "b"]
 
 
-def test_many_consumers_see_everything_in_order(client, server, create, subscribe, name):
+def test_many_consumers_receive_everything_in_order(client, server, create, subscribe, name):
     """Reference cursors#ordering, cursors#key-order, cursors#delivery."""
     create(name, partition_strategy="hash", partition_key_fields=["order_id"], **partitions(8))
     subscription_id = subscribe(name, read_from="begin")

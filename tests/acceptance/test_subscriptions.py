@@ -61,7 +61,7 @@ def test_authorization_annotations_and_labels_may_change(client, create, subscri
         ("5.5 labels", {"labels": {"a": "b c"}}, 422, 'Field "labels[a]"'),
     ),
 )
-def test_the_rest_may_not_change(client, create, subscribe, name, changes, status, detail):
+def test_other_fields_may_not_change(client, create, subscribe, name, changes, status, detail):
     """Reference subscriptions#change."""
     create(name)
     path = f"/subscriptions/{subscribe(name)}"
@@ -80,7 +80,7 @@ def test_the_rest_may_not_change(client, create, subscribe, name, changes, statu
         ("5.5 labels", {"labels": {"c": "3"}}, {"annotations": {"a": "1"}, "labels": {"c": "3"}}),
     ),
 )
-def test_annotations_and_labels_are_kept_unless_they_are_sent(client, create, subscribe, name, sent, kept):
+def test_omitted_annotations_and_labels_are_kept(client, create, subscribe, name, sent, kept):
     create(name)
     path = f"/subscriptions/{subscribe(name, annotations={'a': '1'}, labels={'b': '2'})}"
     before = client.get(path).json()
@@ -97,7 +97,7 @@ def test_an_unknown_subscription_is_not_changed(client, create, name):
     problem(client.put("/subscriptions/nope", json=body), 404, 'Subscription with id "nope" does not exist')
 
 
-def test_a_deleted_subscription_is_gone_and_can_be_created_anew(client, create, name, app):
+def test_a_deleted_subscription_is_not_found_and_can_be_created_again(client, create, name, app):
     """Reference subscriptions#deletion."""
     create(name)
     body = {"owning_application": app, "event_types": [name]}
@@ -110,7 +110,7 @@ def test_a_deleted_subscription_is_gone_and_can_be_created_anew(client, create, 
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_the_dead_letter_queue_is_there_for_the_first_subscription_that_asks_for_it(tmp_path, method):
+def test_the_dead_letter_queue_is_created_with_the_first_subscription_that_needs_it(tmp_path, method):
     """Reference system-event-types#creation, system-event-types#dead-letter-definition."""
     policy = {"nakadi.zalando.org/subscription-unprocessable-event-policy": "DEAD_LETTER_QUEUE"} | {
         "nakadi.zalando.org/subscription-max-event-send-count": "3"

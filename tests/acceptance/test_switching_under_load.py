@@ -1,4 +1,4 @@
-"""Event types move between storages and get partitions while everybody publishes and consumes (issue of both modes)."""
+"""Event types change their storage and partitions while clients publish and consume (in both modes)."""
 
 import uuid
 
@@ -60,7 +60,7 @@ def started(mode, request, data):
     return running_server(data / "rioni", "--workers", "2", environment=kafka)
 
 
-def test_nothing_is_lost_doubled_or_disordered_while_timelines_and_partitions_change(
+def test_no_event_is_lost_duplicated_or_reordered_while_timelines_and_partitions_change(
     server, client, create, subscribe, mode, name
 ):
     create(name, **partitions(2), partition_strategy="hash", partition_key_fields=["order_id"])

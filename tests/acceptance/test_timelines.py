@@ -82,7 +82,7 @@ def test_timelines_are_listed_by_order(client, create, publish, switch, name):
         ({"storage_id": 1}, 400, "storage_id"),
     ],
 )
-def test_a_timeline_that_cannot_be_is_refused(client, create, name, body, status, detail):
+def test_an_invalid_timeline_is_rejected(client, create, name, body, status, detail):
     """Reference timelines#creation-errors."""
     problem(client.post(f"/event-types/{create(name)}/timelines", json=body), status, detail)
     assert len(client.get(f"/event-types/{name}/timelines").json()) == 1
@@ -116,13 +116,13 @@ def test_low_level_streams_read_across_timelines(client, history):
 
 
 @pytest.mark.parametrize("place", [(1, 4), (2, 0), (4, 1), (7, -1)])
-def test_places_that_no_timeline_has_are_412(client, history, place):
+def test_offsets_that_no_timeline_has_are_412(client, history, place):
     """Reference low-level-streams#cursor-errors."""
     response = client.get(f"/event-types/{history}/events", headers=cursors(p0=offset(*place)))
     problem(response, 412, f"offset {place[1]} for partition 0 event type {history} is unavailable")
 
 
-def test_partitions_tell_the_first_and_the_last_event_of_all_timelines(client, history, switch):
+def test_partitions_show_the_first_and_the_last_event_of_all_timelines(client, history, switch):
     """Reference cursors#available-offsets."""
     expected = {
         "partition": "0",
@@ -199,18 +199,18 @@ def test_an_event_type_gets_more_partitions(client, create, switch, name):
         ({"partition_count": "3"}, 400, "partition_count"),
     ],
 )
-def test_a_number_of_partitions_that_cannot_be_is_refused(client, create, name, body, status, detail):
+def test_an_invalid_number_of_partitions_is_rejected(client, create, name, body, status, detail):
     """Reference timelines#count-checks."""
     create(name, **partitions(2))
     problem(client.put(f"/event-types/{name}/partition-count", json=body), status, detail)
     assert len(client.get(f"/event-types/{name}/partitions").json()) == 2
 
 
-def test_only_event_types_that_exist_get_partitions(client):
+def test_repartitioning_an_unknown_event_type_is_not_found(client):
     problem(client.put("/event-types/nope/partition-count", json={"partition_count": 2}), 404)
 
 
-def test_streams_of_subscriptions_end_and_their_clients_come_back_for_new_partitions(client, create, subscribe, name):
+def test_streams_of_subscriptions_end_and_their_clients_reconnect_for_new_partitions(client, create, subscribe, name):
     """Reference timelines#subscriptions."""
     create(name, partition_strategy="user_defined")
     subscription = subscribe(name)  # reads from the end

@@ -26,12 +26,12 @@ from tests.support.waiting import wait_until
 CLIENTS = 100
 DEADLINES = {"RIONI_HEADER_TIMEOUT_S": "2", "RIONI_BODY_TIMEOUT_S": "2"}
 HANG_S = 30
-"""A test that waits for so long hangs."""
+"""A test that waits longer than this hangs."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where certificate and key of the server are, and that of the authority."""
+    """The folder of certificate and key of the server, and of the authority's certificate."""
     folder = tmp_path_factory.mktemp("tls")
     authority().issue(folder)
     authority().write(folder)
@@ -69,7 +69,7 @@ def connected(server, context=None):
 
 
 def shown(server):
-    """The serial number of the certificate that a new connection is shown."""
+    """The serial number of the certificate that a new connection gets."""
     with connected(server) as connection:
         return connection.getpeercert()["serialNumber"]
 
@@ -87,7 +87,7 @@ def test_the_api_is_served_with_https(server, client, name, create, publish, sub
         assert "info" in stream.batches()[-1]
 
 
-def test_large_bodies_and_answers_pass(client, name, create):
+def test_large_bodies_and_answers_work(client, name, create):
     create(name)
     large = [event(str(number), text="x" * 900_000) for number in range(10)]
     schema = {"type": "json_schema", "schema": '{"additionalProperties": true}'}
@@ -111,7 +111,7 @@ def test_a_connection_serves_one_request_after_the_other(server):
         assert len(local) == 1
 
 
-def test_requests_one_right_behind_the_other_are_all_answered(server):
+def test_pipelined_requests_are_all_answered(server):
     request = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with connected(server) as connection:
         connection.sendall(request * 9 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -119,7 +119,7 @@ def test_requests_one_right_behind_the_other_are_all_answered(server):
 
 
 def read_all(connection):
-    """What comes up to the end, which the server announces: otherwise this raises."""
+    """Everything up to the end, which the server has to announce: otherwise this raises."""
     pieces = []
     while piece := connection.recv(65_536):
         pieces.append(piece)
@@ -128,7 +128,7 @@ def read_all(connection):
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
-def test_versions_that_are_broken_are_refused(server, version):
+def test_insecure_versions_of_tls_are_rejected(server, version):
     context = authority().context()
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
@@ -137,7 +137,7 @@ def test_versions_that_are_broken_are_refused(server, version):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_versions_that_are_sound_are_spoken(server, version):
+def test_secure_versions_of_tls_are_accepted(server, version):
     context = authority().context()
     context.minimum_version = context.maximum_version = version
     with connected(server, context) as connection:
@@ -157,7 +157,7 @@ def test_a_slow_body_and_slow_headers_have_their_deadlines(server):
 
 
 def hello():
-    """The first bytes of a client that speaks TLS."""
+    """The first bytes of a client that uses TLS."""
     outgoing = ssl.MemoryBIO()
     client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -200,18 +200,18 @@ ATTACKS = (silent, trickling, half_a_handshake, plain_text, garbage)
 
 
 def attacked(server, attack):
-    """Attack with a connection, until the server has ended it; anything else hangs."""
+    """Attack with a connection, until the server has closed it; fails at a timeout."""
     with contextlib.suppress(ConnectionError), socket.create_connection(address(server), timeout=HANG_S) as connection:
         attack(connection)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_whoever_does_not_finish_the_handshake_is_cut_off(server, attack):
+def test_clients_that_do_not_finish_the_handshake_are_disconnected(server, attack):
     attacked(server, attack)
     assert not [line for line in server.lines if "Traceback" in line]
 
 
-def test_a_crowd_that_never_finishes_keeps_nobody_out(server, client):
+def test_many_unfinished_handshakes_block_no_other_client(server, client):
     """A hundred clients of each kind; all kinds at once."""
     with ThreadPoolExecutor(CLIENTS) as pool:
         tasks = [pool.submit(attacked, server, attack) for attack in ATTACKS * (CLIENTS // len(ATTACKS))]
@@ -226,7 +226,7 @@ def test_a_crowd_that_never_finishes_keeps_nobody_out(server, client):
     assert not [line for line in server.lines if "Traceback" in line]
 
 
-def test_a_new_certificate_is_shown_while_streams_go_on(server, client, folder, name, create, publish):
+def test_a_new_certificate_is_used_while_streams_continue(server, client, folder, name, create, publish):
     create(name)
     before = shown(server)
     with open_stream(client, f"/event-types/{name}/events?batch_flush_timeout=1") as stream:
@@ -236,7 +236,7 @@ def test_a_new_certificate_is_shown_while_streams_go_on(server, client, folder, 
         assert stream.events(1)[0]["order_id"] == "1"
 
 
-def test_a_certificate_that_cannot_be_used_changes_nothing(server, folder):
+def test_an_unusable_certificate_changes_nothing(server, folder):
     def warnings():
         return [line for line in server.lines if "could not reload the certificate; keeping the previous one" in line]
 
@@ -252,11 +252,11 @@ def test_a_certificate_that_cannot_be_used_changes_nothing(server, folder):
     wait_until(lambda: shown(server) != before)
 
 
-def test_the_end_of_the_server_is_told_over_tls(folder, tmp_path, name):
+def test_the_shutdown_of_the_server_is_announced_over_tls(folder, tmp_path, name):
     with running_server(tmp_path / "data", "--workers", "2", *files(folder)) as server:
         with server.client(verify=authority().context()) as client, contextlib.ExitStack() as stack:
             client.post("/event-types", json=event_type_body(name=name)).raise_for_status()
-            # Connections that have done nothing as yet, not even a handshake, keep nobody waiting.
+            # Connections without any data yet, not even a handshake, delay no shutdown.
             stack.enter_context(socket.create_connection(address(server)))
             stack.enter_context(connected(server))
             stream = stack.enter_context(open_stream(client, f"/event-types/{name}/events"))
@@ -268,7 +268,7 @@ def test_the_end_of_the_server_is_told_over_tls(folder, tmp_path, name):
         assert "info" in ended[-1]
 
 
-def test_a_server_does_not_start_with_a_certificate_that_cannot_be_used(tmp_path):
+def test_a_server_does_not_start_with_an_unusable_certificate(tmp_path):
     authority().issue(tmp_path, passphrase="sesame")
     command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(tmp_path / "data")]
     done = subprocess.run(
@@ -285,7 +285,7 @@ def run(monkeypatch, capsys):
     return partial(run_command, monkeypatch, capsys)
 
 
-def test_commands_speak_https_with_whom_they_trust(server, folder, name, subscribe, create, run, monkeypatch):
+def test_commands_use_https_with_trusted_servers(server, folder, name, subscribe, create, run, monkeypatch):
     listed = ("dead-letters", "list", subscribe(create(name)), "--url", server.url)
     trusted = str(folder / "authority.pem")
     assert run(*listed, "--ca-certificate", trusted) == (0, "", "")
@@ -301,7 +301,7 @@ def test_commands_speak_https_with_whom_they_trust(server, folder, name, subscri
     assert run(*listed) == (0, "", "")
 
 
-def test_the_load_generator_speaks_https(server, folder, run):
+def test_the_load_generator_uses_https(server, folder, run):
     common = "--url", server.url, "--ca-certificate", str(folder / "authority.pem"), "--json"
     code, out, said = run("bench", "publish", "--connections", "3", "--requests", "30", "--batch", "1000", *common)
     assert code == 0, said

@@ -34,7 +34,7 @@ def test_a_single_node_coordinates_in_its_data_directory(tmp_path):
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
-def test_nodes_know_each_other_and_keep_no_events_of_their_own(tmp_path, zookeeper_cluster):
+def test_nodes_of_a_cluster_have_no_local_event_store(tmp_path, zookeeper_cluster):
     config = Config(
         zookeeper=f"{zookeeper_cluster.zookeeper}/{tmp_path.name}", kafka="127.0.0.1:1", database="postgresql://nobody"
     )

@@ -1,4 +1,4 @@
-"""At the start read models are those of this release, folded anew or refused, and nothing of a dead rebuild is left."""
+"""Read models at the start: from this release, folded again or rejected, and without remains of a dead rebuild."""
 
 import threading
 
@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def broker(tmp_path):
-    """One with an event type, whose read models some other version of the fold has written."""
+    """A broker with an event type, whose read models were written by another version of the fold."""
     with running_broker(tmp_path / "data") as broker:
         broker.do(CreateEventType(spec=event_type_spec()))
         yield broker
@@ -41,7 +41,7 @@ def noted(broker):
 
 
 @pytest.mark.parametrize("older", range(FOLD_VERSION))
-def test_what_an_older_fold_wrote_is_folded_anew(broker, older):
+def test_read_models_of_an_older_fold_are_folded_again(broker, older):
     end = noted(broker).position
     write(broker, update(EVENT_TYPES).values(body='{"name":"order.created"}'))
     write(broker, update(TRACKING).values(fold=older))
@@ -51,7 +51,7 @@ def test_what_an_older_fold_wrote_is_folded_anew(broker, older):
         assert "owning_application" in connection.scalar(select(EVENT_TYPES.c.body))
 
 
-def test_what_a_newer_fold_wrote_is_refused_and_left_alone(broker):
+def test_read_models_of_a_newer_fold_are_rejected_and_left_unchanged(broker):
     write(broker, update(TRACKING).values(fold=FOLD_VERSION + 1))
     with pytest.raises(OtherFold, match="upgrade this one; else stop the broker, run `rioni rebuild`"):
         catch_up(broker.engine)
@@ -103,7 +103,7 @@ def test_a_query_that_waits_for_the_swap_of_a_rebuild_sees_all_rows(postgres_url
 
     reader = threading.Thread(target=read)
     with writing(engine) as swap:
-        # As the swap does it: what was caught up last comes into the new table with the swap itself.
+        # As the swap does it: the last entries are folded into the new table in the same transaction.
         names = ", ".join(table.name for table in READ_MODELS.sorted_tables)
         swap.execute(text(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"))
         swap.execute(text("CREATE TABLE event_types__new (LIKE event_types INCLUDING ALL)"))

@@ -1,4 +1,4 @@
-"""Pools of native threads: bounds, deadlines, and what crosses from one to another."""
+"""Pools of native threads: bounds, deadlines, and calls from one pool to another."""
 
 import threading
 
@@ -13,7 +13,7 @@ PATIENCE_S = 20
 
 
 class Gate:
-    """What threads of a pool hang at until it is opened."""
+    """Blocks threads of a pool until it is opened."""
 
     def __init__(self):
         self._open = threading.Event()
@@ -47,7 +47,7 @@ def hanging(pool, gate, number=1):
     return greenlets
 
 
-def test_a_result_and_an_error_come_back():
+def test_results_and_errors_are_returned():
     used = pool()
 
     def missing():
@@ -59,7 +59,7 @@ def test_a_result_and_an_error_come_back():
     assert not used.running
 
 
-def test_others_go_on_while_a_task_blocks(gate):
+def test_other_greenlets_run_while_a_task_blocks(gate):
     used = pool(threads=2)
     (blocked,) = hanging(used, gate)
     assert used(len, "abc") == 3
@@ -82,7 +82,7 @@ def test_a_full_queue_is_an_error_at_once(gate, threads, queue):
     assert used(len, "abc") == 3
 
 
-def test_a_task_that_hangs_keeps_its_thread_and_its_caller_goes_on(gate):
+def test_a_hanging_task_keeps_its_thread_and_its_caller_times_out(gate):
     """Reference common#unavailable, operations#overload."""
     used = pool(deadline_s=0.01, queue=10)
     with pytest.raises(OutcomeUnknown, match=r"has not answered within 0\.01 s: the outcome is unknown"):
@@ -117,7 +117,7 @@ def test_a_caller_that_is_killed_leaves_nothing_behind(gate):
     assert not used.running
 
 
-def test_a_task_calls_its_own_pool_in_place():
+def test_a_task_runs_calls_to_its_own_pool_in_its_thread():
     used = pool(threads=1, queue=0)
     assert used(lambda: (threading.get_ident(), used(threading.get_ident)))[0] == used(threading.get_ident)
 
@@ -134,7 +134,7 @@ def test_a_task_that_calls_another_pool_is_bounded_by_that_pool(gate):
     assert database(len, "abc") == 3
 
 
-def test_what_is_overdue_is_told_from_what_is_slow(gate):
+def test_overdue_tasks_are_distinguished_from_slow_ones(gate):
     used = pool(deadline_s=0.01)
     with pytest.raises(OutcomeUnknown):
         used(gate.pass_through)
@@ -147,7 +147,7 @@ def test_what_is_overdue_is_told_from_what_is_slow(gate):
     assert not used.overdue(grace_s=0)
 
 
-def test_storages_have_pools_of_their_own_up_to_a_bound():
+def test_storages_have_their_own_pools_up_to_a_bound():
     pools = Pools()
     offloads = [pools.of_storage(f"storage-{number}") for number in range(10 * STORAGES_MAX)]
     assert len({each.read for each in offloads}) == STORAGES_MAX + 1
@@ -162,9 +162,9 @@ def test_threads_of_a_worker_are_bounded():
     assert all(each.threads <= 10 and each.queue <= 1_024 and each.deadline_s <= 600 for each in KINDS.values())
 
 
-def test_the_pools_of_a_storage_belong_to_the_hub_whoever_asks_first():
+def test_the_pools_of_a_storage_belong_to_the_main_hub():
     pools = Pools()
     of_storage = pools["database"](pools.of_storage, "storage")
-    # In a pool of the hub of a native thread that has gone to sleep, a result would never be heard of.
+    # A pool of the hub of a native thread that has ended would never deliver its results.
     assert [of_storage.read(len, "abc") for _ in range(10)] == [3] * 10
     assert pools["database"](of_storage.topics, len, "abc") == 3

@@ -27,7 +27,7 @@ class Usage(NamedTuple):
 
 @pytest.fixture
 def base(tmp_path):
-    """The foundation of a single node that knows a Kafka which is not there."""
+    """The infrastructure of a single node that knows an unreachable Kafka."""
     config = Config(data=tmp_path / "data", kafka="127.0.0.1:1")
     with prepare_startup(config) as directory:
         foundation = build_infrastructure(config, directory)
@@ -37,7 +37,7 @@ def base(tmp_path):
 
 @pytest.fixture
 def held(base):
-    """What keeps its database for it."""
+    """The database lease of the node."""
     return database_lease(base.config, cluster_identity(base.config, base.directory.broker)).acquire(0)
 
 
@@ -50,7 +50,7 @@ def test_a_single_node_needs_its_database_and_its_disk(base, held):
     assert {look().status for look in looks.values()} == {"ok"}
 
 
-def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_path):
+def test_kafka_is_checked_if_a_storage_names_it_though_no_setting_does(tmp_path):
     config = Config(data=tmp_path / "data")
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         look = readiness(base, database_lease(config, cluster_identity(config, directory.broker)).acquire(0))["kafka"]
@@ -64,7 +64,7 @@ def test_kafka_is_looked_at_where_a_storage_names_it_though_no_setting_does(tmp_
 
 
 @pytest.mark.postgres
-def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, postgres_url):
+def test_a_database_leased_by_others_fails_and_names_them(base, postgres_url):
     config = Config(data=base.config.data, database=postgres_url())
     with contextlib.closing(database_lease(config, migration_identity("others")).acquire(0)):
         overtaken = database_lease(config, cluster_identity(config, base.directory.broker))
@@ -76,13 +76,13 @@ def test_a_database_that_others_have_taken_fails_and_says_who_they_are(base, pos
 
 
 @pytest.mark.parametrize(("free", "status"), [(2**40, "ok"), (2**28, "warning"), (2**20, "failed")])
-def test_a_disk_is_judged_by_what_is_free(base, held, monkeypatch, free, status):
+def test_the_status_of_a_disk_depends_on_its_free_space(base, held, monkeypatch, free, status):
     """Reference operations#readiness."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(2**40, 2**40 - free, free))
     assert readiness(base, held)["disk"]().status == status
 
 
-def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warning(base, held):
+def test_an_unavailable_kafka_fails_if_it_is_the_default_storage_and_else_warns(base, held):
     """Reference operations#readiness."""
     storage = StorageEntry(id="far", storage_type="kafka", default=False)
     base.bus.dispatch(CreateStorage(storage=storage), base.system_context())
@@ -106,7 +106,7 @@ def test_a_kafka_that_is_away_fails_where_event_types_begin_and_else_is_a_warnin
         ({"host": "0.0.0.0", "auth_mode": "basic"}, False),
     ],
 )
-def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, warned):
+def test_a_broker_without_access_control_is_a_warning(base, held, settings, warned):
     """Reference operations#readiness."""
     open_base = base._replace(config=msgspec.structs.replace(base.config, **settings))
     health = readiness(open_base, held)["access"]()
@@ -122,7 +122,7 @@ def test_a_broker_that_is_open_to_everybody_is_a_warning(base, held, settings, w
         ("basic", "default_admin", Attribute("user", "auditor"), False),
     ],
 )
-def test_an_audit_log_that_everybody_reads_is_a_warning_unless_it_is_wanted(base, held, mode, wanted, readers, warned):
+def test_an_audit_log_readable_by_all_is_a_warning_unless_configured(base, held, mode, wanted, readers, warned):
     ownership = Ownership(readers=readers, admins=Attribute("service", "admin"))
     spec = audit_log(ownership, limits_of(base.config)).spec
     base.bus.dispatch(CreateEventType(spec=spec), base.system_context())

@@ -9,7 +9,7 @@ from rioni.domain.errors import Unavailable
 
 
 @pytest.mark.parametrize(("kafka", "lines"), [(None, 0), ("a:1", 0), ("b:2,a:1", 0), ("a:1,c:3", 1), ("c:3", 1)])
-def test_brokers_that_no_table_of_options_names_are_warned_of(tmp_path, kafka, lines):
+def test_kafka_brokers_without_a_table_of_options_are_warned_of(tmp_path, kafka, lines):
     path = tmp_path / "kafka.toml"
     path.write_text('["a:1,b:2"]\nsecurity.protocol = "SSL"')
     with capture_logs() as logged, prepare_startup(Config(data=tmp_path / "data", kafka=kafka, kafka_options=path)):
@@ -19,7 +19,7 @@ def test_brokers_that_no_table_of_options_names_are_warned_of(tmp_path, kafka, l
 
 @pytest.mark.postgres
 @pytest.mark.zookeeper
-def test_two_clusters_on_one_path_of_zookeeper_are_refused(tmp_path, postgres_url, zookeeper_cluster):
+def test_two_clusters_on_one_path_of_zookeeper_are_rejected(tmp_path, postgres_url, zookeeper_cluster):
     where = f"{zookeeper_cluster.zookeeper}/{uuid4()}"
 
     def node(name, database):

@@ -1,4 +1,4 @@
-"""A ZooKeeper or a Kafka that has lost what the nodes of a cluster share is found at start."""
+"""A ZooKeeper or a Kafka that has lost the shared state of a cluster is detected at start."""
 
 import contextlib
 from pathlib import Path
@@ -33,7 +33,7 @@ PARTITION = EventTypePartition("a", "0")
 
 @contextlib.contextmanager
 def running(config: Config):
-    """A node without HTTP, which notes its marks when it stops."""
+    """A node without HTTP, which records its high-water marks when it stops."""
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         yield base
         StoreMarks(base).note(everything=True)
@@ -46,7 +46,7 @@ def path() -> str:
 
 @pytest.fixture
 def config(tmp_path: Path, path, postgres_url, zookeeper_cluster) -> Config:
-    """Of a node that has committed cursors; Kafka is not needed for that."""
+    """The settings of a node that has committed cursors; Kafka is not needed for that."""
     config = Config(
         data=tmp_path / "node",
         database=postgres_url(),
@@ -70,14 +70,14 @@ def zookeeper(zookeeper_cluster):
 
 
 def refusal(config: Config) -> str:
-    """What a start is refused with."""
+    """The error of a rejected start."""
     with pytest.raises(DataMismatch) as refused, running(config):
         pass
     return str(refused.value)
 
 
 def accepted(config: Config, found: list[str]) -> None:
-    """Make sure that what was accepted is recorded, and that nodes start again."""
+    """Check that the accepted loss is recorded, and that nodes start again."""
     assert accept_loss(config, "again") == []
     for _ in range(2):
         with running(config) as base:
@@ -87,7 +87,7 @@ def accepted(config: Config, found: list[str]) -> None:
             ]
 
 
-def test_a_zookeeper_that_was_emptied_is_refused_until_that_is_accepted(config, zookeeper, path):
+def test_an_emptied_zookeeper_is_rejected_until_the_loss_is_accepted(config, zookeeper, path):
     zookeeper.delete(path, recursive=True)
     text = refusal(config)
     assert f"The path {path} of ZooKeeper does not hold what was written there" in text
@@ -95,17 +95,17 @@ def test_a_zookeeper_that_was_emptied_is_refused_until_that_is_accepted(config, 
     accepted(config, accept_loss(config, "the disk died"))
 
 
-def test_an_older_zookeeper_is_refused_until_that_is_accepted(config, zookeeper, path):
+def test_an_older_zookeeper_is_rejected_until_the_loss_is_accepted(config, zookeeper, path):
     data, stat = zookeeper.get(f"{path}{INSTALLATION}")
     assert stat.version >= 3
-    # As after an older snapshot was restored: everything is there, with less changes.
+    # As after restoring an older snapshot: everything exists, with fewer changes.
     zookeeper.delete(f"{path}{INSTALLATION}")
     zookeeper.create(f"{path}{INSTALLATION}", data)
     assert f"older than the registry: its state has the number 0, and {stat.version} was recorded" in refusal(config)
     accepted(config, accept_loss(config, "the disk died"))
 
 
-def test_the_number_rises_only_when_something_has_changed(config):
+def test_the_number_of_changes_rises_only_with_changes(config):
     with running(config) as base:
         installation, advance = StoreMarks(base)._installation, base.adapters.advance
         first = advance(installation)
@@ -125,7 +125,7 @@ def test_nothing_is_accepted_while_a_node_runs(config, tmp_path):
 
 
 @pytest.mark.kafka
-def test_a_kafka_that_lost_topics_is_refused_until_that_is_accepted(config, kafka_cluster, monkeypatch):
+def test_a_kafka_that_lost_topics_is_rejected_until_the_loss_is_accepted(config, kafka_cluster, monkeypatch):
     monkeypatch.setattr(kafka, "CONFIRM_S", 0.2)
     config = msgspec.structs.replace(config, kafka=kafka_cluster.kafka, kafka_request_timeout_s=10)
     with running(config) as base:

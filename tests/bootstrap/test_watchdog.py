@@ -1,4 +1,4 @@
-"""Pools that make no progress are noticed, and named with the stack of what hangs."""
+"""Pools that make no progress are detected, and reported with the stacks of their hanging threads."""
 
 import gevent
 import pytest
@@ -39,13 +39,13 @@ def hang(pool, gate):
             gevent.sleep(0.001)
 
 
-def test_a_pool_whose_threads_do_not_come_back_is_named_with_their_stacks(pools, metrics, gate):
+def test_a_pool_with_hanging_threads_is_reported_with_their_stacks(pools, metrics, gate):
     """Reference operations#liveness, operations#hanging-threads."""
     watchdog = Watchdog(pools, metrics, grace_s=0, hard_s=PATIENCE_S)
     assert watchdog.health().status == "ok"
     reading = pools.of_storage("slow").read
     hang(reading, gate)
-    # The other thread of the pool is free, so it makes progress.
+    # The other thread of the pool is free, so the pool makes progress.
     assert watchdog.health().status == "ok"
     hang(reading, gate)
     with structlog.testing.capture_logs() as logs:
@@ -55,7 +55,7 @@ def test_a_pool_whose_threads_do_not_come_back_is_named_with_their_stacks(pools,
     assert health.reason.startswith("The pool reading of storage slow makes no progress: 2 of 2 threads busy")
     assert "pass_through" in health.detail
     assert "test_pools.py" in health.detail
-    # Each of them once, however often it is looked at.
+    # Each of them once, however often the pool is checked.
     assert [each["pool"] for each in logs] == ["reading of storage slow"] * 2
     assert all("pass_through" in each["frames"] for each in logs)
     gate.open()
@@ -64,20 +64,20 @@ def test_a_pool_whose_threads_do_not_come_back_is_named_with_their_stacks(pools,
             gevent.sleep(0.001)
 
 
-def test_one_thread_of_many_is_a_reason_only_after_the_hard_bound(pools, metrics, gate):
+def test_one_hanging_thread_of_many_is_reported_only_after_the_hard_bound(pools, metrics, gate):
     """Reference operations#hanging-threads."""
     hang(pools["files"], gate)
     assert not Watchdog(pools, metrics, grace_s=0, hard_s=PATIENCE_S).health().reason
     assert Watchdog(pools, metrics, grace_s=0, hard_s=0).health().reason
 
 
-def test_what_is_merely_slow_is_no_reason(pools, metrics, gate):
+def test_slow_tasks_are_not_reported(pools, metrics, gate):
     for _ in range(2):
         hang(pools["files"], gate)
     assert not Watchdog(pools, metrics, grace_s=PATIENCE_S, hard_s=PATIENCE_S).health().reason
 
 
-def test_metrics_tell_by_kind_how_busy_pools_are(pools, metrics, gate):
+def test_metrics_show_by_kind_how_busy_pools_are(pools, metrics, gate):
     watchdog = Watchdog(pools, metrics)
     for storage in ("a", "b"):
         hang(pools.of_storage(storage).read, gate)
@@ -96,5 +96,5 @@ def test_metrics_tell_by_kind_how_busy_pools_are(pools, metrics, gate):
     assert [each.get(timeout=PATIENCE_S) for each in waiting] == ["passed"] * 4
 
 
-def test_a_thread_that_is_gone_has_no_stack():
+def test_a_thread_that_has_ended_has_no_stack():
     assert stack_of(0) == "not running"

@@ -1,4 +1,4 @@
-"""Workers whose threads hang are replaced, but seldom, and end whatever hangs."""
+"""Workers with hanging threads are replaced, at a limited rate, and can end despite anything that hangs."""
 
 import os
 import subprocess

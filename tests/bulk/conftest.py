@@ -38,7 +38,7 @@ def engine(url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def write(engine: Engine) -> Callable[[Iterable[LogEntry]], None]:
-    """Makes entries happen: in the log and, in the same transaction, in the live read models."""
+    """Writes entries to the log and, in the same transaction, to the live read models."""
 
     def write(entries: Iterable[LogEntry]) -> None:
         with engine.begin() as connection:

@@ -41,9 +41,7 @@ def live(engine, wanted: AuditFilter = ALL) -> list[dict]:
     return list(audit_entries(engine.connect, wanted))
 
 
-def test_an_export_holds_the_audit_log_in_a_folder_per_day_with_the_head_beside_it(
-    url, engine, history, spark, tmp_path
-):
+def test_an_export_contains_the_audit_log_in_a_folder_per_day_and_the_head(url, engine, history, spark, tmp_path):
     expected = live(engine)
     target, report = run(url, tmp_path)
 
@@ -66,7 +64,7 @@ def test_an_export_is_folded_from_the_log_and_not_copied_from_the_live_tables(ur
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_filters_select_what_the_queries_over_the_live_audit_log_select(url, engine, history, spark, tmp_path):
+def test_filters_select_the_same_as_queries_of_the_live_audit_log(url, engine, history, spark, tmp_path):
     one = live(engine)[100]
     for number, wanted in enumerate(
         (
@@ -85,7 +83,7 @@ def test_filters_select_what_the_queries_over_the_live_audit_log_select(url, eng
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_target_that_is_not_empty_is_refused_and_kept(url, engine, history, spark, tmp_path):
+def test_a_target_that_is_not_empty_is_rejected_and_kept(url, engine, history, spark, tmp_path):
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "mine.txt").write_text("keep")
     with pytest.raises(Conflict, match="is not empty"):

@@ -30,9 +30,9 @@ def data(tmp_path: Path) -> str:
     return str(config.data)
 
 
-def test_a_dry_rebuild_finds_what_differs_and_a_rebuild_mends_it(run, data):
+def test_a_dry_rebuild_finds_differences_and_a_rebuild_repairs_them(run, data):
     with contextlib.closing(sqlite3.connect(f"{data}/registry.db")) as connection, connection:
-        assert connection.execute("UPDATE audit_log SET actor = 'somebody'").rowcount == 1
+        assert connection.execute("UPDATE audit_log SET actor = 'bob'").rowcount == 1
     code, out, _ = run("rebuild", "--dry-run", "--data", data)
     assert code == 1
     assert out.splitlines()[0] == "audit_log, 1: changed"

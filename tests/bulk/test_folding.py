@@ -4,7 +4,7 @@ from rioni.projections.bulk import shadow
 from rioni.projections.bulk.executors import FileSink
 
 
-def test_what_a_task_writes_is_divided_into_batches_by_number_and_by_size(tmp_path):
+def test_the_output_of_a_task_is_divided_into_batches_by_number_and_by_size(tmp_path):
     (target,) = [each for each in shadow.targets(shadow.open_engine("sqlite://")) if each.name == "event_types"]
     sink = FileSink(str(tmp_path))
 

@@ -134,7 +134,7 @@ def test_a_dry_run_names_every_kind_of_difference_and_changes_nothing(url, engin
 
 
 def changed_data(connection):
-    connection.execute(update(LOG).where(LOG.c.position == 123).values(actor="somebody else"))
+    connection.execute(update(LOG).where(LOG.c.position == 123).values(actor="bob"))
 
 
 def missing_entry(connection):
@@ -158,7 +158,7 @@ def replaced_tail(connection):
         (replaced_tail, "entry at position 200 was replaced"),
     ],
 )
-def test_a_damaged_log_stops_the_rebuild_and_is_named(damage, finding, url, engine, write, spark, tmp_path):
+def test_a_damaged_log_stops_the_rebuild_and_is_reported(damage, finding, url, engine, write, spark, tmp_path):
     write(history(200))
     before = contents(engine)
     with engine.begin() as connection:
@@ -168,7 +168,7 @@ def test_a_damaged_log_stops_the_rebuild_and_is_named(damage, finding, url, engi
     assert before == contents(engine)
 
 
-def test_commands_go_on_during_a_rebuild_and_are_in_its_result(url, engine, write, spark, tmp_path):
+def test_commands_run_during_a_rebuild_are_part_of_its_result(url, engine, write, spark, tmp_path):
     log = history(100_000)
     write(islice(log, 1_000))
     over = threading.Event()
@@ -197,7 +197,7 @@ def test_commands_go_on_during_a_rebuild_and_are_in_its_result(url, engine, writ
     assert sorted_by_key(contents(engine)) == sorted_by_key(replayed(history(1_000 + written)))
 
 
-def test_a_failure_while_building_leaves_the_live_tables_and_no_others(url, engine, write, spark, tmp_path):
+def test_a_failed_rebuild_leaves_only_the_live_tables(url, engine, write, spark, tmp_path):
     write(history(300))
     before, tables = contents(engine), schema(engine)
 
@@ -211,7 +211,7 @@ def test_a_failure_while_building_leaves_the_live_tables_and_no_others(url, engi
     assert tables == schema(engine)
 
 
-def test_what_a_killed_rebuild_left_behind_is_removed_by_the_next(url, engine, write, spark, tmp_path):
+def test_the_remains_of_a_killed_rebuild_are_removed_by_the_next(url, engine, write, spark, tmp_path):
     write(history(300))
     tables = schema(engine)
     shadow.create(engine)
@@ -223,7 +223,7 @@ def test_what_a_killed_rebuild_left_behind_is_removed_by_the_next(url, engine, w
     assert run(url, tmp_path, dry_run=True).differences == []
 
 
-def test_two_rebuilds_of_one_database_are_refused_whatever_their_folders(url, engine, write, spark, tmp_path):
+def test_a_second_rebuild_of_one_database_is_rejected_whatever_its_folder(url, engine, write, spark, tmp_path):
     refused = []
 
     def progress(phase, done, total):

@@ -23,7 +23,7 @@ except RioniError as ex:
 
 
 def start(scratch: Path, code: str = START, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Start Spark in a process of its own, in a doctored environment."""
+    """Start Spark in a new process, with a modified environment."""
     kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     return subprocess.run(
         [sys.executable, "-c", code, str(scratch)],
@@ -44,14 +44,14 @@ def java_home(folder: Path, script: str) -> str:
     return str(folder / "jdk")
 
 
-def test_a_session_starts_works_and_ends_without_a_word(tmp_path):
+def test_a_session_starts_works_and_ends_without_output(tmp_path):
     code = f"{START}\nimport os\nprint(Path(f'/proc/self/task/{{os.getpid()}}/children').read_text())"
     done = start(tmp_path, code)
     assert done.stdout.split() == ["3"]
     assert done.stderr == ""
 
 
-def test_missing_java_is_said(tmp_path):
+def test_missing_java_is_reported(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("bash", "dirname", "sh", "env", "cat", "ls"):
@@ -61,23 +61,23 @@ def test_missing_java_is_said(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_wrong_java_home_is_said(tmp_path):
+def test_a_wrong_java_home_is_reported(tmp_path):
     assert "JAVA_HOME points to /nowhere" in start(tmp_path, JAVA_HOME="/nowhere").stdout
 
 
-def test_an_old_java_is_said(tmp_path):
+def test_an_old_java_is_reported(tmp_path):
     home = java_home(tmp_path, "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2; exit 1")
     assert f"{home}/bin/java is Java 11" in start(tmp_path, JAVA_HOME=home).stdout
 
 
-def test_a_stripped_java_is_said(tmp_path):
+def test_a_stripped_java_is_reported(tmp_path):
     script = """case "$*" in -version) echo 'openjdk version "17.0.1"' >&2;;
     *) echo 'Error occurred during initialization of boot layer' >&2
        echo 'java.lang.module.FindException: Module jdk.incubator.vector not found' >&2; exit 1;; esac"""
     assert "lacks: it is a stripped run-time" in start(tmp_path, JAVA_HOME=java_home(tmp_path, script)).stdout
 
 
-def test_any_other_failure_shows_what_java_said(tmp_path):
+def test_any_other_failure_shows_the_output_of_java(tmp_path):
     script = (
         """case "$*" in *-version) echo 'openjdk version "21.0.1"' >&2;; *) echo 'out of luck' >&2; exit 1;; esac"""
     )
@@ -85,7 +85,7 @@ def test_any_other_failure_shows_what_java_said(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["rebuild", "audit"])
-def test_a_missing_extra_is_said(module, tmp_path):
+def test_a_missing_extra_is_reported(module, tmp_path):
     code = f"""
 import sys
 sys.modules["pyspark"] = None
@@ -98,7 +98,7 @@ except Unavailable as ex:
     assert "pip install 'rioni[spark]'" in start(tmp_path, code).stdout
 
 
-def test_executors_import_nothing_that_serves_requests_or_speaks_sqlalchemy():
+def test_executors_import_neither_the_http_server_nor_sqlalchemy():
     code = """
 import sys
 import rioni.projections.bulk.executors

@@ -1,4 +1,4 @@
-"""The command line: help, errors that say what would be right, and exit codes."""
+"""The command line: help, errors with the correct usage, and exit codes."""
 
 import contextlib
 import json
@@ -48,7 +48,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help_for_itself_and_each_option_and_an_example(run, command: Sequence[str]):
+def test_every_command_has_help_for_itself_and_each_option_with_an_example(run, command: Sequence[str]):
     code, out, _ = run(*command, "--help")
     assert code == 0
     assert "Example: " in out
@@ -86,7 +86,7 @@ def test_a_wrong_command_option_or_choice_names_the_nearest_right_one(run, argum
         (["bench", "publish", "--url", "ftp://x"], "ftp://x is not a base URL"),
     ],
 )
-def test_what_the_user_got_wrong_is_one_line_and_exit_code_2(run, arguments, message):
+def test_errors_of_the_user_are_one_line_and_exit_code_2(run, arguments, message):
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
@@ -127,7 +127,7 @@ def test_no_command_shows_the_help(run):
 
 
 @pytest.mark.parametrize("time", ["yesterday", "2026-13-01"])
-def test_a_time_that_is_none_is_refused_with_an_example(run, time):
+def test_an_invalid_time_is_rejected_with_an_example(run, time):
     code, _, err = run("audit", "--since", time)
     assert code == 2
     assert f"{time} is not a time; write 2026-01-31" in err
@@ -139,7 +139,7 @@ def test_parquet_needs_a_folder(run):
     assert "--output FOLDER" in err
 
 
-def test_a_benchmark_prints_figures_for_scripts_and_fails_if_the_server_refuses(run):
+def test_a_benchmark_prints_figures_for_scripts_and_fails_if_the_server_rejects_requests(run):
     with api_server() as api:
         arguments = ("bench", "publish", "--url", api.url, "--requests", "3", "--batch", "2", "--json")
         code, out, _ = run(*arguments)
@@ -151,7 +151,7 @@ def test_a_benchmark_prints_figures_for_scripts_and_fails_if_the_server_refuses(
         assert json.loads(out)["statuses"] == {"503": 3}
 
 
-def test_a_benchmark_shows_its_token_with_each_request(run, monkeypatch):
+def test_a_benchmark_sends_its_token_with_each_request(run, monkeypatch):
     monkeypatch.setenv("RIONI_TOKEN", "t0ken")
     with api_server() as api:
         assert run("bench", "publish", "--url", api.url, "--requests", "3")[0] == 0
@@ -160,14 +160,14 @@ def test_a_benchmark_shows_its_token_with_each_request(run, monkeypatch):
         assert api.authorizations == {"Bearer t0ken"}
 
 
-def test_a_token_in_the_environment_is_no_unknown_setting(run, monkeypatch):
+def test_a_token_in_the_environment_is_not_an_unknown_setting(run, monkeypatch):
     monkeypatch.setenv("RIONI_TOKEN", "t0ken")
     code, out, _ = run("config", "show")
     assert code == 0
     assert "t0ken" not in out
 
 
-def test_a_benchmark_of_a_server_that_is_not_there_says_what_to_do(run):
+def test_a_benchmark_without_a_server_gives_instructions(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     for verb in ("publish", "consume"):
@@ -193,19 +193,19 @@ def _change(data: str, statement: str) -> None:
         assert connection.execute(statement).rowcount == 1
 
 
-def test_whole_data_is_said_to_be_whole(run, data):
+def test_intact_data_is_reported_as_intact(run, data):
     assert run("verify", "--data", data) == (0, "Nothing is damaged or missing.\n", "")
 
 
 def test_a_changed_log_entry_is_a_finding(run, data):
-    _change(data, "UPDATE log SET actor = 'somebody' WHERE position = 1")
+    _change(data, "UPDATE log SET actor = 'bob' WHERE position = 1")
     code, out, _ = run("verify", "--data", data)
     assert code == 1
     assert out.startswith("log, ")
     assert out.endswith(" findings\n")
 
 
-def test_a_file_that_is_missing_is_a_finding_until_its_loss_is_accepted(run, data):
+def test_a_missing_file_is_a_finding_until_its_loss_is_accepted(run, data):
     Path(data, "coordination.db").unlink()
     text = "coordination.db is missing. It has to hold the committed cursors of all subscriptions.\n"
     assert run("verify", "--data", data) == (1, f"{text}1 findings\n", "")
@@ -216,7 +216,7 @@ def test_a_file_that_is_missing_is_a_finding_until_its_loss_is_accepted(run, dat
     assert run("verify", "--data", data)[0] == 0
 
 
-def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
+def test_events_in_an_unavailable_kafka_are_not_reported_as_intact(run, tmp_path):
     config = Config(data=tmp_path / "data")
     configuration = {"bootstrap_servers": "127.0.0.1:1"}
     storage = StorageEntry(id="far", storage_type="kafka", configuration=configuration, default=False)
@@ -228,7 +228,7 @@ def test_events_in_a_kafka_that_is_away_are_not_said_to_be_whole(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", [("verify",), ("audit",), ("rebuild",)], ids=" ".join)
-def test_data_that_is_not_there_is_named(run, command):
+def test_missing_data_is_named(run, command):
     code, out, err = run(*command, "--data", "absent")
     assert (code, out) == (2, "")
     assert err.startswith("Error: There is no data in absent.")
@@ -261,7 +261,7 @@ def test_the_audit_trail_is_written_as_json_lines_with_both_states(run, data):
         (["--until", "2020-01-01T01:00:00+01:00"], 0),
     ],
 )
-def test_the_audit_trail_is_narrowed_by_time_actor_and_resource(run, data, wanted, count):
+def test_the_audit_trail_is_filtered_by_time_actor_and_resource(run, data, wanted, count):
     _, out, _ = run("audit", "--data", data, "--format", "jsonl", *wanted)
     assert len(out.splitlines()) == count
 

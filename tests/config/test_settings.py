@@ -1,4 +1,4 @@
-"""The settings: where their values come from, and what is said about wrong ones."""
+"""The settings: the sources of their values, and the errors for wrong ones."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_command_line_wins_over_the_environment_over_the_file_over_the_default():
+def test_sources_take_precedence_in_the_order_command_line_environment_file_default():
     Path("rioni.toml").write_text("port = 1\nhost = 'file'\nworkers = 3\n")
     loaded = load({"port": 3, "host": None}, environ={"RIONI_PORT": "2", "RIONI_HOST": "environment"})
     assert (loaded.config.port, loaded.config.host, loaded.config.workers) == (3, "environment", 3)
@@ -34,7 +34,7 @@ def test_the_command_line_wins_over_the_environment_over_the_file_over_the_defau
     ]
 
 
-def test_the_file_is_the_named_one_then_that_of_the_environment_then_that_of_the_working_directory(tmp_path: Path):
+def test_the_file_is_named_by_option_or_environment_or_in_the_working_directory(tmp_path: Path):
     for name, port in (("rioni.toml", 1), ("of-environment.toml", 2), ("named.toml", 3)):
         (tmp_path / name).write_text(f"port = {port}")
     environ = {"RIONI_CONFIG": "of-environment.toml"}
@@ -43,7 +43,7 @@ def test_the_file_is_the_named_one_then_that_of_the_environment_then_that_of_the
     assert load(environ=environ, file=Path("named.toml")).config.port == 3
 
 
-def test_there_need_not_be_a_file_but_a_named_one_must_exist():
+def test_the_file_is_optional_but_a_named_one_must_exist():
     assert load(environ={}).config == Config()
     with pytest.raises(ConfigError, match=r"There is no configuration file absent\.toml"):
         load(environ={}, file=Path("absent.toml"))
@@ -89,7 +89,7 @@ def test_an_empty_variable_counts_as_not_set():
         ("retention_min_ms = 400_000_000", {}, "settings: retention_min_ms is above retention_default_ms"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place_and_what_would_be_right(toml, environ, message):
+def test_errors_name_the_setting_its_source_and_valid_values(toml, environ, message):
     Path("rioni.toml").write_text(toml)
     with pytest.raises(ConfigError) as caught:
         load(environ=environ)
@@ -126,7 +126,7 @@ def test_lists_of_origins_and_hosts_are_separated_by_commas(name, value):
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("false", False)])
-def test_yes_and_no_are_written_as_in_toml(text, value):
+def test_booleans_are_written_as_in_toml(text, value):
     Path("rioni.toml").write_text("allow_unauthenticated = true")
     assert load(environ={}).config.allow_unauthenticated is True
     config = load(environ={"RIONI_ALLOW_UNAUTHENTICATED": text}).config
@@ -171,7 +171,7 @@ def test_a_secret_is_never_shown():
 
 
 @given(st.data())
-def test_every_value_within_the_bounds_is_taken_as_text_as_it_is_as_a_number(data):
+def test_every_number_within_the_bounds_is_accepted_as_text_too(data):
     setting = data.draw(st.sampled_from([setting for setting in SETTINGS.values() if setting.kind is int]))
     most = setting.meta.le if setting.meta.le is not None else 10**12
     value = data.draw(st.integers(setting.meta.ge, most))
@@ -181,7 +181,7 @@ def test_every_value_within_the_bounds_is_taken_as_text_as_it_is_as_a_number(dat
             setting.parse(beyond)
 
 
-def test_every_setting_is_read_by_somebody():
+def test_every_setting_is_used():
     root = Path(__file__).parents[2] / "rioni"
     code = "".join(
         path.read_text() for path in root.rglob("*.py") if path.name not in ("config.py", "contradictions.py")
@@ -190,7 +190,7 @@ def test_every_setting_is_read_by_somebody():
     assert not set(SETTINGS) - read
 
 
-def test_every_setting_has_a_default_within_its_bounds_and_says_what_it_is_for():
+def test_every_setting_has_a_description_and_a_default_within_its_bounds():
     config = Config()
     for setting in SETTINGS.values():
         default = getattr(config, setting.name)
@@ -211,7 +211,7 @@ def test_every_setting_has_a_default_within_its_bounds_and_says_what_it_is_for()
         ("12.1 partitions of an event type", "partitions_max", 8),
     ),
 )
-def test_the_limits_of_consumers_are_those_of_the_contract(setting, value):
+def test_the_limits_of_consumers_are_as_in_the_contract(setting, value):
     assert getattr(Config(), setting) == value
 
 
@@ -226,7 +226,7 @@ def test_former_names_of_settings_are_read_with_a_warning():
     ]
 
 
-def test_every_former_name_of_a_setting_leads_to_a_setting():
+def test_every_former_name_refers_to_a_setting():
     assert set(RENAMED.values()) <= set(SETTINGS)
     assert not set(RENAMED) & set(SETTINGS)
 

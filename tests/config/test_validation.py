@@ -15,7 +15,7 @@ SQLITE = {"RIONI_DATABASE": "sqlite:///registry.db"}
     [{}, KAFKA, POSTGRESQL, SQLITE, KAFKA | POSTGRESQL],
     ids=["all in the data directory", "Kafka", "PostgreSQL", "SQLite elsewhere", "Kafka and PostgreSQL"],
 )
-def test_a_single_node_may_keep_things_where_it_likes(environ):
+def test_a_single_node_may_use_any_storage(environ):
     assert not load(environ=environ).config.clustered
 
 
@@ -33,7 +33,7 @@ def test_several_nodes_share_everything():
     ],
     ids=["ZooKeeper alone", "no registry", "a registry that only one node can use", "no place for events"],
 )
-def test_several_nodes_do_not_start_without_something_that_they_must_share(environ, lacking):
+def test_several_nodes_do_not_start_without_shared_services(environ, lacking):
     with pytest.raises(ConfigError) as caught:
         load(environ=environ)
     assert [each for each in ("Kafka", "PostgreSQL") if f"which need {each}" in str(caught.value)] == lacking

@@ -44,7 +44,7 @@ class Installation:
 
     @contextlib.contextmanager
     def running(self, *, marked: bool = True):
-        """One that notes its marks when it stops, unless it is killed."""
+        """A running broker, which records its high-water marks when it stops, unless it is killed."""
         with (
             prepare_startup(self.config) as directory,
             contextlib.closing(build_infrastructure(self.config, directory)) as base,
@@ -66,7 +66,7 @@ class Installation:
         return self.prefix + base.registry.timelines(name).active.topic
 
     def refusal(self) -> str:
-        """What a start is refused with; `verify` finds the same."""
+        """The error of a rejected start; `verify` finds the same."""
         with pytest.raises(DataMismatch) as refused, self.running():
             pass
         assert set(refused.value.findings) <= set(admin_operations.verify(self.config))
@@ -81,7 +81,7 @@ def publish(base, name: str = "a") -> int:
 
 
 def read(base, after: TimelinePosition, name: str = "a") -> list[tuple[int, int, bytes]]:
-    """Everything behind a place: order, position and JSON."""
+    """Everything behind a timeline position: order, position and JSON."""
     base.registry.refresh()
     timelines, found = base.registry.timelines(name), []
     while True:
@@ -106,7 +106,7 @@ def admin(kafka_cluster) -> AdminClient:
 
 @pytest.fixture
 def broker(tmp_path, kafka_cluster) -> Installation:
-    """One that has published 10 events."""
+    """A broker that has published 10 events."""
     broker = Installation(tmp_path / "data", kafka_cluster.kafka)
     with broker.running() as base:
         broker.create(base, "a")
@@ -115,7 +115,7 @@ def broker(tmp_path, kafka_cluster) -> Installation:
 
 
 def empty(admin: AdminClient, topic: str, *, recreate: bool = True) -> None:
-    """Delete a topic, and make it again."""
+    """Delete a topic, and create it again."""
     admin.delete_topics([topic])[topic].result()
     wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
     if recreate:
@@ -123,11 +123,11 @@ def empty(admin: AdminClient, topic: str, *, recreate: bool = True) -> None:
         wait_until(lambda: topic in admin.list_topics(timeout=10).topics)
 
 
-def test_a_kafka_that_holds_what_was_published_is_taken(broker, admin):
+def test_a_kafka_with_all_published_events_is_accepted(broker, admin):
     with broker.running(marked=False) as base:
         publish(base)
         topic = broker.topic(base)
-    # Retention and compaction never let a partition end earlier.
+    # Retention and compaction never make the end of a partition earlier.
     admin.delete_records([TopicPartition(topic, 0, 20)])[TopicPartition(topic, 0)].result()
     before = threading.active_count()
     with broker.running() as base:
@@ -138,7 +138,7 @@ def test_a_kafka_that_holds_what_was_published_is_taken(broker, admin):
     assert threading.active_count() == before
 
 
-def test_a_topic_that_was_emptied_is_refused(broker, admin):
+def test_an_emptied_topic_is_rejected(broker, admin):
     with broker.running() as base:
         topic = broker.topic(base)
     empty(admin, topic)
@@ -147,26 +147,26 @@ def test_a_topic_that_was_emptied_is_refused(broker, admin):
     assert "accept-loss" in text
 
 
-def test_a_topic_that_is_missing_is_refused(broker, admin):
+def test_a_missing_topic_is_rejected(broker, admin):
     with broker.running() as base:
         topic = broker.topic(base)
     empty(admin, topic, recreate=False)
     assert "Storage kafka: Kafka lacks the topics of 1 event type: a." in broker.refusal()
 
 
-def test_another_cluster_is_refused(broker, other_kafka_cluster):
+def test_another_cluster_is_rejected(broker, other_kafka_cluster):
     broker.config = Config(data=broker.config.data, kafka=other_kafka_cluster.kafka)
     assert "is another cluster" in broker.refusal()
 
 
-def test_a_kafka_that_can_not_be_reached_is_not_compared(broker):
+def test_an_unreachable_kafka_is_not_compared(broker):
     broker.config = Config(data=broker.config.data, kafka="127.0.0.1:1", kafka_request_timeout_s=1)
     with capture_logs() as logged, broker.running(marked=False):
         pass
     assert [line["storage_id"] for line in logged if "was not compared" in line["event"]] == ["kafka"]
 
 
-def test_marks_only_rise_and_go_with_their_topics(broker):
+def test_high_water_marks_only_rise_and_are_deleted_with_their_topics(broker):
     with broker.running() as base:
         topic = base.registry.timelines("a").active.topic
         store = base.adapters.stores.of("kafka")
@@ -186,7 +186,7 @@ def test_marks_only_rise_and_go_with_their_topics(broker):
         assert f"topic:{topic}" not in marks._read()
 
 
-def test_what_could_not_be_recorded_is_kept(broker, monkeypatch):
+def test_marks_that_could_not_be_recorded_are_recorded_later(broker, monkeypatch):
     with broker.running() as base:
         marks = StoreMarks(base)
         first = publish(base)
@@ -198,11 +198,11 @@ def test_what_could_not_be_recorded_is_kept(broker, monkeypatch):
         assert marks._read()[f"topic:{base.registry.timelines('a').active.topic}"] == f"[{first + 10}]"
 
 
-# --- going on all the same ---
+# --- continuing after an accepted loss ---
 
 
 @pytest.mark.parametrize("recreate", [True, False])
-def test_what_follows_an_accepted_loss_goes_to_a_new_timeline(broker, admin, recreate):
+def test_events_after_an_accepted_loss_go_to_a_new_timeline(broker, admin, recreate):
     with broker.running() as base:
         broker.create(base, "whole")
         publish(base, "whole")
@@ -221,7 +221,7 @@ def test_what_follows_an_accepted_loss_goes_to_a_new_timeline(broker, admin, rec
         assert len(base.registry.timelines("whole").timelines) == 1
         first = publish(base)
         expected = [(2, first + number, event) for number, event in enumerate(EVENTS)]
-        # A cursor from before stands where it stood, before everything that follows.
+        # An older cursor keeps its position, before all new events.
         assert read(base, TimelinePosition(1, 9)) == expected
         assert read(base, TimelinePosition(1, 4)) == expected
         assert [event for _, _, event in read(base, TimelinePosition(1, -1), "whole")] == EVENTS
@@ -230,7 +230,7 @@ def test_what_follows_an_accepted_loss_goes_to_a_new_timeline(broker, admin, rec
     assert list(admin_operations.verify(broker.config)) == []
 
 
-def test_a_closed_timeline_that_lost_its_topic_is_passed_over(broker, admin):
+def test_a_closed_timeline_that_lost_its_topic_is_skipped(broker, admin):
     with broker.running() as base:
         topic = broker.topic(base)
         base.bus.dispatch(StartSwitch(event_type="a", storage_id="kafka"), base.system_context())

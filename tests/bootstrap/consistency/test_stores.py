@@ -30,7 +30,7 @@ FILES = ("registry.db", "events.db", "coordination.db")
 
 @contextlib.contextmanager
 def running(data: Path, *, marked: bool = True):
-    """A broker without HTTP, which notes its marks when it stops, unless it is killed."""
+    """A broker without HTTP, which records its high-water marks when it stops, unless it is killed."""
     config = Config(data=data)
     with prepare_startup(config) as directory, contextlib.closing(build_infrastructure(config, directory)) as base:
         yield base
@@ -49,7 +49,7 @@ def create(base, name: str = "a") -> None:
 
 
 def copy(data: Path, backup: Path) -> Path:
-    """Copy the files of a broker that does not run."""
+    """Copy the files of a stopped broker."""
     backup.mkdir()
     for name in FILES:
         for path in data.glob(f"{name}*"):
@@ -73,7 +73,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def backup(data: Path, tmp_path: Path) -> Path:
-    """What a broker with 10 events leaves; it went on to 20 afterwards, and was stopped."""
+    """A copy of a broker with 10 events; the broker published 10 more afterwards, and was stopped."""
     with running(data) as base:
         create(base)
         base.adapters.coordinator.initialise("s", {PARTITION: "001-0001--1"})
@@ -88,7 +88,7 @@ def backup(data: Path, tmp_path: Path) -> Path:
 
 
 def refusal(data: Path) -> str:
-    """What a start is refused with; `verify` finds the same, and neither has changed anything."""
+    """The error of a rejected start; `verify` finds the same, and neither has changed anything."""
     before = {name: (data / name).read_bytes() for name in FILES if (data / name).exists()}
     with pytest.raises(DataMismatch) as refused, running(data):
         pass
@@ -99,7 +99,7 @@ def refusal(data: Path) -> str:
     return str(refused.value)
 
 
-def test_stores_that_belong_together_are_taken(data, backup):
+def test_stores_that_belong_together_are_accepted(data, backup):
     assert list(admin_operations.verify(Config(data=data))) == []
     with running(data) as base:
         publish(base)
@@ -109,18 +109,18 @@ def test_stores_that_belong_together_are_taken(data, backup):
         publish(base)
 
 
-def test_older_events_are_refused(data, backup):
+def test_older_events_are_rejected(data, backup):
     put_back(backup, data, "events.db")
     assert "events.db is older than the registry: 1 partition" in refusal(data)
     assert "a, partition 0, at 9 instead of 19" in refusal(data)
 
 
-def test_missing_events_are_refused(data, backup):
+def test_missing_events_are_rejected(data, backup):
     (data / "events.db").unlink()
     assert "events.db is missing. It has to hold 1 topic." in refusal(data)
 
 
-def test_an_empty_file_of_events_is_refused(data, backup, tmp_path):
+def test_an_empty_file_of_events_is_rejected(data, backup, tmp_path):
     with running(tmp_path / "other") as base:
         base.adapters.stores.of("default").topics()
     with contextlib.closing(sqlite3.connect(tmp_path / "other/events.db")) as connection, connection:
@@ -129,14 +129,14 @@ def test_an_empty_file_of_events_is_refused(data, backup, tmp_path):
     assert "events.db lacks the topics of 1 event type: a" in refusal(data)
 
 
-def test_an_older_registry_is_refused(data, backup):
+def test_an_older_registry_is_rejected(data, backup):
     put_back(backup, data, "registry.db")
     text = refusal(data)
     assert re.search(r"The registry is older than events\.db: its log ends at position \d+, and events\.db was", text)
     assert "The registry is older than coordination.db" in text
 
 
-def test_a_registry_with_another_history_is_refused(data, backup):
+def test_a_registry_with_another_history_is_rejected(data, backup):
     put_back(backup, data, "registry.db")
     events = copy(data, data.parent / "newer")
     put_back(backup, data, *FILES)
@@ -147,25 +147,25 @@ def test_a_registry_with_another_history_is_refused(data, backup):
     assert "The registry has another history than events.db: the entry at position " in refusal(data)
 
 
-def test_a_missing_registry_is_refused(data, backup):
+def test_a_missing_registry_is_rejected(data, backup):
     (data / "registry.db").unlink()
     with pytest.raises(DataMismatch, match=r"registry\.db is missing"), running(data):
         pass
     assert not (data / "registry.db").exists()
 
 
-def test_older_cursors_are_refused(data, backup):
+def test_older_cursors_are_rejected(data, backup):
     put_back(backup, data, "coordination.db")
     assert "coordination.db is older than the registry" in refusal(data)
 
 
-def test_missing_cursors_are_refused(data, backup):
+def test_missing_cursors_are_rejected(data, backup):
     (data / "coordination.db").unlink()
     assert "coordination.db is missing" in refusal(data)
 
 
 @pytest.mark.parametrize("name", ["events.db", "coordination.db"])
-def test_files_of_another_installation_are_refused(data, backup, tmp_path, name):
+def test_files_of_another_installation_are_rejected(data, backup, tmp_path, name):
     with running(tmp_path / "other") as base:
         create(base)
         publish(base)
@@ -173,7 +173,7 @@ def test_files_of_another_installation_are_refused(data, backup, tmp_path, name)
     assert f"{name} belongs to another installation" in refusal(data)
 
 
-def test_a_broker_that_was_killed_is_started_again(data):
+def test_a_killed_broker_can_be_started_again(data):
     with running(data, marked=False) as base:
         create(base)
         publish(base)
@@ -190,7 +190,7 @@ def test_a_broker_that_was_killed_is_started_again(data):
         pass
 
 
-def test_the_marks_of_deleted_topics_go(data):
+def test_the_marks_of_deleted_topics_are_deleted(data):
     with running(data) as base:
         create(base)
         publish(base)
@@ -233,7 +233,7 @@ def test_verify_names_cursors_beyond_the_last_event_and_the_broker_starts(data):
     assert list(admin_operations.verify(Config(data=data))) == []
 
 
-# --- going on all the same ---
+# --- continuing after an accepted loss ---
 
 
 def read_numbers(base, first: int) -> list[bytes]:
@@ -246,7 +246,7 @@ def read_numbers(base, first: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("lost", [*FILES, "events.db, missing", "coordination.db, missing", "registry.db, missing"])
-def test_what_was_accepted_is_recorded_and_belongs_together_again(data, backup, lost):
+def test_an_accepted_loss_is_recorded_and_the_stores_belong_together_again(data, backup, lost):
     name, _, missing = lost.partition(", ")
     if missing:
         (data / name).unlink()
@@ -263,7 +263,7 @@ def test_what_was_accepted_is_recorded_and_belongs_together_again(data, backup, 
     assert list(admin_operations.verify(Config(data=data))) == []
 
 
-def test_no_offset_is_given_out_twice(data, backup):
+def test_no_offset_is_used_twice(data, backup):
     put_back(backup, data, "events.db")
     accept_loss(Config(data=data), "x")
     with running(data) as base:
@@ -275,7 +275,7 @@ def test_no_offset_is_given_out_twice(data, backup):
     assert list(admin_operations.verify(Config(data=data))) == []
 
 
-def test_a_missing_file_is_made_anew_behind_the_last_offset(data, backup):
+def test_a_missing_file_is_recreated_behind_the_last_offset(data, backup):
     (data / "events.db").unlink()
     accept_loss(Config(data=data), "x")
     with running(data) as base:
@@ -285,7 +285,7 @@ def test_a_missing_file_is_made_anew_behind_the_last_offset(data, backup):
         assert read_numbers(base, 0) == EVENTS
 
 
-def test_cursors_that_are_ahead_of_the_marks_count_too_unless_a_client_made_them_up(data, tmp_path):
+def test_cursors_ahead_of_the_marks_count_unless_a_client_invented_them(data, tmp_path):
     with running(data, marked=False) as base:
         create(base)
         StoreMarks(base).note(everything=True)
@@ -311,7 +311,7 @@ def test_nothing_is_accepted_while_the_broker_runs(data, backup):
 # --- `verify` changes nothing ---
 
 
-def test_verify_leaves_a_copy_and_its_directory_as_they_are(data, backup):
+def test_verify_does_not_change_a_copy_nor_its_directory(data, backup):
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in backup.iterdir()}
     assert list(admin_operations.verify(Config(data=backup))) == []
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in backup.iterdir()} == before
@@ -341,7 +341,7 @@ def test_verify_reads_a_copy_with_a_write_ahead_log_that_was_not_checkpointed(da
         publish(base)
         with contextlib.closing(sqlite3.connect(data / "events.db")) as connection, connection:
             connection.execute("UPDATE chunks SET count = count + 1")
-        # As a snapshot of the file system would have it, but without the index.
+        # Like a snapshot of the file system, but without the index.
         copied = copy(data, tmp_path / "copied")
         for path in copied.glob("*-shm"):
             path.unlink()
@@ -352,7 +352,7 @@ def test_verify_reads_a_copy_with_a_write_ahead_log_that_was_not_checkpointed(da
 
 
 @pytest.mark.parametrize("name", ["events.db", "registry.db"])
-def test_verify_does_not_migrate_what_an_older_version_wrote(data, backup, name):
+def test_verify_does_not_migrate_files_of_older_versions(data, backup, name):
     with contextlib.closing(sqlite3.connect(backup / name)) as connection, connection:
         if name == "events.db":
             connection.execute("PRAGMA user_version = 4")

@@ -1,4 +1,4 @@
-"""Who belongs to a list of attributes: reference authorization#model, authorization#section-rules."""
+"""Lists of attributes and the subjects they permit: reference authorization#model, authorization#section-rules."""
 
 import pytest
 
@@ -34,19 +34,19 @@ def test_one_matching_attribute_is_enough(attributes, permitted):
     assert permits(attributes, SUBJECT) is permitted
 
 
-def test_nobody_is_asked_while_authentication_is_off():
+def test_everything_is_permitted_while_authentication_is_off():
     """Reference authorization#authentication-off."""
     assert permits((BOB,), UNAUTHENTICATED)
 
 
-def test_the_refusal_names_operation_and_resource():
+def test_the_error_names_operation_and_resource():
     """Reference authorization#denials."""
     with pytest.raises(AccessDenied) as caught:
         check((BOB,), SUBJECT, "READ", "event-type:a")
     assert str(caught.value) == "Access on READ event-type:a denied"
 
 
-def test_administrators_pass_wherever_a_list_leaves_them_out():
+def test_administrators_are_permitted_even_if_a_list_omits_them():
     check((BOB,), SUBJECT, "READ", "event-type:a", admins=(ALICE,))
     with pytest.raises(AccessDenied):
         check((BOB,), SUBJECT, "READ", "event-type:a", admins=(BOB,))
@@ -62,7 +62,7 @@ def test_duplicates_are_named_for_every_list():
     )
 
 
-def test_looking_for_duplicates_takes_as_many_steps_as_there_are_attributes():
+def test_the_search_for_duplicates_takes_linear_time():
     compared = 0
 
     class Counted(Attribute, frozen=True, order=True):

@@ -4,7 +4,7 @@ from rioni.domain.access.loopback import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost", "127.0.0.1", "127.255.0.9", "::1", "::ffff:127.0.0.1"])
-def test_names_and_addresses_of_this_machine_are_known(host):
+def test_names_and_addresses_of_this_machine_are_recognised(host):
     assert is_loopback(host)
 
 

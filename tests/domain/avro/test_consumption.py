@@ -49,14 +49,14 @@ def only(event, datum=None):
     return envelope
 
 
-def test_a_batch_says_what_the_line_in_json_says():
+def test_a_batch_contains_the_same_as_in_json():
     batch = read(write_batch(CURSOR, [], "Stream timeout reached"))
     assert batch == {"cursor": CURSOR, "events": [], "info": "Stream timeout reached"}
     assert read(write_batch(CURSOR, [], "")) == {"cursor": CURSOR, "events": [], "info": None}
 
 
-def test_clients_of_nakadi_know_the_schema():
-    """By its fingerprint, which names, order and types of all fields make up.
+def test_the_schema_is_the_one_that_clients_of_nakadi_know():
+    """Compared by its fingerprint, which depends on names, order and types of all fields.
 
     Source: reference schemas#batch-schema-versions, streams#avro-batches.
     """
@@ -70,13 +70,13 @@ def test_clients_of_nakadi_know_the_schema():
         assert {field["name"]: field["type"] for field in cursor["type"]["fields"]} == dict.fromkeys(CURSOR, "string")
 
 
-def test_events_of_several_blocks_come_in_their_order():
+def test_events_of_several_blocks_are_in_order():
     events = [stored({"metadata": METADATA}, str(number).encode()) for number in range(5)]
     batch = read(write_batch(CURSOR, [write_block(events[:2]), write_block(events[2:])], ""))
     assert [each["payload"] for each in batch["events"]] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_the_metadata_are_those_that_are_stored():
+def test_the_metadata_are_as_stored():
     metadata = only({"metadata": METADATA}, b"datum")["metadata"]
     assert metadata.pop("occurred_at").isoformat() == "2026-11-20T10:00:00.123000+00:00"
     assert metadata.pop("received_at").isoformat() == "2026-11-20T10:00:00.500000+00:00"
@@ -112,7 +112,7 @@ def test_an_event_in_json_is_its_own_payload():
         {"metadata": {"occurred_at": "0000-11-20T10:00:00Z"}},
     ],
 )
-def test_what_an_event_does_not_say_is_said_for_it(event):
+def test_missing_metadata_are_filled_in(event):
     envelope = only(event)
     metadata = envelope["metadata"]
     assert (metadata["eid"], metadata["version"], metadata["parent_eids"]) == (UUID(NO_EID), "", None)

@@ -26,7 +26,7 @@ def read(body, events_max=100):
 
 @pytest.mark.parametrize("version", ["0", "1"])
 @pytest.mark.parametrize("metadata", [{}, FULL])
-def test_what_another_library_writes_is_read(version, metadata):
+def test_batches_of_another_library_are_read(version, metadata):
     """Reference schemas#batch-schema-versions."""
     (found,) = read(batch(envelope(b"datum", **metadata), version=version))
     assert found.payload == b"datum"
@@ -35,7 +35,7 @@ def test_what_another_library_writes_is_read(version, metadata):
         assert getattr(found.metadata, name) == metadata.get(name)
 
 
-def test_the_owner_is_of_version_1_only():
+def test_only_version_1_contains_the_owner():
     """Reference schemas#batch-schema-versions."""
     assert read(batch(envelope(b"", event_owner="me")))[0].metadata.event_owner == "me"
 
@@ -46,7 +46,7 @@ def test_a_batch_may_be_empty():
 
 HEADER = batch_schema(PUBLISHING, "1").header
 KEYS = b"\x00" * 8 + b"\x02"
-"""Metadata up to the partition keys, which are there."""
+"""Metadata up to the partition keys, which are present."""
 ONE = batch(envelope(b"x"))
 
 
@@ -68,14 +68,14 @@ ONE = batch(envelope(b"x"))
         (batch(envelope(b"", partition_keys=[""] * (TEXTS_MAX + 1))), f"more than {TEXTS_MAX} items"),
     ],
 )
-def test_what_is_no_batch_is_refused_with_the_reason(body, message):
+def test_an_invalid_body_is_rejected_with_the_reason(body, message):
     """Reference publishing#binary-steps, publishing#binary-limits."""
     with pytest.raises(Malformed, match="Error occurred when parsing event") as caught:
         read(body)
     assert message in str(caught.value)
 
 
-def test_more_events_than_allowed_are_refused_before_they_are_read():
+def test_more_events_than_allowed_are_rejected_before_they_are_read():
     """Reference publishing#binary-limits."""
     with pytest.raises(TooLarge, match="more than 2 events"):
         read(batch(*[envelope(b"")] * 3), events_max=2)
@@ -84,13 +84,13 @@ def test_more_events_than_allowed_are_refused_before_they_are_read():
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_behind_the_header_are_refused_or_read(tail):
+def test_any_bytes_behind_the_header_are_rejected_or_read(tail):
     for body in (tail, HEADER + tail, batch_schema(PUBLISHING, "0").header + tail):
-        assert refused_or_read(body)
+        assert is_rejected_or_read(body)
 
 
-def refused_or_read(body):
-    """Whether a body is refused with a reason, or what is read stands in it."""
+def is_rejected_or_read(body):
+    """Whether a body is rejected with a reason, or all payloads read are part of it."""
     try:
         found = read(body)
     except (Malformed, TooLarge) as ex:
@@ -99,8 +99,8 @@ def refused_or_read(body):
 
 
 @given(st.data())
-def test_a_changed_batch_is_refused_or_read(data):
+def test_a_changed_batch_is_rejected_or_read(data):
     body = bytearray(batch(envelope(datum({"order_id": "1", "amount": 2}), **FULL), envelope(b"x")))
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     for mutant in (body, body[: data.draw(st.integers(0, len(body)))]):
-        assert refused_or_read(bytes(mutant))
+        assert is_rejected_or_read(bytes(mutant))

@@ -38,7 +38,7 @@ def evolve(original, submitted, modes):
         (WIDER, "forward -> none"),
     ],
 )
-def test_what_the_mode_allows_is_a_major_version(submitted, modes):
+def test_changes_that_the_mode_allows_are_major_versions(submitted, modes):
     assert evolve(OLD, submitted, modes) == "2.0.0"
 
 
@@ -60,18 +60,18 @@ def test_what_the_mode_allows_is_a_major_version(submitted, modes):
         ),
     ],
 )
-def test_what_the_mode_of_before_forbids_is_refused(submitted, modes, found):
+def test_changes_that_the_previous_mode_forbids_are_rejected(submitted, modes, found):
     with pytest.raises(Invalid) as caught:
         evolve(OLD, submitted, modes)
     assert str(caught.value) == f"Failed to evolve avro schema due to [{found}]"
 
 
 @pytest.mark.parametrize("mode", ["none", "forward", "compatible"])
-def test_what_says_the_same_is_no_version(mode):
+def test_an_equivalent_schema_is_no_new_version(mode):
     assert evolve(ORDER, ORDER | {"doc": "text"}, mode) is None
 
 
-def test_a_long_list_is_cut():
+def test_a_long_list_is_truncated():
     many = record(*[(f"f{n}", "int") for n in range(NAMED_MAX + 5)])
     with pytest.raises(Invalid, match="and 5 more"):
         evolve(many, record(), "forward")

@@ -39,7 +39,7 @@ def test_names_are_resolved_as_the_library_resolves_them(document):
     assert canonical_form(parse(definition(root))) == canonical_form(root)
 
 
-def test_doc_and_layout_make_no_difference_and_everything_else_does():
+def test_schemas_are_equal_but_for_doc_and_layout():
     assert parse(ORDER) == parse(json.dumps(ORDER | {"doc": "text"}, indent=2))
     for change in ({"aliases": ["Old"]}, {"name": "Order2"}, {"custom": 1}):
         assert parse(ORDER) != parse(ORDER | change)
@@ -105,7 +105,7 @@ A_ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
         ({"__fastavro_parsed": True, "__named_schemas": {}, "name": "x"}, "no type at /"),
     ],
 )
-def test_what_is_no_avro_schema_is_refused_with_the_place(document, message):
+def test_an_invalid_avro_schema_is_rejected_with_the_position(document, message):
     """Reference schemas#avro-schema-checks."""
     with pytest.raises(Invalid) as caught:
         parse(document)
@@ -113,7 +113,7 @@ def test_what_is_no_avro_schema_is_refused_with_the_place(document, message):
     assert message in str(caught.value)
 
 
-# --- what would crash or exhaust a decoder ---
+# --- schemas that would crash or exhaust a decoder ---
 
 
 def nested(depth, wrap):
@@ -124,7 +124,7 @@ def nested(depth, wrap):
 
 
 def doubling(levels):
-    """Each level names the one before twice: the schema is short, what it stands for is not."""
+    """Each level refers to the previous one twice: the schema is short, its expansion is not."""
     schema = record(("a", "int"), name="L0")
     fields = [("f0", schema)]
     fields += [(f"f{n}", record(("a", f"L{n - 1}"), ("b", f"L{n - 1}"), name=f"L{n}")) for n in range(1, levels)]
@@ -132,7 +132,7 @@ def doubling(levels):
 
 
 def chain(levels):
-    """Each level names the one before: flat as it is written, deep as it is read."""
+    """Each level refers to the previous one: flat as it is written, deep as it is read."""
     fields = [("f0", record(("a", "int"), name="L0"))]
     fields += [(f"f{n}", record(("a", f"L{n - 1}"), name=f"L{n}")) for n in range(1, levels)]
     return record(*fields)
@@ -166,13 +166,13 @@ NOTHING = record(("a", "null"), ("b", {"type": "fixed", "name": "F", "size": 0})
         ),
     ],
 )
-def test_what_would_exhaust_a_decoder_is_refused(document, message):
+def test_a_schema_that_would_exhaust_a_decoder_is_rejected(document, message):
     """Reference schemas#avro-schema-checks."""
     with pytest.raises(Invalid, match=message):
         parse(document)
 
 
-def test_as_deep_as_allowed_is_fine():
+def test_a_schema_of_the_maximum_depth_is_accepted():
     for document in (
         nested(DEPTH_MAX - 2, lambda inner: {"type": "array", "items": inner}),
         record(("a", {"type": "array", "items": ["null", "int"]}), ("b", "null")),
@@ -183,12 +183,12 @@ def test_as_deep_as_allowed_is_fine():
 # --- fingerprints ---
 
 
-def test_fingerprints_are_those_of_the_specification():
+def test_fingerprints_are_as_in_the_specification():
     # From the test cases of Avro's own distribution: the fingerprint of "int" is 7275d51a3f395c8f.
     assert single_object_header('"int"') == bytes.fromhex("c301" + "8f5c393f1ad57572")
 
 
-def test_every_batch_schema_has_a_fingerprint_of_its_own():
+def test_batch_schemas_have_different_fingerprints():
     headers = [schema.header for versions in BATCH_SCHEMAS.values() for schema in versions.values()]
     assert len(set(headers)) == 4
     assert all(len(header) == 10 for header in headers)

@@ -41,11 +41,11 @@ def delete(by, *envelopes, **changes):
     return prepare_avro_deletion(read_publishing_batch(batch(*envelopes), 100), by, publication(**changes), Random(0))
 
 
-def test_the_datum_goes_along_as_it_was_published():
+def test_the_datum_is_stored_as_it_was_published():
     assert prepare(rules(), envelope(DATUM)).headers == {0: [Headers(avro=DATUM)]}
 
 
-def test_what_is_stored_beside_events_in_json_is_stored_here_too():
+def test_the_same_headers_are_stored_as_for_events_in_json():
     compacted = prepare(rules(cleanup_policy="compact"), envelope(DATUM, **KEY), subscription_id=EID)
     assert compacted.headers == {0: [Headers(key="key", subscription_id=EID, avro=DATUM)]}
 
@@ -70,7 +70,7 @@ def test_owners_are_found_as_in_json(selector, owner):
     assert prepared.headers[0][0].owner == Attribute("team", owner)
 
 
-def test_who_may_not_write_in_an_owners_name_is_refused():
+def test_a_publisher_without_the_owners_right_is_rejected():
     def deny(_owner, eid):
         raise AccessDenied("WRITE", f"event:{eid}")
 
@@ -78,14 +78,14 @@ def test_who_may_not_write_in_an_owners_name_is_refused():
     assert (item.publishing_status, item.detail) == ("failed", f"Access on WRITE event:{EID} denied")
 
 
-def test_events_that_are_stored_once_have_names():
+def test_events_that_are_stored_once_have_ids():
     once = rules(annotations={"rioni.io/idempotent-publishing": "on"})
     (name,) = prepare(once, envelope(DATUM)).ids[0]
     assert name.endswith(EID)
 
 
 @given(st.data())
-def test_what_is_published_is_what_consumers_of_json_get(data):
+def test_consumers_of_json_get_the_published_values(data):
     schema = data.draw(schemas())
     value = data.draw(values(schema))
     found = read_publishing_batch(batch(envelope(datum(value, schema))), 100)
@@ -104,7 +104,7 @@ def test_what_is_published_is_what_consumers_of_json_get(data):
 
 
 @given(st.data())
-def test_a_changed_body_is_refused_or_stored_as_json(data):
+def test_a_changed_body_is_rejected_or_stored_as_json(data):
     body = bytearray(batch(envelope(DATUM, partition="0", span_ctx="{}", parent_eids=[EID]), envelope(DATUM)))
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(10, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -146,7 +146,7 @@ def test_a_deletion_is_a_tombstone_with_the_key():
         (envelope(b"", event_type="other", **KEY), "event type does not match"),
     ],
 )
-def test_a_deletion_that_fails_a_check_refuses_the_batch(bad, detail):
+def test_a_deletion_that_fails_a_check_rejects_the_batch(bad, detail):
     """Reference publishing#binary-checks."""
     prepared = delete(COMPACTED, envelope(b"", **KEY), bad)
     assert [(item.publishing_status, item.step) for item in prepared.rejected] == [

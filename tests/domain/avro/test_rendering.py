@@ -29,7 +29,7 @@ def field(type_):
 
 
 def as_json(value):
-    """What a value of another library is as JSON; bytes are text whose characters they are."""
+    """A value of another library as JSON; bytes become text of the same characters."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, dict):
@@ -38,7 +38,7 @@ def as_json(value):
 
 
 @given(st.data())
-def test_the_json_says_what_another_library_reads(data):
+def test_the_json_equals_the_values_of_another_library(data):
     """Reference schemas#avro-data-as-json."""
     schema = data.draw(schemas())
     payload = datum(data.draw(values(schema)), schema)
@@ -69,7 +69,7 @@ def test_the_json_says_what_another_library_reads(data):
         (record(name="Empty"), {}, b"{}"),
     ],
 )
-def test_each_type_has_its_json(type_, value, rendered):
+def test_each_type_is_rendered_as_documented(type_, value, rendered):
     """Reference schemas#avro-data-as-json."""
     plain = {**type_, "logicalType": None} if isinstance(type_, dict) else type_
     assert render(field(type_), datum({"a": value}, field(plain))) == b'{"a":' + rendered + b"}"
@@ -125,12 +125,12 @@ MAP = {"type": "map", "values": "int"}
         ("int", b"\x02\x02", "1 bytes follow after its end"),
     ],
 )
-def test_what_does_not_fit_the_schema_is_refused_with_the_place(type_, payload, message):
+def test_data_that_do_not_fit_the_schema_are_rejected_with_the_position(type_, payload, message):
     with pytest.raises(DatumError, match=message):
         render(field(type_), payload)
 
 
-def test_a_few_bytes_never_become_much_json():
+def test_rendering_stops_when_the_json_is_too_long():
     wide = record(*[("x" * 1_000 + str(n), "null") for n in range(100)], ("z", "boolean"), name="Wide")
     schema = field({"type": "array", "items": wide})
     payload = b"\xfe\x0f" + b"\x01" * 1_023 + b"\x00"
@@ -138,7 +138,7 @@ def test_a_few_bytes_never_become_much_json():
         render(schema, payload)
 
 
-def test_the_limit_itself_is_fine():
+def test_json_of_exactly_the_limit_is_accepted():
     payload = datum({"order_id": "1", "amount": None})
     size = len(render(ORDER, payload))
     assert render(ORDER, payload, size)
@@ -154,7 +154,7 @@ DEEP = record(
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused_or_rendered(payload):
+def test_any_bytes_are_rejected_or_rendered(payload):
     try:
         rendered = render(DEEP, payload)
     except DatumError:
@@ -163,7 +163,7 @@ def test_any_bytes_are_refused_or_rendered(payload):
 
 
 @given(values(DEEP), st.data())
-def test_a_changed_byte_is_refused_or_rendered(value, data):
+def test_a_changed_byte_is_rejected_or_rendered(value, data):
     payload = bytearray(datum(value, DEEP))
     place = data.draw(st.integers(0, len(payload) - 1))
     payload[place] = data.draw(st.integers(0, 255))

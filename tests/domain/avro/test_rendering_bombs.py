@@ -1,4 +1,4 @@
-"""The worst data there are, in a process of their own: one that dies, or grows, must not take the tests along."""
+"""The most hostile data, in a separate process: one that dies, or grows, must not affect the other tests."""
 
 import subprocess
 import sys
@@ -77,7 +77,7 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin) * 10
 """
 
 
-def test_the_worst_data_are_refused_in_bounded_memory():
+def test_the_most_hostile_data_are_rejected_in_bounded_memory():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     refused, grown = map(int, done.stdout.split())

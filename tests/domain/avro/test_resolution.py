@@ -48,7 +48,7 @@ PROMOTIONS = {
 
 @pytest.mark.parametrize("writer", PRIMITIVES)
 @pytest.mark.parametrize("reader", PRIMITIVES)
-def test_primitive_types_are_promoted_as_the_specification_says(reader, writer):
+def test_primitive_types_are_promoted_as_specified(reader, writer):
     found = compare(record(field(reader)), record(field(writer)))
     if reader == writer or (writer, reader) in PROMOTIONS:
         assert found == []
@@ -80,7 +80,7 @@ def test_primitive_types_are_promoted_as_the_specification_says(reader, writer):
         (record(field([{"type": "array", "items": ["long"]}])), record(field({"type": "array", "items": ["int"]}))),
     ],
 )
-def test_what_the_specification_resolves_is_compatible(reader, writer):
+def test_schemas_that_the_specification_resolves_are_compatible(reader, writer):
     assert compare(reader, writer) == []
 
 
@@ -149,11 +149,11 @@ def test_what_the_specification_resolves_is_compatible(reader, writer):
         ),
     ],
 )
-def test_what_can_not_be_read_is_named_with_its_place(reader, writer, found):
+def test_incompatibilities_are_named_with_their_position(reader, writer, found):
     assert compare(reader, writer) == [found]
 
 
-def test_all_that_can_not_be_read_is_named():
+def test_all_incompatibilities_are_named():
     assert len(compare(record(("a", "int"), ("b", "int"), ("c", "int")), record(("b", "string")))) == 3
 
 
@@ -163,7 +163,7 @@ def test_the_branch_that_readers_take_decides():
 
 
 @given(st.data())
-def test_what_is_compatible_can_be_read_by_another_library(data):
+def test_data_of_compatible_schemas_can_be_read_by_another_library(data):
     reader, writer = data.draw(evolutions())
     reads, writes = parse(reader), parse(writer)
     assume(not incompatibilities(reads, writes))
@@ -176,6 +176,6 @@ def test_what_is_compatible_can_be_read_by_another_library(data):
 
 
 @given(evolutions())
-def test_every_schema_reads_what_it_has_written_itself(pair):
+def test_every_schema_is_compatible_with_itself(pair):
     for document in pair:
         assert incompatibilities(parse(document), parse(document)) == []

@@ -5,7 +5,7 @@ from rioni.domain.event_types.data_lake import MATERIALIZE, PERIOD, REASON, chec
 
 
 def wrong_annotations(annotations, *, mandatory=False):
-    """The fields that are complained about."""
+    """The fields with errors."""
     try:
         check_data_lake(annotations, mandatory=mandatory)
     except InvalidFields as ex:
@@ -16,7 +16,7 @@ def wrong_annotations(annotations, *, mandatory=False):
 @pytest.mark.parametrize(
     "period", ["unlimited", "7 days", "3650 days", "25d", "2w", "521 weeks", "1m", "120 months", "1y", "10 years"]
 )
-def test_a_period_within_its_bounds_passes(period):
+def test_a_period_within_its_bounds_is_accepted(period):
     """Reference event-types#data-lake-annotations."""
     assert wrong_annotations({MATERIALIZE: "on", PERIOD: period, REASON: "law"}, mandatory=True) == []
 
@@ -39,7 +39,7 @@ def test_a_wrong_annotation_is_named(annotations, wrong):
     assert wrong_annotations(annotations) == [f"annotations[{key}]" for key in wrong]
 
 
-def test_a_decision_is_needed_only_where_it_is_mandatory():
+def test_a_decision_is_required_only_if_it_is_mandatory():
     """Reference event-types#data-lake-annotations."""
     assert wrong_annotations({}) == []
     assert wrong_annotations({}, mandatory=True) == [f"annotations[{MATERIALIZE}]"]

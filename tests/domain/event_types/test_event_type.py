@@ -31,7 +31,7 @@ def test_an_added_schema_moves_the_time_of_the_last_change():
     assert state.created_at == event_type().created_at
 
 
-def test_deletion_leaves_nothing():
+def test_deletion_leaves_no_state():
     assert evolve(event_type(), EventTypeDeleted(name=NAME)) is None
 
 

@@ -4,7 +4,7 @@ from rioni.domain.event_types.labels import annotation_violations, label_violati
 
 
 @pytest.mark.parametrize("key", ["a", "a-b_c.d", "nakadi.io/a", "x" * 63, "sub.domain.example/Name1"])
-def test_good_keys_pass(key):
+def test_valid_keys_are_accepted(key):
     assert list(annotation_violations({key: ""})) == []
 
 
@@ -20,7 +20,7 @@ def test_good_keys_pass(key):
         ("prefix/", "Key name should start and end with a letter or a digit"),
     ],
 )
-def test_bad_keys_are_named(key, message):
+def test_invalid_keys_are_named(key, message):
     """Reference event-types#annotations-and-labels."""
     assert (f"labels[{key}]", message) in list(label_violations({key: ""}))
 
@@ -39,7 +39,7 @@ def test_annotations_are_measured_in_bytes():
 
 
 @pytest.mark.parametrize("value", ["", "a", "A-b_c.9"])
-def test_good_label_values_pass(value):
+def test_valid_label_values_are_accepted(value):
     assert list(label_violations({"a": value})) == []
 
 
@@ -47,5 +47,5 @@ def test_good_label_values_pass(value):
     ("value", "message"),
     [("x" * 64, "size must be between 0 and 63"), ("-a", "Should contain only allowed symbols")],
 )
-def test_bad_label_values_are_named(value, message):
+def test_invalid_label_values_are_named(value, message):
     assert list(label_violations({"a": value})) == [("labels[a]", message)]

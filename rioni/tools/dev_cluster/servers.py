@@ -2,12 +2,15 @@
 
 import contextlib
 import ctypes
+import fcntl
+import hashlib
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -116,6 +119,16 @@ class Server:
     def resume(self) -> None:
         """Resume a paused process."""
         self._signal(signal.SIGCONT)
+
+    def end(self, timeout_s: float) -> None:
+        """Ask the process to end, and wait until it has.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not in time.
+        """
+        self._signal(signal.SIGTERM)
+        if self._process is not None:
+            self._process.wait(timeout_s)
 
     def kill(self) -> None:
         """End the process without any chance to tidy up."""
@@ -244,12 +257,17 @@ def kafka(
         "num.network.threads": 2,
         "num.io.threads": 4,
         "broker.session.timeout.ms": 3_000,
-        "broker.heartbeat.interval.ms": 500,
+        "broker.heartbeat.interval.ms": 1_000,
+        # A broker that nobody uses takes less CPU.
+        "metadata.max.idle.interval.ms": 10_000,
     }
     _write(folder / "server.properties", {**settings, **further})
+    prepared = _prepared(class_path)
     if not (folder / "data" / "meta.properties").exists():
-        _format(class_path, folder, cluster_id)
-    command = [*_java(class_path, 256), "kafka.Kafka", str(folder / "server.properties")]
+        (folder / "data").mkdir(exist_ok=True)
+        shutil.copy(prepared / FEATURES, folder / "data")
+        _write(folder / "data" / "meta.properties", {"version": 1, "cluster.id": cluster_id, "node.id": number})
+    command = _kafka_command(class_path, folder, f"-XX:SharedArchiveFile={prepared / CLASSES}")
     return Server(f"Kafka {number}", command, folder, lambda: _listens(client_port))
 
 
@@ -258,14 +276,60 @@ def new_cluster_id() -> str:
     return uuid4().hex[:22]
 
 
-def _format(class_path: str, folder: Path, cluster_id: str) -> None:
-    command = [*_java(class_path, 128), "kafka.tools.StorageTool", "format"]
+FEATURES, CLASSES = "bootstrap.checkpoint", "classes.jsa"
+
+
+def _prepared(class_path: str) -> Path:
+    """The folder of what spares brokers half of the work of a start; a first start leaves it, once for each Java.
+
+    It has the features of a new cluster (`FEATURES`), and the classes that a broker loads, as this Java maps them into
+    memory (`CLASSES`).
+    """
+    java = Path(_java_command()).resolve()
+    known_by = f"{java} {java.stat().st_mtime_ns}"
+    jars = Path(class_path).parent
+    folder = jars / f"prepared-{hashlib.sha256(known_by.encode()).hexdigest()[:12]}"
+    with (jars / "lock").open("ab") as lock:
+        # One process does it, others wait for it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=jars) as scratch:
+                _start_first(class_path, Path(scratch))
+                Path(scratch, "prepared").rename(folder)
+    return folder
+
+
+def _start_first(class_path: str, folder: Path) -> None:
+    """Format the folder of a broker, start it and end it in good order; `prepared` is what is left."""
+    (prepared := folder / "prepared").mkdir()
+    client_port, controller_port = free_ports(2)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": folder / "data",
+    }
+    _write(folder / "server.properties", settings)
+    command = [*_java(class_path, 128), "kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c"]
     properties = str(folder / "server.properties")
-    done = subprocess.run(
-        [*command, "-t", cluster_id, "-c", properties], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([*command, properties], capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     if done.returncode:
         raise Unavailable(f"Kafka's folder could not be prepared:\n{done.stdout}{done.stderr}")
+    shutil.copy(folder / "data" / FEATURES, prepared)
+    command = _kafka_command(class_path, folder, f"-XX:ArchiveClassesAtExit={prepared / CLASSES}")
+    server = Server("Kafka", command, folder, lambda: _listens(client_port))
+    server.start()
+    try:
+        server.wait(START_TIMEOUT_S)
+        server.end(START_TIMEOUT_S)
+    finally:
+        server.kill()
+
+
+def _kafka_command(class_path: str, folder: Path, *options: str) -> list[str]:
+    return [*_java(class_path, 256, *options), "kafka.Kafka", str(folder / "server.properties")]
 
 
 def _listens(port: int) -> bool:
@@ -279,12 +343,16 @@ def _listens(port: int) -> bool:
 # --- both ---
 
 
-def _java(class_path: str, heap_mb: int) -> list[str]:
+def _java_command() -> str:
     java = shutil.which("java")
     assert java is not None, "looked for before"
+    return java
+
+
+def _java(class_path: str, heap_mb: int, *options: str) -> list[str]:
     # Small machines, short lives: a small heap, the plain collector, and no second compiler.
-    machine = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return [java, *machine, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
+    machine = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options]
+    return [_java_command(), *machine, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
 
 
 def _write(path: Path, settings: Mapping[str, object]) -> None:

@@ -1,3 +1,4 @@
+import contextlib
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from rioni.domain.errors import Unavailable
 from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.servers import Server
+from rioni.tools.dev_cluster.servers import CLASSES, FEATURES, Server
 
 
 TIMEOUT_S = 30
@@ -27,6 +28,24 @@ def test_a_broker_answers_and_goes_on_after_it_was_killed(other_kafka_cluster):
     broker.start()
     broker.wait()
     assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
+
+
+@pytest.mark.kafka
+def test_a_broker_starts_with_the_classes_and_features_that_a_first_start_has_left(other_kafka_cluster):
+    (broker,) = other_kafka_cluster.kafkas
+    pids = [path.parent.name for path in Path("/proc").glob("[0-9]*/cwd") if _leads_to(path, broker.folder)]
+    assert len(pids) == 1
+    assert CLASSES in Path(f"/proc/{pids[0]}/maps").read_text()
+    assert (
+        f"from bootstrap source 'the binary bootstrap metadata file: {broker.folder / 'data' / FEATURES}'"
+        in (broker.folder / "output.txt").read_text()
+    )
+
+
+def _leads_to(link: Path, folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return link.readlink() == folder
+    return False
 
 
 @pytest.mark.kafka

@@ -43,7 +43,7 @@ class Reason(Enum):
 
     @property
     def silent_at_low_level(self) -> bool:
-        """Whether a low-level stream ends without saying why (4.5): its client asked for it."""
+        """Whether a low-level stream ends without saying why: its client asked for it."""
         return self in _WISHED
 
 
@@ -141,13 +141,13 @@ class Send(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Commit events that are not delivered, for the client (8.10)."""
+    """Commit events that are not delivered, for the client."""
 
     cursors: Sequence[tuple[EventTypePartition, TimelinePosition]]
 
 
 class RecordDeliveryAttempt(NamedTuple):
-    """Note, before they are sent, that events up to a place are to be committed now (8.11)."""
+    """Note, before they are sent, that events up to a place are to be committed now."""
 
     partition: EventTypePartition
     place: TimelinePosition
@@ -156,7 +156,7 @@ class RecordDeliveryAttempt(NamedTuple):
 
 
 class SendToDeadLetterQueue(NamedTuple):
-    """Apply the dead letter policy to an event, then commit it for the client (8.11)."""
+    """Apply the dead letter policy to an event, then commit it for the client."""
 
     partition: EventTypePartition
     event: Slice

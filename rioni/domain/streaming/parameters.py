@@ -61,7 +61,7 @@ class StreamParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def low_level_parameters(query: Mapping[str, Any], limits: StreamLimits) -> StreamParameters:
-    """The parameters of a low-level stream (4.2).
+    """The parameters of a low-level stream.
 
     Args:
         query: numbers, or the text of numbers, by name; None and absent are the same, other names are ignored.
@@ -90,7 +90,7 @@ def low_level_parameters(query: Mapping[str, Any], limits: StreamLimits) -> Stre
 
 
 def subscription_parameters(body: Mapping[str, Any], limits: StreamLimits) -> StreamParameters:
-    """The parameters of a stream of a subscription (8.1), from a query or a JSON body.
+    """The parameters of a stream of a subscription, from a query or a JSON body.
 
     A stream_timeout below batch_flush_timeout is accepted: clients use it.
 
@@ -129,7 +129,7 @@ def subscription_parameters(body: Mapping[str, Any], limits: StreamLimits) -> St
 
 
 def check_partitions(requested: tuple[EventTypePartition, ...], existing: Collection[EventTypePartition]) -> None:
-    """Reject partitions that are named twice, or don't belong to the subscription (8.2).
+    """Reject partitions that are named twice, or don't belong to the subscription.
 
     Raises:
         Invalid: names all that don't belong to it.

@@ -41,7 +41,7 @@ EVENT_BYTES_GUESS = 1_000
 """Assumed size of an event when deciding how much to fetch for a small window."""
 
 AUTOCOMMIT_EVERY_S = 5.0
-"""How often a stream commits hidden events at most, as long as it goes on (8.10)."""
+"""How often a stream commits hidden events at most, as long as it goes on."""
 
 IDLE_COMMIT_TIMEOUTS = 2
 """A stream without any partition ends after so many commit timeouts."""

@@ -17,6 +17,7 @@ from tests.support.tables import rows
 
 
 LIMITS = StreamLimits(stream_timeout_default_s=3333)
+INT32_MAX = 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,28 @@ def test_what_a_low_level_stream_gets(given, name, value):
 )
 def test_what_a_stream_of_a_subscription_gets(given, name, value):
     assert getattr(subscription_parameters(given, LIMITS), name) == value
+
+
+@pytest.mark.parametrize("parse", [low_level_parameters, subscription_parameters])
+def test_limits_are_taken_as_they_are_given(parse):
+    """Reference low-level-streams#parameters, streams#parameters."""
+    given = {"batch_limit": 20, "stream_limit": 20, "stream_keep_alive_limit": INT32_MAX, "batch_flush_timeout": 1}
+    parameters = parse({**given, "stream_timeout": 1}, StreamLimits(stream_timeout_default_s=9, memory_bytes_max=5))
+    assert parameters.batch_limit == parameters.stream_limit == 20
+    assert parameters.stream_keep_alive_limit == INT32_MAX
+    assert parameters.batch_flush_timeout_s == parameters.stream_timeout_s == 1
+    assert parameters.memory_bytes_max == 5
+
+
+@pytest.mark.parametrize("parse", [low_level_parameters, subscription_parameters])
+def test_numbers_have_32_bits(parse):
+    for number in (INT32_MAX + 1, -INT32_MAX - 1):
+        with pytest.raises(Malformed, match=r"^stream_limit must be an integer of 32 bits$"):
+            parse({"stream_limit": number}, LIMITS)
+
+
+def test_one_uncommitted_event_is_enough():
+    assert subscription_parameters({"max_uncommitted_events": 1}, LIMITS).max_uncommitted_events == 1
 
 
 def test_numbers_may_be_text():
@@ -133,9 +156,20 @@ def test_what_a_subscription_stream_refuses(body, text):
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize("partitions", ["0", [1], [{"event_type": "a"}], [{"event_type": "a", "partition": 0}]])
-def test_malformed_partitions(partitions):
-    with pytest.raises(Malformed):
+@pytest.mark.parametrize(
+    ("partitions", "text"),
+    [
+        ("0", "partitions must be a list"),
+        ([1], "each of partitions must have event_type and partition, both of them text"),
+        ([{"event_type": "a"}], "each of partitions must have event_type and partition, both of them text"),
+        (
+            [{"event_type": "a", "partition": 0}],
+            "each of partitions must have event_type and partition, both of them text",
+        ),
+    ],
+)
+def test_malformed_partitions(partitions, text):
+    with pytest.raises(Malformed, match=f"^{text}$"):
         subscription_parameters({"partitions": partitions}, LIMITS)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import ExitStack
 from functools import partial
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.postgres import fresh_database
-from tests.support.scheduling import Scheduling, group_of, slow_first
+from tests.support.scheduling import Scheduling, group_of, import_in_turns, slow_first
 from tests.support.shared_servers import SharedServers, address_of
 
 
@@ -96,6 +97,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """Distribute the tests, whatever `--dist` says."""
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect without looking for garbage, as thousands of tests stay that long; workers share the work of it."""
+    gc.disable()
+    if hasattr(session.config, "workerinput"):
+        import_in_turns(session.config)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but not among what has been collected."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import make_url
 
-from tests.support.scheduling import SHARING, SPLIT
+from tests.support.scheduling import SHARING, SPLIT, import_in_turns
 from tests.support.waiting import wait_until
 
 
@@ -52,6 +53,23 @@ def suite(folder, content, environ, *options):
 
 def test_files_that_are_scheduled_by_name_exist():
     assert all((ROOT / file).is_file() for files in (SPLIT, *SHARING.values()) for file in files)
+
+
+def test_workers_begin_to_import_at_different_files_and_import_all(tmp_path, monkeypatch):
+    names = [f"test_in_turns_{letter}" for letter in "abcd"]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(
+            "from pathlib import Path\nwith Path('log').open('a') as f: print(__name__, file=f)"
+        )
+    (tmp_path / "test_in_turns_broken.py").write_text("raise ValueError")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for number in range(2):
+        worker = {"workerid": f"gw{number}", "workercount": 2}
+        import_in_turns(SimpleNamespace(args=[f"{tmp_path}::test"], rootpath=tmp_path, workerinput=worker))
+        for name in names:
+            del sys.modules[name]
+    assert (tmp_path / "log").read_text().split() == [*names, *names[2:], *names[:2]]
 
 
 USING = """

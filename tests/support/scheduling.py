@@ -1,6 +1,9 @@
 """Which tests one worker of pytest-xdist runs in a row, and which of them come first."""
 
+import contextlib
+import importlib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -66,3 +69,19 @@ def slow_first(items: list[pytest.Item]) -> None:
     """
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "nightly", "spark")))}
     items.sort(key=lambda item: (item.nodeid.startswith(LAST), not needs_nodes(item.nodeid), item.path not in slow))
+
+
+def import_in_turns(config: pytest.Config) -> None:
+    """Import the test files that are to be collected, each worker beginning elsewhere.
+
+    The assertions of each file have to be rewritten, which takes as long as all else of the collection: so one worker
+    does it for the others, which find the result in the cache. What cannot be imported is left to the collection.
+    """
+    asked = (Path(argument.partition("::")[0]).resolve() for argument in config.args)
+    files = sorted({file for path in asked for file in ((path,) if path.is_file() else path.rglob("test_*.py"))})
+    worker = config.workerinput
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"] % max(len(files), 1)
+    for file in files[first:] + files[:first]:
+        if file.is_relative_to(config.rootpath):
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))

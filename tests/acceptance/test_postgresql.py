@@ -13,6 +13,7 @@ import pytest
 from rioni.tools.dev_cluster.cluster import running_postgres
 from tests.acceptance.conftest import event, problem
 from tests.support.builders import event_type_body
+from tests.support.postgres import crash
 from tests.support.server import open_stream, running_server
 
 
@@ -54,7 +55,7 @@ def test_confirmed_changes_are_known_to_every_worker(server):
         client.close()
 
 
-def test_while_the_database_is_down_requests_are_503_and_streams_continue(
+def test_after_a_crash_of_the_database_requests_are_503_until_it_is_back_and_streams_continue(
     server, postgres, client, create, subscribe, name
 ):
     create(name)
@@ -73,7 +74,7 @@ def test_while_the_database_is_down_requests_are_503_and_streams_continue(
         assert client.post(f"/event-types/{name}/events", json=[event("before")]).status_code == 200
         cursor = next(batch["cursor"] for batch in committing.batches_as_they_come() if "events" in batch)
         assert order_ids(stream.events(1)) == ["before"]
-        postgres.stop()
+        crash(postgres)
         try:
             requests = [
                 ("GET", "/event-types", None),

@@ -1,6 +1,12 @@
 """What the cluster promises holds while its nodes, its servers and the network between them fail, on real processes.
 
-One test lets one fault after the other happen; with `HYPOTHESIS_PROFILE=nightly` each of them happens on its own too.
+Runs at night, or when this file is asked for: one fault after the other, and each of them on its own. In the usual run
+
+- nodes are killed in `tests/acceptance/test_cluster.py` and `test_switching_kill_cluster.py`, suspended or cut off from
+  ZooKeeper in `tests/storage/zookeeper/test_coordination_faults.py`, which kills ZooKeeper too;
+- brokers are killed and suspended in `tests/storage/kafka/test_events_faults.py`, cut off from the others in
+  `topics/test_topics_stale_leaders.py` and `test_delivery.py` beside it; the latter loses answers of Kafka as well;
+- PostgreSQL crashes and is suspended in `tests/acceptance/test_postgresql.py`.
 """
 
 import contextlib
@@ -19,7 +25,6 @@ import pytest
 from rioni.tools.dev_cluster import jars
 from tests.acceptance.conftest import partitions
 from tests.support.builders import event_type_body
-from tests.support.campaigns import NIGHTLY
 from tests.support.faulty_cluster import APPEND_TIMEOUT_S, SESSION_TIMEOUT_S, FaultyCluster, faulty_cluster
 from tests.support.history_checker import Delivery, History, Observation, violations
 from tests.support.recording import NO_ANSWER, Consumers, Publisher, Registrar, position_of, read
@@ -162,7 +167,7 @@ OTHERS: tuple[Fault, ...] = (
     kill_a_zookeeper,
     pause_a_zookeeper,
 )
-SCENARIOS = [COMBINED, *((fault,) * 3 for fault in (*COMBINED, *OTHERS) if NIGHTLY)]
+SCENARIOS = [COMBINED, *((fault,) * 3 for fault in (*COMBINED, *OTHERS))]
 
 
 class Clients:

@@ -2,8 +2,6 @@
 
 import contextlib
 import itertools
-import os
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ from sqlalchemy import make_url
 from rioni.tools.dev_cluster.cluster import Detours, LocalCluster, running_cluster, running_postgres
 from rioni.tools.dev_cluster.nodes import node
 from rioni.tools.dev_cluster.servers import HOST, Server, free_ports
+from tests.support.postgres import crash
 from tests.support.proxy import SOCKET
 from tests.support.tcp_proxy import TcpProxy, proxies, proxies_to
 
@@ -107,10 +106,7 @@ class FaultyCluster:
 
     def crash_postgres(self) -> None:
         """End PostgreSQL without a checkpoint, and all its connections."""
-        pid = self._postgres.get_pid()
-        os.kill(pid, signal.SIGQUIT)
-        while Path(f"/proc/{pid}").exists():
-            time.sleep(0.01)
+        crash(self._postgres)
 
     def start_postgres(self) -> None:
         """Start it again, which recovers what was committed."""

@@ -1,13 +1,18 @@
 """A real PostgreSQL from a wheel, for the duration of a test run, with any number of databases."""
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 from sqlalchemy import make_url
 
 from rioni.tools.dev_cluster.cluster import running_postgres as running_server
+from tests.support.waiting import wait_until
 
 
 @contextlib.contextmanager
@@ -28,6 +33,18 @@ def running_postgres(connections_max: int) -> Iterator[str]:
         server.stop()
         server.ensure_postgres_running()
         yield server.get_uri(driver="psycopg")
+
+
+def crash(server: Any) -> None:
+    """End a server without a checkpoint, and all its connections; blocks until it has ended.
+
+    Args:
+        server: from `rioni.tools.dev_cluster.cluster.running_postgres`; its `ensure_postgres_running` starts it again,
+            which recovers what was committed.
+    """
+    pid = server.get_pid()
+    os.kill(pid, signal.SIGQUIT)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def fresh_database(url: str) -> str:

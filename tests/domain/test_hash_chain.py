@@ -30,8 +30,8 @@ ENTRIES = st.tuples(
 HASHES = st.binary(min_size=32, max_size=32)
 
 
-def test_the_hash_is_what_the_documentation_says():
-    """Every byte is spelled out: whoever reads the log with another language has to get the same."""
+def test_the_hash_is_computed_as_documented():
+    """Every byte is spelled out: readers of the log in other languages have to compute the same hash."""
     written = (
         b"\x00" * 32
         + b"\x00\x00\x00\x017"

@@ -45,7 +45,7 @@ EVENT_TYPE, SUBSCRIPTION = (check_event_type, event_type_spec), (check_subscript
         (SUBSCRIPTION, "initial_cursors", INITIAL_CURSORS_MAX, cursors),
     ],
 )
-def test_what_a_definition_may_contain_is_limited_and_the_limit_is_named(kind, field, most, made):
+def test_the_size_of_definitions_is_limited_and_the_limit_is_named(kind, field, most, made):
     """Reference event-types#definition-limits."""
     check_fields, spec = kind
     more = {"read_from": "cursors"} if field == "initial_cursors" else {}

@@ -35,5 +35,5 @@ def test_times_of_clients_are_rounded_down_to_milliseconds(text, timestamp_ms):
     "text",
     ["", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01T00:00:60Z", "1970-02-29T00:00:00Z", "0000-01-01T00:00:00Z"],
 )
-def test_what_is_no_time_is_none(text):
+def test_an_invalid_time_is_none(text):
     assert parsed_ms(text) is None

@@ -84,7 +84,7 @@ class Streaming(RuleBasedStateMachine):
         self.given_up: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
         self.hidden: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
         self.poison: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
-        self.buried: dict[EventTypePartition, list[int]] = {key: [] for key in KEYS}
+        self.dead_lettered: dict[EventTypePartition, list[int]] = {key: [] for key in KEYS}
         self.confirmed = dict.fromkeys(KEYS, -1)
         """What clients have committed, as far as that advanced anything."""
         self.before = self.committed()
@@ -246,9 +246,9 @@ class Streaming(RuleBasedStateMachine):
     def bury(self, key: EventTypePartition, event: Slice, times: int) -> None:
         assert times == self.policy.send_count
         assert event.stop == event.start + 1
-        assert self.visible(key, event.start, event.start), "hidden events are not buried"
+        assert self.visible(key, event.start, event.start), "hidden events are not dead_lettered"
         assert not self.visible(key, self.committed()[key] + 1, event.start - 1), "nothing before it is waited for"
-        self.buried[key].append(event.start)
+        self.dead_lettered[key].append(event.start)
         self.given_up[key].add(event.start)
 
     def try_commit(self, reader: Reader, key: EventTypePartition, position: int) -> None:
@@ -345,7 +345,7 @@ class Streaming(RuleBasedStateMachine):
     @invariant()
     def the_broker_commits_nothing_but_hidden_events(self):
         for key, position in self.committed().items():
-            assert set(self.visible(key, self.confirmed[key] + 1, position)) <= set(self.buried[key])
+            assert set(self.visible(key, self.confirmed[key] + 1, position)) <= set(self.dead_lettered[key])
 
     def teardown(self):
         try:
@@ -382,7 +382,7 @@ class Streaming(RuleBasedStateMachine):
 
 
 class StreamingWithDeadLetters(Streaming):
-    """Every poison event is buried once, and nothing else that is committed in time."""
+    """Every poison event is dead_lettered once, and nothing else that is committed in time."""
 
     policy = Policy(send_count=2, keeps=True)
 
@@ -396,13 +396,13 @@ class StreamingWithDeadLetters(Streaming):
     @invariant()
     def nothing_is_buried_twice(self):
         # Nothing interrupts a burial here, so it is not repeated either.
-        for positions in self.buried.values():
+        for positions in self.dead_lettered.values():
             assert positions == sorted(set(positions))
 
     @invariant()
     def nobody_passes_poison_but_the_broker(self):
         for key, position in self.committed().items():
-            assert {bad for bad in self.poison[key] if bad <= position} <= set(self.buried[key])
+            assert {bad for bad in self.poison[key] if bad <= position} <= set(self.dead_lettered[key])
 
     def nobody_starves(self) -> None:
         # Whoever is there now has done what it has done; those who come commit all that they can.
@@ -416,11 +416,11 @@ class StreamingWithDeadLetters(Streaming):
             for key, trouble in troubles.items()
             if trouble.failures >= self.policy.send_count
         }
-        before = {key: set(positions) for key, positions in self.buried.items()}
+        before = {key: set(positions) for key, positions in self.dead_lettered.items()}
         super().nobody_starves()
         for key in self.keys:
-            assert self.poison[key] <= set(self.buried[key])
-            assert set(self.buried[key]) - before[key] - self.poison[key] <= {suspects.get(key)}
+            assert self.poison[key] <= set(self.dead_lettered[key])
+            assert set(self.dead_lettered[key]) - before[key] - self.poison[key] <= {suspects.get(key)}
 
 
 TestStreaming = Streaming.TestCase

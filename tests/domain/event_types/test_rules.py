@@ -24,8 +24,8 @@ def change(state, *, by_admin=False, by_its_admin=False, **changes):
     return rules.changed(state, spec, now=LATER, limits=Limits(), by_admin=by_admin, by_its_admin=by_its_admin)
 
 
-def complaint(check, *arguments):
-    """What a check says about a submission; empty if it passes."""
+def problem_of(check, *arguments):
+    """The error of a check for a submission; empty if it is valid."""
     try:
         check(*arguments)
     except InvalidFields as ex:
@@ -79,22 +79,22 @@ EMPTY_KEY = [
         ({"labels": {"a": "!"}}, 'Field "labels[a]" Should contain only allowed symbols'),
     ],
 )
-def test_a_field_against_its_constraint_is_named(changes, line):
+def test_a_field_that_violates_its_constraint_is_named(changes, line):
     """Reference event-types#name, event-types#default-statistic."""
-    assert complaint(rules.check_fields, event_type_spec(**changes)) == line + "\n"
+    assert problem_of(rules.check_fields, event_type_spec(**changes)) == line + "\n"
 
 
-def test_all_fields_against_their_constraints_are_named_together():
+def test_all_fields_that_violate_constraints_are_named_together():
     """Reference common#field-violations."""
     with pytest.raises(InvalidFields) as caught:
         rules.check_fields(event_type_spec(name=None, category=None, annotations={"-": "x"}))
     assert [path for path, _ in caught.value.violations] == ["name", "category", "annotations[-]"]
 
 
-def test_a_good_submission_passes():
+def test_a_valid_submission_is_accepted():
     annotations = [{"nakadi.io/x": "y"}, *({"rioni.io/idempotent-publishing": switch} for switch in ("on", "off"))]
     for each in annotations:
-        assert complaint(rules.check_fields, event_type_spec(annotations=each, labels={"team": ""})) == ""
+        assert problem_of(rules.check_fields, event_type_spec(annotations=each, labels={"team": ""})) == ""
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_a_good_submission_passes():
 )
 def test_the_retention_time_has_limits(retention, message):
     """Reference event-types#retention-time."""
-    assert message in complaint(rules.check_retention, Options(retention_time=retention), Limits())
+    assert message in problem_of(rules.check_retention, Options(retention_time=retention), Limits())
 
 
 @pytest.mark.parametrize("retention", [10_800_000, 345_600_000, None])
 def test_the_limits_of_the_retention_time_are_included(retention):
     """Reference event-types#retention-time."""
-    assert complaint(rules.check_retention, Options(retention_time=retention), Limits()) == ""
+    assert problem_of(rules.check_retention, Options(retention_time=retention), Limits()) == ""
 
 
 @pytest.mark.parametrize(
@@ -152,21 +152,21 @@ def test_the_limits_of_the_retention_time_are_included(retention):
         ),
     ],
 )
-def test_strategies_that_do_not_fit_each_other_are_refused(changes, message):
+def test_inconsistent_strategies_are_rejected(changes, message):
     """Reference event-types#enrichment-strategies, event-types#partition-strategies, publishing#event-ids."""
     with pytest.raises(Invalid) as caught:
         rules.check_strategies(event_type(**changes))
     assert str(caught.value) == message
 
 
-def test_a_null_partition_strategy_is_refused_and_an_absent_one_is_random():
+def test_a_null_partition_strategy_is_rejected_and_an_absent_one_is_random():
     """Reference event-types#partition-strategies."""
     with pytest.raises(Invalid, match="partition strategy must not be null"):
         event_type(partition_strategy=None)
     assert event_type(partition_strategy=UNSET).partition_strategy == "random"
 
 
-def test_an_attribute_may_stand_only_once_in_a_list():
+def test_an_attribute_may_occur_only_once_in_a_list():
     """Reference authorization#duplicates."""
     twice = EventTypeAuthorization(admins=(ALICE, ALICE), readers=(ALICE,), writers=(ALICE,))
     with pytest.raises(Invalid) as caught:
@@ -208,14 +208,14 @@ def test_putting_the_unchanged_event_type_changes_nothing():
     assert change(state) is state
 
 
-def test_what_a_change_leaves_out_is_kept():
+def test_fields_omitted_in_a_change_are_kept():
     """Reference event-types#kept-fields."""
     state = event_type(annotations={"a": "b"}, labels={"c": "d"}, default_statistic=statistic())
     changed = change(state, annotations=None, labels=None, default_statistic=None, options=None)
     assert changed is state
 
 
-def test_a_change_keeps_the_creation_and_moves_the_last_change():
+def test_a_change_keeps_the_creation_time_and_updates_the_time_of_the_last_change():
     changed = change(event_type(), owning_application="other")
     assert (changed.owning_application, changed.created_at, changed.updated_at) == ("other", NOW, LATER)
 
@@ -270,8 +270,8 @@ SELECTOR = EventOwnerSelector(type="static", name="team", value="a")
         ),
     ],
 )
-def test_what_must_not_change_is_refused(before, changes, message):
-    """A change of each field that must stay, with the text of its refusal.
+def test_changes_of_constant_fields_are_rejected(before, changes, message):
+    """A change of each constant field, with the text of its rejection.
 
     Source: reference event-types#constrained-changes, event-types#owner-selector-change, event-types#statistic-changes,
     event-types#audience.
@@ -288,13 +288,13 @@ def test_an_undefined_event_type_may_become_a_business_one():
     assert changed.category == "business"
 
 
-def test_events_that_are_deleted_may_be_compacted_too():
+def test_cleanup_policy_delete_may_become_compact_and_delete():
     """Reference event-types#cleanup-policy-change."""
     assert change(event_type(), cleanup_policy="compact_and_delete").cleanup_policy == "compact_and_delete"
 
 
 def test_administrators_of_the_broker_may_change_strategy_and_owners():
-    """Reference event-types#fields, event-types#update-checks: what nobody else may.
+    """Reference event-types#fields, event-types#update-checks: changes that only they may make.
 
     Source: reference event-types#owner-selector-change, authorization#administrator-exemptions.
     """
@@ -313,7 +313,7 @@ def test_administrators_of_the_broker_may_change_strategy_and_owners():
 @pytest.mark.parametrize(
     ("owning_application", "known"), [("shop", True), ("billing", True), ("shop2", False), ("", False)]
 )
-def test_an_owning_application_must_be_one_of_those_that_there_are(owning_application, known):
+def test_an_owning_application_must_exist(owning_application, known):
     """Reference event-types#owning-application."""
     limits = Limits(owning_applications="shop|billing")
     if known:

@@ -1,4 +1,4 @@
-"""How the body of a batch is read: reference publishing#batches, publishing#batch-format."""
+"""Parsing the body of a batch: reference publishing#batches, publishing#batch-format."""
 
 import json
 import tracemalloc
@@ -19,7 +19,7 @@ events = json_texts(json_objects).map(str.strip)
 
 
 @given(st.lists(events, max_size=5), st.sampled_from(["", " ", "\r\n\t"]))
-def test_every_event_keeps_the_bytes_it_came_as(texts, space):
+def test_every_event_keeps_its_original_bytes(texts, space):
     body = f"{space}[{space}{f'{space},{space}'.join(texts)}{space}]{space}"
     batch = split(body.encode())
     assert batch.raw == [text.encode() for text in texts]
@@ -64,13 +64,13 @@ def test_many_events_that_begin_alike_are_read_in_parts(count, note):
         ('{"ä":"ä"},{"ä":1,}'.encode(), "Expecting property name enclosed in double quotes at position 600027"),
     ],
 )
-def test_what_is_wrong_late_in_a_large_body_is_named(events, message):
+def test_errors_late_in_a_large_body_are_named(events, message):
     with pytest.raises(Malformed) as caught:
         split(b'[{"a":"' + "ä".encode() * 600_000 + b'"},' + events)
     assert message in str(caught.value)
 
 
-def test_an_event_that_is_too_large_by_far_is_not_read():
+def test_an_event_that_is_much_too_large_is_not_parsed():
     """Reference publishing#batch-limits."""
     with pytest.raises(TooLarge, match="Event too large: more than 8000000 bytes"):
         split(b'[{"a":"' + b"x" * 9_000_000 + b'"}]')
@@ -118,7 +118,7 @@ def test_line_breaks_can_be_removed_without_changing_a_value(text):
         (b'[{"a":' * 100_000, "Too many nested objects and arrays"),
     ],
 )
-def test_what_is_not_an_array_of_strict_objects_is_malformed(body, message):
+def test_anything_but_an_array_of_strict_objects_is_malformed(body, message):
     """Reference publishing#strict-json."""
     with pytest.raises(Malformed) as caught:
         split(body)
@@ -138,7 +138,7 @@ def test_what_is_not_an_array_of_strict_objects_is_malformed(body, message):
         '{"a":' + "[" * 63 + "9007199254740993" + "]" * 63 + "}",
     ],
 )
-def test_what_only_looks_suspicious_is_read(text):
+def test_unusual_but_valid_json_is_accepted(text):
     batch = split(f"[{text}]".encode())
     assert batch.raw == [text.encode()]
     assert batch.values == [json.loads(text)]
@@ -149,7 +149,7 @@ def test_an_empty_batch_is_accepted():
     assert (len(batch), batch.raw, batch.values) == (0, [], [])
 
 
-def test_a_batch_may_have_as_many_events_and_bytes_as_the_limits_say():
+def test_the_limits_of_events_and_bytes_are_inclusive():
     """Reference publishing#batch-limits."""
     body = b'[{"a":{}},{}]'
     assert len(split(body, Limits(batch_events_max=2, body_bytes_max=len(body)))) == 2
@@ -163,7 +163,7 @@ def test_a_batch_may_have_as_many_events_and_bytes_as_the_limits_say():
     st.binary(max_size=100)
     | st.lists(st.sampled_from([*'[]{},:"\\ ', "null", '"a"', "1e9"])).map("".join).map(str.encode)
 )
-def test_any_bytes_are_either_read_or_refused(body):
+def test_any_bytes_are_either_parsed_or_rejected(body):
     try:
         batch = split(body)
     except RioniError:
@@ -172,7 +172,7 @@ def test_any_bytes_are_either_read_or_refused(body):
 
 
 @pytest.mark.parametrize("value", [b"[]", b"{}", b'{"":[]}', b"1"])
-def test_a_batch_of_too_many_values_is_refused_before_they_are_built(value):
+def test_a_batch_of_too_many_values_is_rejected_before_they_are_built(value):
     """Millions of empty lists take a hundred times the memory of their brackets.
 
     Source: reference publishing#batch-limits.

@@ -16,7 +16,7 @@ ID = "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11"
         f"\tconsumer_subscription_id =\t{ID}",
     ],
 )
-def test_case_and_spaces_mean_nothing(header):
+def test_case_and_spaces_are_ignored(header):
     assert tagged_subscription(header) == ID
 
 
@@ -38,7 +38,7 @@ def test_case_and_spaces_mean_nothing(header):
         ("consumer_subscription_id=", "header tag value:  is not an UUID"),
     ],
 )
-def test_what_is_wrong_is_named(header, detail):
+def test_errors_in_the_tag_are_named(header, detail):
     with pytest.raises(Invalid) as refused:
         tagged_subscription(header)
     assert str(refused.value) == detail

@@ -43,7 +43,7 @@ def test_the_stored_form_of_an_event():
 
 
 @given(event_texts())
-def test_nothing_but_metadata_changes_not_even_a_spelling(text):
+def test_only_metadata_changes_and_other_values_keep_their_spelling(text):
     def payload(written):
         kind, *members = written
         return [kind, *(member for member in members if member[0] != "metadata")]
@@ -55,14 +55,14 @@ def test_nothing_but_metadata_changes_not_even_a_spelling(text):
 
 
 @given(event_texts())
-def test_metadata_has_what_the_publisher_said_and_what_the_broker_knows(text):
+def test_metadata_contain_the_fields_of_the_publisher_and_of_the_broker(text):
     said = json.loads(text)["metadata"]
     expected = {**said, **ADDED, "flow_id": said.get("flow_id") or ADDED["flow_id"]}
     assert metadata_of(enrich(text)) == expected
 
 
 @given(event_texts(own_members=False))
-def test_outside_of_metadata_every_byte_stays(text):
+def test_outside_of_metadata_every_byte_is_kept(text):
     event, stored = text.strip().encode(), enrich(text.strip())
     added = len(stored) - len(event)
     position = next((i for i, (a, b) in enumerate(zip(event, stored, strict=False)) if a != b), len(event))
@@ -82,7 +82,7 @@ def test_outside_of_metadata_every_byte_stays(text):
         '{ "metadata" : { } , "b" : 1.50 }',
     ],
 )
-def test_metadata_is_found_wherever_it_is_and_however_it_is_written(event):
+def test_metadata_is_found_at_any_place_and_in_any_spelling(event):
     stored = enrich(event)
     assert metadata_of(stored).items() >= (ADDED.items() - {("flow_id", ADDED["flow_id"])})
     assert {**json.loads(stored), "metadata": 0} == {**json.loads(event), "metadata": 0}
@@ -96,10 +96,10 @@ def test_metadata_is_found_wherever_it_is_and_however_it_is_written(event):
         ("partition", "9", "3"),
         ("partition", "3", "3"),
         ("event_type", "order.created", "order.created"),
-        ("published_by", "somebody else", "stups_shop"),
+        ("published_by", "other", "stups_shop"),
     ],
 )
-def test_what_the_publisher_says_is_kept_or_overwritten(member, value, stored):
+def test_fields_of_the_publisher_are_kept_or_overwritten(member, value, stored):
     text = json.dumps({"metadata": {member: value, "eid": EID}})
     assert metadata_of(enrich(text))[member] == stored
     assert enrich(text).count(f'"{member}"'.encode()) == 1

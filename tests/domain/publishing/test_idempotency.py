@@ -11,13 +11,13 @@ from tests.support.builders import LATER, event_type
 
 
 @pytest.mark.parametrize("key", ["x", "x" * 255, '"8e03978e-40d5-43dd-bc93-6894a57f9324"', "a b"])
-def test_a_key_is_a_short_printable_text(key):
+def test_a_key_is_a_short_printable_string(key):
     """Reference publishing#idempotency-keys."""
     assert check_key(key) == key
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\tb", "\x7f", "\xe4"])
-def test_anything_else_is_no_key(key):
+def test_anything_else_is_an_invalid_key(key):
     """Reference publishing#idempotency-keys."""
     with pytest.raises(Malformed, match="Idempotency-Key must be 1 to 255 printable ASCII characters"):
         check_key(key)

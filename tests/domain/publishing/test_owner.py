@@ -36,7 +36,7 @@ def test_a_path_leads_to_the_owner(path, value):
 @pytest.mark.parametrize(
     "path", ["security.no", "security.missing", "security.reader.deeper", "nowhere", "security.both.0"]
 )
-def test_where_a_path_leads_to_nothing_nobody_owns_the_event(path):
+def test_without_a_value_at_the_path_the_event_has_no_owner(path):
     assert finder(path).find(EVENT) is None
 
 
@@ -57,6 +57,6 @@ def test_a_static_owner_owns_all_events():
         ("version", True, False),
     ],
 )
-def test_only_what_the_broker_writes_has_to_wait_for_enrichment(path, enriches, late):
+def test_only_paths_into_enriched_metadata_are_read_after_enrichment(path, enriches, late):
     """Reference publishing#event-owners."""
     assert finder(path, enriches=enriches).enriched is late

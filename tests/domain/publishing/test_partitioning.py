@@ -26,7 +26,7 @@ def naive_hash(text: str) -> int:
 
 
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("a", 97), ("Hello", 69609650), ("\U0001f600", 1772899)])
-def test_hashes_are_those_of_java(text, number):
+def test_hashes_are_as_in_java(text, number):
     """Reference publishing#hash-examples."""
     assert java_hash(text) % 2**32 == number
 
@@ -45,7 +45,7 @@ def partition_of(keys, partitions):
 
 
 MINIMUM = "polygenelubricants"
-"""Its hash is the smallest 32-bit integer."""
+"""A key whose hash is the smallest 32-bit integer."""
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ MINIMUM = "polygenelubricants"
         ([MINIMUM], 3, 2),
     ],
 )
-def test_the_partition_of_the_contracts_vectors(keys, partitions, partition):
+def test_partitions_are_as_in_the_vectors_of_the_contract(keys, partitions, partition):
     """Reference publishing#hash-examples, publishing#hash-strategy."""
     assert partition_of(keys, partitions) == partition
 
 
-def test_the_minimum_has_the_hash_that_its_vector_is_about():
+def test_the_key_of_the_minimum_vector_has_the_minimum_hash():
     assert java_hash(MINIMUM) % 2**32 == 2**31
 
 
-def test_partitions_are_indexed_in_the_order_of_their_texts():
+def test_partitions_are_indexed_in_the_order_of_their_ids_as_strings():
     """Reference publishing#partition-order."""
     assert ordered_partitions(12) == (0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)
 
@@ -118,13 +118,13 @@ def test_equal_keys_go_to_one_partition_in_any_order(keys, partitions, random):
         ([], "[]"),
     ],
 )
-def test_values_become_texts_as_java_writes_them(value, text):
+def test_key_values_are_formatted_as_in_java(value, text):
     """Reference publishing#key-texts."""
     assert key_text(value) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_the_text_of_a_double_means_the_same_double(number):
+def test_the_text_of_a_double_is_parsed_as_the_same_double(number):
     assert repr(float(key_text(number))) == repr(number)
 
 
@@ -142,7 +142,7 @@ def test_the_publisher_names_any_existing_partition(partitions):
 
 
 @pytest.mark.parametrize("wanted", ["9", "-1", "01", "", "\u0661"])
-def test_a_partition_that_does_not_exist_is_refused(wanted):
+def test_a_partition_that_does_not_exist_is_rejected(wanted):
     """Reference publishing#user-defined-strategy, publishing#partition-ids."""
     with pytest.raises(PartitionError) as caught:
         by_publisher(3)({"metadata": {"partition": wanted}})
@@ -158,7 +158,7 @@ def test_a_publisher_has_to_name_a_partition(event):
     assert str(caught.value) == "Failed to resolve partition. Failed to get partition from event metadata"
 
 
-def test_chance_uses_all_partitions_alike():
+def test_the_random_strategy_uses_all_partitions_equally():
     """Reference publishing#random-strategy."""
     chosen = at_random(9000, 3, Random(1))
     assert {partition: round(chosen.count(partition) / 3000, 1) for partition in chosen} == {0: 1.0, 1: 1.0, 2: 1.0}

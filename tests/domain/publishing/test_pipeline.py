@@ -1,4 +1,4 @@
-"""What becomes of the events of a batch, and how that is answered: reference publishing#results."""
+"""The processing of the events of a batch, and its results: reference publishing#results."""
 
 import json
 
@@ -21,10 +21,10 @@ USER_DEFINED = rules(partition_strategy="user_defined", partitions=3)
 UNDEFINED = rules(category="undefined", enrichment_strategies=(), schema={}, partitions=2)
 
 
-# --- what is stored ---
+# --- stored events ---
 
 
-def test_a_good_event_is_stored_with_its_metadata_completed():
+def test_a_valid_event_is_stored_with_enriched_metadata():
     prepared = publish([event()])
     assert not prepared.rejected
     (stored,) = prepared.batches[0]
@@ -40,12 +40,12 @@ def test_a_good_event_is_stored_with_its_metadata_completed():
     )
 
 
-def test_an_empty_batch_stores_nothing_and_refuses_nothing():
+def test_an_empty_batch_stores_and_rejects_nothing():
     prepared = publish([])
     assert (prepared.rejected, prepared.batches) == ((), {})
 
 
-def test_an_undefined_event_is_stored_as_it_came():
+def test_an_undefined_event_is_stored_unchanged():
     body = b' [ { "a" : 1.0, "b":"\\u00e9" } ,{"c":12345678901234567}] '
     batches = publish(body, UNDEFINED).batches
     assert sorted(event for events in batches.values() for event in events) == [
@@ -75,7 +75,7 @@ def test_every_partition_gets_its_events_in_order():
     }
 
 
-def test_the_partition_in_the_metadata_is_the_one_that_the_event_goes_to():
+def test_the_partition_in_the_metadata_is_that_of_the_event():
     events = [event(brand=str(n), metadata={"partition": "99"}) for n in range(20)]
     for partition, batch in publish(events, HASH).batches.items():
         assert {json.loads(stored)["metadata"]["partition"] for stored in batch} == {str(partition)}
@@ -147,7 +147,7 @@ def test_the_publisher_has_to_name_an_existing_partition(metadata, detail):
 
 def test_a_failed_enrichment_aborts_the_others():
     """Reference publishing#refused-batches."""
-    # Can't happen to what has been validated: an undefined event type has no enrichment.
+    # Impossible for validated events: an undefined event type has no enrichment.
     by = msgspec.structs.replace(UNDEFINED, enriches=True, partitions=1)
     events = [event(0), {"no": "metadata"}, event(2)]
     assert rejections(events, by) == [
@@ -162,7 +162,7 @@ def test_a_failed_enrichment_aborts_the_others():
     ]
 
 
-def test_the_size_of_an_event_is_looked_at_before_it_is_validated():
+def test_the_size_of_an_event_is_checked_before_its_schema():
     """Reference publishing#event-size, publishing#steps."""
     by = rules(limits=Limits(event_bytes_max=200))
     padding = "x" * (200 - len(json.dumps([event(pad="")])) + 2)
@@ -193,7 +193,7 @@ def test_the_size_of_an_event_includes_insignificant_spaces():
     ],
 )
 def test_only_a_uuid_is_repeated_as_eid(metadata, eid):
-    """Whatever is missing, the answer is a list of results.
+    """Even if metadata are missing, the answer is a list of results.
 
     Source: reference publishing#result-items.
     """
@@ -202,7 +202,7 @@ def test_only_a_uuid_is_repeated_as_eid(metadata, eid):
     assert only["step"] == "validating"
 
 
-def test_a_batch_without_metadata_is_refused_item_by_item():
+def test_a_batch_without_metadata_is_rejected_in_the_results():
     (only,) = rejections([{"order_id": "1"}])
     assert only == {
         "publishing_status": "failed",
@@ -212,12 +212,12 @@ def test_a_batch_without_metadata_is_refused_item_by_item():
     }
 
 
-def test_a_malformed_batch_is_refused_as_a_whole():
+def test_a_malformed_batch_is_rejected_as_a_whole():
     with pytest.raises(Malformed, match=r"^Error occurred when parsing event"):
         publish(b'[{"a":1}')
 
 
-def test_the_limits_of_a_batch_are_those_of_the_rules():
+def test_the_limits_of_a_batch_are_set_by_the_rules():
     by = rules(limits=Limits(batch_events_max=1, body_bytes_max=1000))
     with pytest.raises(TooLarge):
         publish([event(0), event(1)], by)
@@ -231,7 +231,7 @@ BROKEN = st.binary(max_size=60) | st.lists(
 
 
 @given(BROKEN)
-def test_no_body_causes_anything_but_an_answer(body):
+def test_any_body_is_answered_without_an_internal_error(body):
     for by in (BUSINESS, HASH, USER_DEFINED, UNDEFINED):
         try:
             prepared = publish(body, by)
@@ -243,7 +243,7 @@ def test_no_body_causes_anything_but_an_answer(body):
 # --- after a failed append ---
 
 
-def test_each_event_shares_the_fate_of_its_partition():
+def test_each_event_has_the_result_of_its_partition():
     """Reference publishing#partial-results."""
     prepared = publish([event(n, metadata={"partition": str(n)}) for n in range(3)], USER_DEFINED)
     results = partial_results(prepared.events, prepared.partitions, {1: "timed out", 2: "internal error"})
@@ -254,7 +254,7 @@ def test_each_event_shares_the_fate_of_its_partition():
     ]
 
 
-def test_results_are_written_in_the_contracts_order():
+def test_results_have_the_member_order_of_the_contract():
     result = ItemResult(publishing_status="aborted", detail="", step="none", eid=EID)
     assert (
         msgspec.json.encode(result)

@@ -1,4 +1,4 @@
-"""What is stored beside events: keys, owners, the subscription they are for, names under which they are stored once.
+"""The headers stored beside events: keys, owners, the subscription that they are for, and ids for deduplication.
 
 Source: reference publishing#metadata.
 """
@@ -67,7 +67,7 @@ def test_a_static_owner_owns_every_event():
     assert headers == {0: [Headers(owner=ACME)]}
 
 
-def test_an_owner_may_stand_in_what_the_broker_writes():
+def test_an_owner_may_be_a_field_set_by_the_broker():
     def nobody(owner, eid):
         raise AccessDenied("WRITE", f"event:{eid}")
 
@@ -79,7 +79,7 @@ def test_an_owner_may_stand_in_what_the_broker_writes():
     ]
 
 
-def test_nobody_writes_in_the_name_of_another_owner():
+def test_events_of_other_owners_can_not_be_published():
     events = [event(0, brand="acme"), event(1, brand="other"), event(2, order_id=1)]
     assert rejections(events, owned("brand"), check_owner=only_acme) == [
         item("aborted", "validating", 0),
@@ -88,7 +88,7 @@ def test_nobody_writes_in_the_name_of_another_owner():
     ]
 
 
-def test_owners_come_before_the_schema():
+def test_owners_are_checked_before_the_schema():
     """Reference publishing#refused-batches."""
     events = [event(0, brand="acme", order_id=1), event(1, brand="acme")]
     results = rejections(events, owned("brand"), check_owner=only_acme)
@@ -101,10 +101,10 @@ def test_owners_come_before_the_schema():
     )
 
 
-# --- names ---
+# --- ids ---
 
 
-def test_eids_are_names_where_the_event_type_says_so():
+def test_eids_are_used_for_deduplication_if_the_event_type_requires_it():
     """Reference publishing#event-ids."""
     by = rules(annotations={"rioni.io/idempotent-publishing": "on"})
     (ids,) = publish([event(0), event(1, metadata={"eid": EIDS[1].upper()})], by).ids.values()
@@ -116,7 +116,7 @@ def test_eids_are_names_where_the_event_type_says_so():
 # --- deletions ---
 
 
-def test_a_deletion_is_a_key_without_an_event():
+def test_a_deletion_is_a_tombstone_with_a_key():
     deletion = {"metadata": {"partition_compaction_key": "a", "partition": "2"}}
     prepared = publish([deletion], rules(**COMPACTED), deletes=True)
     assert (prepared.batches, prepared.headers) == ({2: [b""]}, {2: [Headers(key="a")]})
@@ -154,7 +154,7 @@ def test_a_deletion_must_not_be_too_large():
     )
 
 
-def test_a_deletion_needs_what_its_partition_is_chosen_by():
+def test_a_deletion_needs_the_fields_that_choose_its_partition():
     by = rules(cleanup_policy="compact", partition_strategy="hash", partition_key_fields=("brand",), partitions=3)
     results = rejections([keyed(0)], by, deletes=True)
     assert results == [item("failed", "partitioning", 0, "field brand doesn't exist.")]
@@ -170,7 +170,7 @@ def test_the_events_of_an_event_type_that_is_not_compacted_can_not_be_deleted():
         publish([], rules(), deletes=True)
 
 
-def test_a_deletion_by_chance_is_refused_unless_there_is_only_one_place():
+def test_a_deletion_with_the_random_strategy_needs_a_single_partition():
     """Reference publishing#deletable-events."""
     (result,) = rejections([keyed(0)], rules(cleanup_policy="compact", partitions=2), deletes=True)
     assert (result["publishing_status"], result["step"]) == ("aborted", "none")
@@ -178,7 +178,7 @@ def test_a_deletion_by_chance_is_refused_unless_there_is_only_one_place():
     assert publish([keyed(0)], rules(cleanup_policy="compact"), deletes=True).batches == {0: [b""]}
 
 
-def test_nobody_deletes_in_the_name_of_another_owner():
+def test_events_of_other_owners_can_not_be_deleted():
     for selector, says in (("brand", {"brand": "other"}), ("metadata.published_by", {})):
         owner = EventOwnerSelector(type="path", name="retailer", value=selector)
         by = rules(cleanup_policy="compact", event_owner_selector=owner)

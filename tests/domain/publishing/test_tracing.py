@@ -38,7 +38,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         ('{"a":"%s"}' % ("x" * CONTEXT_BYTES_MAX), PARENT, None, {}),
     ],
 )
-def test_what_is_valid_is_kept_and_what_is_not_is_ignored(span_ctx, trace_parent, trace_state, context):
+def test_valid_context_is_kept_and_invalid_context_ignored(span_ctx, trace_parent, trace_state, context):
     """Reference common#span-context."""
     assert span_context(span_ctx, trace_parent, trace_state) == context
 

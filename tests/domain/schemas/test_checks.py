@@ -1,4 +1,4 @@
-"""Which JSON schemas an event type may have, and what they mean: reference schemas#json-schemas."""
+"""Which JSON schemas an event type may have, and how they are interpreted: reference schemas#json-schemas."""
 
 import json
 
@@ -33,7 +33,7 @@ def accepts(schema, event, **arguments):
 # --- validity ---
 
 
-def test_many_schemas_below_long_names_are_refused():
+def test_many_schemas_below_long_names_are_rejected():
     """Reference schemas#schema-limits."""
     schema = {"properties": {f"{number:x}": {} for number in range(4_000)}}
     for _ in range(25):
@@ -88,7 +88,7 @@ def test_many_schemas_below_long_names_are_refused():
         ('{"$ref":"#"}', "schema must be a valid json-schema: references form a cycle"),
     ],
 )
-def test_an_invalid_schema_is_refused_with_the_contracts_text(schema, detail):
+def test_an_invalid_schema_is_rejected_with_the_text_of_the_contract(schema, detail):
     """Reference schemas#schema-checks, schemas#patterns."""
     with pytest.raises(Invalid) as caught:
         check(schema)
@@ -125,7 +125,7 @@ def test_an_ordinary_schema_is_accepted(schema):
 
 
 def doubling(levels):
-    """Hostile schema S7: whoever expands the references never ends."""
+    """Hostile schema S7: expanding the references never ends."""
 
     def reference(n):
         return {"$ref": f"#/definitions/d{n}"}
@@ -146,7 +146,7 @@ def doubling(levels):
         ({"patternProperties": {"a" * (PATTERN_BYTES_MAX + 1): {}}}, "invalid regex pattern"),
     ],
 )
-def test_a_schema_beyond_a_budget_is_refused(schema, detail):
+def test_a_schema_beyond_a_budget_is_rejected(schema, detail):
     """Reference schemas#schema-limits."""
     text = json.dumps(schema, ensure_ascii=False)
     with pytest.raises(Invalid, match=detail):
@@ -186,7 +186,7 @@ def test_the_identifier_of_a_part_does_not_redirect_its_references():
 
 @settings(max_examples=length(80, 2_000))
 @given(schemas, json_objects)
-def test_any_schema_is_either_refused_or_can_be_used(schema, event):
+def test_any_schema_is_either_rejected_or_usable(schema, event):
     for category in ("undefined", "data", "business"):
         for mode in ("compatible", "forward", "none"):
             try:
@@ -202,7 +202,7 @@ def test_any_schema_is_either_refused_or_can_be_used(schema, event):
 
 @settings(max_examples=length(80, 2_000))
 @given(schemas, json_objects)
-def test_mode_forward_and_category_undefined_mean_the_schema_as_it_is(schema, event):
+def test_mode_forward_and_category_undefined_use_the_schema_unchanged(schema, event):
     schema.pop("$ref", None)
     try:
         effective = check(schema)
@@ -230,7 +230,7 @@ def test_mode_forward_and_category_undefined_mean_the_schema_as_it_is(schema, ev
         "const",
     ],
 )
-def test_mode_compatible_refuses_other_keywords(keyword):
+def test_mode_compatible_rejects_other_keywords(keyword):
     """Reference schemas#compatible-keywords."""
     schema = {"properties": {"a": {keyword: {}}}}
     with pytest.raises(Invalid) as caught:
@@ -241,7 +241,7 @@ def test_mode_compatible_refuses_other_keywords(keyword):
     check(schema, mode="forward")
 
 
-def test_mode_compatible_names_every_fault():
+def test_mode_compatible_names_every_error():
     """Reference schemas#compatible-keywords."""
     with pytest.raises(Invalid) as caught:
         check({"not": {}, "items": {"not": {}}, "dependencies": {"a": {"not": {}}}}, mode="compatible")
@@ -283,7 +283,7 @@ def test_a_property_may_be_named_like_a_keyword():
         ({"properties": {"a": STRING}, "dependencies": {"a": {"properties": {"a": {}}}}}, {"a": "s"}, True),
     ],
 )
-def test_mode_compatible_accepts_nothing_that_is_not_declared(schema, event, accepted):
+def test_mode_compatible_rejects_undeclared_properties(schema, event, accepted):
     assert accepts(schema, event, mode="compatible") is accepted
 
 
@@ -316,11 +316,11 @@ def test_mode_compatible_accepts_nothing_that_is_not_declared(schema, event, acc
         ),
     ],
 )
-def test_mode_none_is_closed_where_the_schema_says_nothing(schema, event, accepted):
+def test_mode_none_closes_objects_by_default(schema, event, accepted):
     assert accepts(schema, event, mode="none") is accepted
 
 
-def test_mode_forward_is_open():
+def test_mode_forward_leaves_objects_open():
     assert accepts({}, {"a": 1}, mode="forward")
 
 
@@ -368,7 +368,7 @@ def test_metadata_is_reserved_in_business_events():
         *(({missing: None}, False) for missing in ("metadata", "data_type", "data_op", "data")),
     ],
 )
-def test_a_data_event_wraps_what_the_schema_describes(change, accepted):
+def test_a_data_event_wraps_data_of_the_submitted_schema(change, accepted):
     """Reference schemas#data-events, event-types#categories."""
     schema = {
         "definitions": {"d": {"properties": {"a": STRING}}},
@@ -404,7 +404,7 @@ def test_a_data_event_wraps_what_the_schema_describes(change, accepted):
         ({"partition_compaction_key": "k"}, False),
     ],
 )
-def test_metadata_has_the_members_that_publishers_may_set(change, accepted):
+def test_metadata_have_the_members_that_publishers_may_set(change, accepted):
     """Reference schemas#metadata."""
     assert accepts({}, {"metadata": {**METADATA, **change}}, category="business") is accepted
 

@@ -1,9 +1,9 @@
-"""What mode compatible refuses is shown to break something, and what it accepts breaks nothing.
+"""Changes that mode compatible rejects can break some event, and changes that it accepts break none.
 
 Source: reference schemas#change-levels.
 
-The library can tell which values one schema accepts and another refuses. That may take for ever and is nothing for a
-broker; for schemas as small as these it is the judge.
+The library decides which values one schema accepts and another rejects. That may take for ever and is no choice for a
+broker; for schemas as small as these it serves as the reference.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.support.campaigns import length
 ILLUSTRATION = "; for example this event was valid and would be refused: "
 Schema = dict[str, Any]
 
-# One change of its kind that breaks something, or some.
+# One example of each kind of change that breaks an event.
 BREAKING: list[tuple[str, Schema, Schema]] = [
     ("PROPERTY_REMOVED", props(a=STRING, b=STRING), props(a=STRING)),
     ("TYPE_CHANGED", props(a=STRING), props(a=INTEGER)),
@@ -92,11 +92,11 @@ BREAKING: list[tuple[str, Schema, Schema]] = [
 
 HARMLESS = {
     "ID_CHANGED": "says nothing about events",
-    "NOT_COMPARABLE": "nobody knows what differs",
+    "NOT_COMPARABLE": "it is unknown what differs",
     "ADDITIONAL_PROPERTIES_CHANGED": "the keyword does not exist in mode compatible",
     "ADDITIONAL_ITEMS_CHANGED": "the keyword does not exist in mode compatible",
 }
-"""Kinds of changes that mode compatible refuses although no event breaks, or none can be told."""
+"""Kinds of changes that mode compatible rejects although no event breaks, or none can be determined."""
 
 
 def effective(schema: Schema) -> EffectiveSchema:
@@ -106,7 +106,7 @@ def effective(schema: Schema) -> EffectiveSchema:
 
 
 def refusal(original: Schema, submitted: Schema) -> str | None:
-    """The detail of the problem that answers a change in mode compatible; None where it is accepted."""
+    """The detail of the problem for a change in mode compatible; None if it is accepted."""
     texts = {"original": json.dumps(original), "submitted": json.dumps(submitted)}
     try:
         evolve_schema(**texts, original_mode="compatible", submitted_mode="compatible", version="1.0.0")
@@ -116,9 +116,9 @@ def refusal(original: Schema, submitted: Schema) -> str | None:
 
 
 def breaks(original: Schema, submitted: Schema) -> bool:
-    """Whether some event that the one schema accepts is refused by the other; False also where that can't be told."""
+    """Whether some event that is valid by the first schema is invalid by the second; False also if that is unknown."""
     if '"#"' in json.dumps((original, submitted)):
-        return False  # The library does not compare what refers to the whole of two documents.
+        return False  # The library does not compare references to the whole of two documents.
     old, new = (
         jsonschema_rs.canonicalize(
             {
@@ -133,7 +133,7 @@ def breaks(original: Schema, submitted: Schema) -> bool:
 
 
 def without_unknown_formats(schema: Mapping[str, Any]) -> Schema:
-    """The same for every event; the library can't subtract what has a format that it does not know."""
+    """An equivalent schema for every event; the library can't subtract formats that it does not know."""
 
     def known(node: Schema) -> Schema:
         return {keyword: value for keyword, value in node.items() if (keyword, value) != ("format", "unknown")}
@@ -150,7 +150,7 @@ def check_illustration(original: Schema, submitted: Schema, detail: str) -> None
 
 
 @pytest.mark.parametrize(("kind", "original", "submitted"), BREAKING)
-def test_a_refusal_of_every_kind_shows_an_event_that_was_valid_and_would_not_be(
+def test_a_rejection_of_every_kind_shows_an_event_that_would_become_invalid(
     kind: str, original: Schema, submitted: Schema
 ) -> None:
     changes = compare(json.dumps(original), json.dumps(submitted))
@@ -160,13 +160,13 @@ def test_a_refusal_of_every_kind_shows_an_event_that_was_valid_and_would_not_be(
     check_illustration(original, submitted, detail)
 
 
-def test_every_kind_that_mode_compatible_refuses_is_known_to_break_something_or_not_to() -> None:
+def test_every_rejected_kind_of_change_is_listed_as_breaking_or_not() -> None:
     refused = {kind for kind, (_, compatible, _) in KINDS.items() if compatible is Level.MAJOR}
     assert {kind for kind, *_ in BREAKING} | HARMLESS.keys() == refused
     assert not {kind for kind, *_ in BREAKING} & HARMLESS.keys()
 
 
-def test_a_format_that_nobody_checks_breaks_nothing() -> None:
+def test_an_unchecked_format_breaks_nothing() -> None:
     original, submitted = {}, props(a={"format": "unknown"})
     assert refusal(original, submitted) is None
     assert not breaks(original, submitted)
@@ -174,8 +174,8 @@ def test_a_format_that_nobody_checks_breaks_nothing() -> None:
 
 @settings(max_examples=length(100, 3_000), derandomize=True)
 @given(changed_schemas())
-def test_a_refusal_shows_an_event_wherever_one_would_break(schemas: tuple[Schema, Schema]) -> None:
-    """Looking for one has a budget, so that it might be missed: these are always the same schemas."""
+def test_a_rejection_shows_an_event_whenever_one_would_break(schemas: tuple[Schema, Schema]) -> None:
+    """The search for one has a budget, so that it might fail: these are always the same schemas."""
     detail = refusal(*schemas)
     assume(detail is not None)
     assert detail is not None
@@ -187,10 +187,8 @@ def test_a_refusal_shows_an_event_wherever_one_would_break(schemas: tuple[Schema
 
 @settings(max_examples=length(80, 2_000))
 @given(st.data(), changed_schemas())
-def test_an_event_that_was_valid_remains_valid_where_a_change_is_accepted(
-    data: st.DataObject, schemas: tuple[Schema, Schema]
-) -> None:
-    """`oneOf` is left out: a branch that takes more may match beside another one, which the contract accepts."""
+def test_valid_events_remain_valid_after_accepted_changes(data: st.DataObject, schemas: tuple[Schema, Schema]) -> None:
+    """`oneOf` is left out: a wider branch may match together with another one, which the contract accepts."""
     assume(refusal(*schemas) is None)
     texts = map(json.dumps, schemas)
     assert breaking_example(*texts, original_mode="compatible", submitted_mode="compatible") is None
@@ -236,16 +234,16 @@ def example(original: Schema, submitted: Schema, mode: str = "forward") -> Schem
         ),
     ],
 )
-def test_the_example_is_about_what_differs(original: Any, submitted: Any, event: Schema) -> None:
+def test_the_example_contains_the_difference(original: Any, submitted: Any, event: Schema) -> None:
     assert example(original, submitted) == event
 
 
-def test_objects_are_closed_as_the_mode_says() -> None:
+def test_objects_are_closed_as_the_mode_requires() -> None:
     assert example(props(a=STRING, b=STRING), props(a=STRING), "forward") is None
     assert example(props(a=STRING, b=STRING), props(a=STRING), "compatible") == {"b": "text"}
 
 
-def test_schemas_that_require_themselves_for_ever_have_no_example() -> None:
+def test_infinitely_recursive_schemas_have_no_example() -> None:
     names = [f"p{index}" for index in range(20)]
     original = {"type": "object", **props(**{name: {"$ref": "#"} for name in names}), "required": names}
     assert example(original, {**original, "minProperties": 30}) is None

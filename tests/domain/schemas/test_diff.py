@@ -99,7 +99,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (props(a={}), props(a=props()), ""),
     (props(a={}), props(a={"type": "object"}), "TYPE_NARROWED #/properties/a"),
     (props(a={"minLength": 1}), props(a={"minLength": 1, "minimum": 1}), "TYPE_CHANGED #/properties/a"),
-    # Types that the original overlooked.
+    # Types that the original ignored.
     (props(a=INTEGER), props(a=NUMBER), "TYPE_CHANGED #/properties/a"),
     (props(a=NUMBER), props(a=INTEGER), "TYPE_NARROWED #/properties/a"),
     (props(a={"minLength": 1}), props(a=string(minLength=1)), "TYPE_NARROWED #/properties/a"),
@@ -152,7 +152,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (props(a=array(items=STRING)), props(a=array(items=INTEGER)), "TYPE_CHANGED #/properties/a/items"),
     (props(a=array(items=[STRING])), props(a=array(items=[STRING, STRING])), "NUMBER_OF_ITEMS_CHANGED #/properties/a"),
     (props(a=array(items=[STRING])), props(a=array(items=[INTEGER])), "TYPE_CHANGED #/properties/a/items/0"),
-    # Attributes: each that is different, not just the first.
+    # Attributes: each difference, not just the first.
     *(
         (
             props(a={"type": kind, keyword: 1}),
@@ -178,7 +178,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (props(a=string(minLength=0)), props(a=STRING), ""),
     (props(a=number(minimum=1)), props(a=number(minimum=1.0, exclusiveMinimum=False)), ""),
     (props(a=string(maximum=1)), props(a=string(maximum=2)), ""),
-    # Attributes that the original overlooked.
+    # Attributes that the original ignored.
     (props(a=STRING), props(a=string(pattern="a")), "CONSTRAINT_ADDED #/properties/a/pattern"),
     (props(a=string(pattern="a")), props(a=STRING), "ATTRIBUTE_VALUE_CHANGED #/properties/a/pattern"),
     (props(a=STRING), props(a=string(format="date-time")), "CONSTRAINT_ADDED #/properties/a/format"),
@@ -222,7 +222,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"anyOf": [props()], **props()}, {"anyOf": [props()], **props(a=STRING)}, "PROPERTIES_ADDED #/properties"),
     ({"oneOf": [props(), STRING]}, {"oneOf": [STRING, props(a=STRING)]}, "PROPERTIES_ADDED #/oneOf/1/properties"),
     ({"allOf": [STRING, INTEGER]}, {"allOf": [INTEGER, STRING]}, ""),
-    # Mode compatible closes a schema as soon as it has a keyword that is about objects alone.
+    # Mode compatible closes a schema as soon as it has a keyword that concerns only objects.
     (
         {"anyOf": [props()], "dependencies": {}},
         {"anyOf": [props()], "dependencies": {}, **props(a=STRING)},
@@ -250,7 +250,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"dependencies": {"a": props(b=INTEGER)}},
         "TYPE_CHANGED #/dependencies/a/properties/b",
     ),
-    # Keywords that the original overlooked.
+    # Keywords that the original ignored.
     (props(a=STRING), props(a=string(**{"not": {"enum": ["x"]}})), "CONSTRAINT_ADDED #/properties/a/not"),
     ({"not": props(), **props()}, props(), "SCHEMA_REMOVED #/not"),
     (
@@ -268,7 +268,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (seven(a=array()), seven(a=array(contains=STRING)), "CONSTRAINT_ADDED #/properties/a/contains"),
     ({**DRAFT_7, "if": {}}, {**DRAFT_7, "if": {}, "then": props(a=STRING)}, "CONSTRAINT_ADDED #/then"),
     (seven(a=True), seven(a=False), "TYPE_NARROWED #/properties/a"),
-    # References: what differs behind them is reported where it stands.
+    # References: differences behind them are reported where they are used.
     (
         {**props(a={"$ref": "#/definitions/d"}), "definitions": {"d": STRING}},
         {**props(a={"$ref": "#/definitions/e"}), "definitions": {"e": INTEGER}},
@@ -308,17 +308,17 @@ def cycle(length: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(20)
-def test_entangled_references_end_the_comparison() -> None:
+def test_the_comparison_of_entangled_references_ends() -> None:
     original, submitted = cycle(2000), cycle(1999)
     check_schema(original, name="a", category="undefined", compatibility_mode="forward")
     assert [change.kind for change in compare(original, submitted)] == ["NOT_COMPARABLE"]
 
 
-def test_cycles_of_different_lengths_that_mean_the_same_are_no_change() -> None:
+def test_equivalent_cycles_of_different_lengths_are_no_change() -> None:
     assert compare(cycle(2), cycle(3)) == []
 
 
-def test_pointers_stay_short_whatever_the_names_of_properties() -> None:
+def test_pointers_stay_short_even_for_long_names_of_properties() -> None:
     original: dict[str, Any] = props(**{"a" * 50_000: props(**{f"p{i}": STRING for i in range(1000)})})
     submitted = props(**{"a" * 50_000: props(**{f"p{i}": INTEGER for i in range(1000)})})
     changes = compare(json.dumps(original), json.dumps(submitted))

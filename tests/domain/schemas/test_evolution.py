@@ -36,13 +36,13 @@ def evolve(original: dict[str, Any], submitted: dict[str, Any], modes: str, vers
         (Level.MAJOR, "10.0.0"),
     ],
 )
-def test_versions_count_up(level: Level, version: str) -> None:
+def test_versions_are_incremented(level: Level, version: str) -> None:
     """Reference schemas#versions."""
     assert next_schema_version("9.10.11", level) == version
 
 
 @pytest.mark.parametrize("mode", ["none", "forward", "compatible"])
-def test_an_identical_text_makes_no_version(mode: str) -> None:
+def test_an_identical_text_is_no_new_version(mode: str) -> None:
     """Reference schemas#versions."""
     assert evolve(props(a=STRING), props(a=STRING), mode) is None
 
@@ -57,32 +57,30 @@ def test_an_identical_text_makes_no_version(mode: str) -> None:
         {**props(a=STRING, b=STRING), "title": "A"},
     ],
 )
-def test_another_text_that_means_the_same_makes_a_patch(submitted: dict[str, Any], mode: str) -> None:
+def test_an_equivalent_text_is_a_patch_version(submitted: dict[str, Any], mode: str) -> None:
     """Reference schemas#versions, schemas#comparison."""
     assert evolve(props(a=STRING, b=STRING), submitted, mode) == "1.2.4"
 
 
 @pytest.mark.parametrize("mode", ["none", "forward", "compatible", "forward -> compatible"])
-def test_a_new_optional_property_makes_a_minor_version(mode: str) -> None:
+def test_a_new_optional_property_is_a_minor_version(mode: str) -> None:
     assert evolve(props(a=STRING), props(a=STRING, b=STRING), mode) == "1.3.0"
 
 
 @pytest.mark.parametrize("mode", ["none", "forward", "forward -> compatible"])
-def test_a_new_required_property_is_forward_compatible_and_makes_a_major_version(mode: str) -> None:
+def test_a_new_required_property_is_forward_compatible_and_a_major_version(mode: str) -> None:
     assert evolve({"required": ["a"]}, {"required": ["a", "b"]}, mode) == "2.0.0"
 
 
 @pytest.mark.parametrize(("original", "submitted", "changes"), CHANGES)
-def test_each_mode_refuses_what_its_column_calls_major(
-    original: dict[str, Any], submitted: dict[str, Any], changes: str
-) -> None:
+def test_each_mode_rejects_its_major_changes(original: dict[str, Any], submitted: dict[str, Any], changes: str) -> None:
     """Reference schemas#accepted-changes."""
     kinds = [change.split()[0] for change in changes.split(", ") if change]
     for mode, column in (("forward", 0), ("compatible", 1)):
         refused = any(TABLE[kind][column] == "MAJOR" for kind in kinds)
-        assert refused == _is_refused(original, submitted, mode)
-    assert not _is_refused(original, submitted, "none")
-    assert not _is_refused(original, submitted, "none -> compatible")
+        assert refused == _is_rejected(original, submitted, mode)
+    assert not _is_rejected(original, submitted, "none")
+    assert not _is_rejected(original, submitted, "none -> compatible")
     upgrade = {
         "DESCRIPTION_CHANGED",
         "TITLE_CHANGED",
@@ -91,10 +89,10 @@ def test_each_mode_refuses_what_its_column_calls_major(
         "ADDITIONAL_PROPERTIES_CHANGED",
         "ADDITIONAL_ITEMS_CHANGED",
     }
-    assert _is_refused(original, submitted, "forward -> compatible") == (not upgrade.issuperset(kinds))
+    assert _is_rejected(original, submitted, "forward -> compatible") == (not upgrade.issuperset(kinds))
 
 
-def _is_refused(original: dict[str, Any], submitted: dict[str, Any], modes: str) -> bool:
+def _is_rejected(original: dict[str, Any], submitted: dict[str, Any], modes: str) -> bool:
     try:
         evolve(original, submitted, modes)
     except Invalid:
@@ -104,11 +102,11 @@ def _is_refused(original: dict[str, Any], submitted: dict[str, Any], modes: str)
 
 @pytest.mark.parametrize("mode", ["forward", "none"])
 @pytest.mark.parametrize(("original", "submitted", "changes"), CHANGES)
-def test_what_compatible_mode_does_not_allow_makes_a_major_version(
+def test_changes_forbidden_in_mode_compatible_are_major_versions(
     original: dict[str, Any], submitted: dict[str, Any], changes: str, mode: str
 ) -> None:
-    if not _is_refused(original, submitted, mode):
-        is_major = _is_refused(original, submitted, "compatible")
+    if not _is_rejected(original, submitted, mode):
+        is_major = _is_rejected(original, submitted, "compatible")
         assert (evolve(original, submitted, mode) == "2.0.0") == is_major
 
 
@@ -118,7 +116,7 @@ def test_a_relaxed_mode_does_not_relax_the_change_that_comes_with_it() -> None:
         evolve(props(a=STRING), props(a=INTEGER), "compatible -> none")
 
 
-def test_a_refusal_names_all_refused_changes_and_no_others() -> None:
+def test_a_rejection_names_exactly_the_rejected_changes() -> None:
     """Reference schemas#refused-changes."""
     original = {**props(foo=STRING, bar=STRING), "required": ["foo", "bar"], "title": "a"}
     submitted = {**props(foo=INTEGER, bar=STRING, baz=STRING), "required": ["foo"], "title": "b"}
@@ -129,20 +127,20 @@ def test_a_refusal_names_all_refused_changes_and_no_others() -> None:
     )
 
 
-def test_a_refusal_shows_an_event_that_would_break() -> None:
+def test_a_rejection_shows_an_event_that_would_break() -> None:
     """Reference schemas#refused-changes."""
     with pytest.raises(Invalid) as error:
         evolve(props(foo=STRING), props(foo=INTEGER), "forward")
     assert str(error.value).endswith('; for example this event was valid and would be refused: {"foo":"text"}')
 
 
-def test_a_refusal_shows_nothing_where_no_event_would_break() -> None:
+def test_a_rejection_shows_no_event_if_none_would_break() -> None:
     with pytest.raises(Invalid) as error:
         evolve({"required": ["a"]}, {"required": []}, "forward")
     assert str(error.value) == "Invalid schema: #/required: required array changed"
 
 
-def test_a_refusal_stays_readable_however_many_changes_there_are() -> None:
+def test_a_rejection_of_many_changes_stays_readable() -> None:
     """Reference schemas#refused-changes."""
     names = [f"p{index}" for index in range(CHANGES_NAMED_MAX + 7)]
     with pytest.raises(Invalid) as error:
@@ -214,7 +212,7 @@ def _is_valid(schema: dict[str, Any], mode: str = "compatible") -> bool:
 
 @st.composite
 def changed_schemas(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A schema, and the same with a few changes, of which mode compatible allows many."""
+    """A schema, and a copy of it with a few changes, many of which mode compatible allows."""
     original = draw(SCHEMAS.filter(_is_valid))
     submitted = deepcopy(original)
     for _ in range(draw(st.integers(1, 3))):
@@ -236,7 +234,7 @@ def changed_schemas(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @st.composite
 def values(draw: st.DrawFn, schema: Any, root: dict[str, Any], depth: int = 5) -> Any:
-    """A value that has the shape of a schema, more or less."""
+    """A value that roughly has the shape of a schema."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         return draw(SCALARS | st.just({}) | st.just([]))
     if "$ref" in schema:
@@ -265,11 +263,11 @@ def test_a_schema_compared_with_itself_has_no_changes(schema: dict[str, Any]) ->
 
 
 @given(SCHEMAS.filter(_is_valid), SCHEMAS.filter(_is_valid), st.sampled_from(["none", "forward", "compatible"]))
-def test_any_two_schemas_are_compared_and_the_decision_is_an_answer(
+def test_any_two_schemas_can_be_compared_with_a_decision(
     original: dict[str, Any], submitted: dict[str, Any], mode: str
 ) -> None:
     assert all(change.kind in TABLE for change in compare(json.dumps(original), json.dumps(submitted)))
-    if _is_refused(original, submitted, mode):
+    if _is_rejected(original, submitted, mode):
         assert mode != "none"
     else:
         is_identical = json.dumps(original) == json.dumps(submitted)
@@ -277,7 +275,7 @@ def test_any_two_schemas_are_compared_and_the_decision_is_an_answer(
 
 
 @given(SCHEMAS.filter(_is_valid), SCHEMAS.filter(_is_valid))
-def test_an_example_of_a_breaking_event_is_one(original: dict[str, Any], submitted: dict[str, Any]) -> None:
+def test_examples_of_breaking_events_do_break(original: dict[str, Any], submitted: dict[str, Any]) -> None:
     event = breaking_example(json.dumps(original), json.dumps(submitted))
     if event is not None:
         old, new = (

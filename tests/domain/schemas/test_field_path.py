@@ -32,7 +32,7 @@ def test_dots_separate_unless_quoted_or_escaped(text, segments):
     assert parse_path(text) == FieldPath(segments)
 
 
-def test_null_is_a_value():
+def test_null_counts_as_a_value():
     assert parse_path("a.b").read({"a": {"b": None}}) is None
 
 
@@ -78,7 +78,7 @@ def test_a_path_exists_where_every_segment_is_declared(schema, path, declared):
 
 
 def doubled(times):
-    """A schema whose first object stands for two of the next one, and so on."""
+    """A schema whose first object refers twice to the next one, and so on."""
     definitions = {"d0": STRING}
     for number in range(times):
         reference = {"$ref": f"#/definitions/d{number}"}
@@ -87,20 +87,20 @@ def doubled(times):
 
 
 def looks(schema, paths):
-    """At how many schema objects is looked for some paths."""
+    """The number of schema objects that are visited for some paths."""
     declared = DeclaredPaths(schema)
     for path in paths:
         declared.declares(parse_path(path))
     return LOOKS_MAX - declared._looks_left
 
 
-def test_what_stands_in_many_places_is_looked_at_once():
-    """14 objects that double stand for 16,000; 140 of them take ten times as long, and not 2^126 times."""
+def test_schemas_with_many_references_are_visited_once():
+    """14 objects that double expand to 16,000; 140 of them take ten times as long, and not 2^126 times."""
     paths = [f"absent_{number}" for number in range(PATHS_MAX)]
     assert looks(doubled(140), paths) < 11 * looks(doubled(14), paths) < LOOKS_MAX
 
 
-def test_paths_through_a_recursive_schema_are_followed_as_deep_as_events_may_be():
+def test_paths_through_a_recursive_schema_are_followed_to_the_maximum_depth_of_events():
     """Reference event-types#definition-limits."""
     schema = {"properties": {"a": {"$ref": "#"}, "b": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
     for name in "ab":
@@ -123,8 +123,10 @@ def test_all_paths_together_have_a_limit():
         all(declared.declares(parse_path(f"a.p{number}")) for number in range(PATHS_MAX))
 
 
-def test_a_pattern_that_would_stop_everything_else_is_not_matched(monkeypatch):
+def test_an_expensive_pattern_is_not_matched(monkeypatch):
     schema = {"patternProperties": {"((a{1,100}){1,50})x$": STRING}}
-    monkeypatch.setattr(field_path, "Draft4Validator", lambda *_args, **_kwargs: None)  # it is not even asked
+    monkeypatch.setattr(
+        field_path, "Draft4Validator", lambda *_args, **_kwargs: None
+    )  # the regular expression is not even called
     with pytest.raises(TooMuchToLookFor):
         DeclaredPaths(schema).declares(parse_path("a" * 400))

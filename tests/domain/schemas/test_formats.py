@@ -53,7 +53,7 @@ def test_rfc_3339_is_a_date_time(text):
         "",
     ],
 )
-def test_anything_else_is_not(text):
+def test_anything_else_is_no_date_time(text):
     """Reference schemas#date-time."""
     assert not is_date_time(text)
 

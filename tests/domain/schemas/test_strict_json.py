@@ -9,7 +9,7 @@ from tests.support.strategies import json_texts, json_values
 
 
 @given(json_texts())
-def test_whatever_json_allows_is_read_as_the_standard_library_reads_it(text):
+def test_valid_json_is_parsed_as_by_the_standard_library(text):
     assert strict_json.decode(text) == json.loads(text)
     assert strict_json.decode(text.encode()) == json.loads(text)
 
@@ -37,21 +37,21 @@ def test_whatever_json_allows_is_read_as_the_standard_library_reads_it(text):
         ("", "Expecting value at position 0"),
     ],
 )
-def test_whatever_readers_disagree_about_is_refused(text, message):
+def test_json_that_parsers_interpret_differently_is_rejected(text, message):
     """Reference publishing#strict-json."""
     with pytest.raises(JsonError) as caught:
         strict_json.decode(text)
     assert str(caught.value) == message
 
 
-def test_bytes_that_are_not_utf_8_are_refused():
+def test_bytes_that_are_not_utf_8_are_rejected():
     """Reference publishing#strict-json."""
     with pytest.raises(JsonError, match="Not UTF-8"):
         strict_json.decode(b'"\xff"')
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
-def test_the_largest_and_the_smallest_64_bit_integer_are_read(number):
+def test_the_largest_and_the_smallest_64_bit_integer_are_accepted(number):
     assert strict_json.decode(str(number)) == number
 
 
@@ -60,6 +60,6 @@ def test_a_list_around_a_value_is_one_level_deeper(value):
     assert strict_json.depth([value]) == strict_json.depth(value) + 1
 
 
-def test_the_depth_of_a_scalar_is_nought():
+def test_the_depth_of_a_scalar_is_0():
     assert strict_json.depth("a") == 0
     assert strict_json.depth({"a": [1, {"b": []}]}) == 4

@@ -1,4 +1,4 @@
-"""What is said of events that their schema refuses: reference schemas#validation-errors."""
+"""The error messages for events that violate their schema: reference schemas#validation-errors."""
 
 import json
 
@@ -95,7 +95,7 @@ def explain(schema, event, **arguments):
         ({"allOf": [{}, {"type": "string"}]}, 1, "expected type: String, found: Integer"),
     ],
 )
-def test_every_violation_has_the_contracts_text(schema, value, text):
+def test_every_violation_has_the_text_of_the_contract(schema, value, text):
     """Reference schemas#violation-texts, schemas#formats."""
     assert explain({"properties": {"a": {"items": {}}, "p": schema}}, {"p": value}) == f"#/p: {text}"
 
@@ -110,7 +110,7 @@ def test_every_violation_has_the_contracts_text(schema, value, text):
         (False, 1, "false schema always fails"),
     ],
 )
-def test_so_have_those_of_later_drafts(schema, value, text):
+def test_violations_of_later_drafts_have_the_text_of_the_contract(schema, value, text):
     """Reference schemas#violation-texts, schemas#drafts."""
     assert explain({**DRAFT_6, "properties": {"p": schema}}, {"p": value}) == f"#/p: {text}"
 
@@ -211,18 +211,18 @@ def test_combined_schemas_are_followed_by_their_causes(schema, value, lines):
         ),
     ],
 )
-def test_the_contracts_examples(category, event, text):
+def test_examples_of_the_contract(category, event, text):
     """Reference schemas#several-violations, schemas#metadata."""
     assert explain({}, event, category=category) == text
 
 
-def test_metadata_that_the_schema_itself_declares_is_not_the_brokers():
+def test_metadata_declared_by_the_schema_are_not_replaced():
     schema = {"properties": {"metadata": {"additionalProperties": False}}}
     text = explain(schema, {"metadata": {"version": 1}}, category="undefined")
     assert text == "#/metadata: extraneous key [version] is not permitted"
 
 
-def test_the_time_of_occurrence_is_looked_at_last():
+def test_the_time_of_occurrence_is_checked_last():
     """Reference schemas#several-violations."""
     late = {**METADATA, "occurred_at": "yesterday"}
     message = "#/metadata/occurred_at:must be a valid date-time such as 2024-01-02T03:04:05.123Z"
@@ -248,7 +248,7 @@ def test_an_integer_may_be_written_as_a_double_from_draft_6_on():
     assert validator({**DRAFT_6, "properties": {"p": {"type": "integer"}}}).is_valid({"p": 1.0})
 
 
-def test_long_values_and_long_lists_are_cut():
+def test_long_values_and_long_lists_are_truncated():
     """Reference schemas#several-violations."""
     schema = {"properties": {"p": {"enum": [1]}}, "additionalProperties": False}
     event = {"p": "x" * 10_000} | {f"q{n}": 1 for n in range(200)}
@@ -292,9 +292,9 @@ def test_a_large_event_of_a_combined_schema_is_not_explained():
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_the_largest_values_are_judged(schema, value, valid):
+def test_the_largest_values_are_validated_in_time(schema, value, valid):
     """Reference schemas#patterns."""
-    # Where the time grows faster than the value, this takes longer than any test may.
+    # If the time grows faster than the size of the value, this takes longer than any test may.
     assert validator({"properties": {"p": schema}}).is_valid({"p": value}) == valid
 
 
@@ -309,7 +309,7 @@ def test_recursive_schemas_check_deep_events():
 
 @settings(max_examples=length(80, 2_000))
 @given(schemas, json_objects)
-def test_whatever_is_invalid_can_be_explained(schema, event):
+def test_every_invalid_event_can_be_explained(schema, event):
     try:
         checker = validator(schema)
     except Invalid:
@@ -326,5 +326,5 @@ def test_whatever_is_invalid_can_be_explained(schema, event):
         ([11, 10], (0, "Event too large: 11 bytes, max size is 10 bytes")),
     ],
 )
-def test_without_a_schema_the_first_event_is_not_valid(sizes, error):
+def test_without_a_schema_the_first_event_is_invalid(sizes, error):
     assert NoJsonSchema("order.created").first_error([{}] * len(sizes), sizes, 10) == error

@@ -27,7 +27,7 @@ def refusal(schema: dict) -> str:
 
 
 @given(st.lists(st.integers(2, 3_000), max_size=20), st.sampled_from([{}, {"properties": {"a": {"pattern": HEAVY}}}]))
-def test_the_portions_of_a_batch_are_all_of_it_in_order_and_small(sizes: list[int], schema: dict) -> None:
+def test_a_batch_is_split_into_small_portions_in_order(sizes: list[int], schema: dict) -> None:
     work = ValidationCost(effective(schema))
     portions = list(work.portions(sizes))
     assert [index for portion in portions for index in range(portion.start, portion.stop)] == list(range(len(sizes)))
@@ -35,7 +35,7 @@ def test_the_portions_of_a_batch_are_all_of_it_in_order_and_small(sizes: list[in
         assert sum(sizes[portion]) <= work.portion_bytes or portion.stop - portion.start == 1
 
 
-def test_ordinary_batches_are_validated_in_one_go() -> None:
+def test_ordinary_batches_are_validated_at_once() -> None:
     schema = {"properties": {f"p{number}": STRING for number in range(50)}, "required": ["p0"]}
     assert ValidationCost(effective(schema)).portion_bytes > 500_000
 
@@ -70,12 +70,12 @@ TEXT = "a" * 100_000
         "few schemas for many values",
     ],
 )
-def test_events_that_would_take_too_long_are_known_beforehand(schema: dict, event: dict, too_much: bool) -> None:
+def test_events_that_would_take_too_long_are_detected_beforehand(schema: dict, event: dict, too_much: bool) -> None:
     """Reference schemas#large-events."""
     assert ValidationCost(effective(schema)).is_too_much(event) == too_much
 
 
-def test_only_large_events_are_looked_into() -> None:
+def test_only_large_events_are_measured() -> None:
     validator = EventValidator(effective({"properties": {"a": {"pattern": HEAVY}}}))
     event = {"a": TEXT}
     assert not validator.takes_too_long(event, 10)
@@ -84,7 +84,7 @@ def test_only_large_events_are_looked_into() -> None:
     assert validator.first_error([{}, event], [2, 100_010], 999_000) == (1, detail)
 
 
-def test_patterns_share_what_there_is_for_them() -> None:
+def test_patterns_share_one_budget() -> None:
     """Reference schemas#schema-limits."""
     one = {"properties": {"a": {"pattern": r"^\p{L}{1,50}$"}}}
     assert EventValidator(effective(one)).is_valid({"a": "Ä"})
@@ -95,7 +95,7 @@ def test_patterns_share_what_there_is_for_them() -> None:
     assert f"{PATTERNS_MAX + 1} different ones" in refusal({"properties": small | {"a": {"pattern": "^$"}}})
 
 
-def test_enumerated_objects_count_for_what_they_cost() -> None:
+def test_the_cost_of_enumerated_objects_is_counted() -> None:
     effective({"properties": {"a": {"enum": [str(number) for number in range(20_000)]}}})
     objects = [{"k": number} for number in range(15_000)]
     assert "expand to more than" in refusal({"properties": {"a": {"enum": objects}}})

@@ -40,7 +40,7 @@ def test_only_pointers_into_the_document_are_resolved(pointer, found):
         assert resolve(root, pointer) == (root if found == "root" else found)
 
 
-def test_all_schema_objects_are_found_where_they_stand():
+def test_all_schema_objects_are_found_with_their_pointers():
     schema = {
         "definitions": {"unused": STRING},
         "properties": {"not": {"not": {}}, "$ref": {"$ref": "#/elsewhere/x"}},
@@ -85,7 +85,7 @@ def doubling(levels):
     return {"definitions": rest | {f"d{levels}": STRING}, "$ref": "#/definitions/d0"}
 
 
-def test_doubling_is_counted_without_being_done():
+def test_expanded_schemas_are_counted_without_expansion():
     assert expanded_paths(doubling(40), enough=10**30) > 2**40
 
 
@@ -128,7 +128,7 @@ def test_ordinary_recursion_costs_little(member):
         {"definitions": {"unused": {"anyOf": [{}, {"$ref": "#/definitions/unused"}]}}},
     ],
 )
-def test_references_that_consume_nothing_are_a_cycle(schema):
+def test_references_that_descend_into_no_value_are_a_cycle(schema):
     with pytest.raises(SchemaCycle):
         expanded_paths(schema, enough=100)
 

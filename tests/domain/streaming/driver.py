@@ -1,4 +1,4 @@
-"""Drives the state machine of one stream against partitions in memory, as the pump does."""
+"""Drives the state machine of one stream with partitions in memory, as the stream runner does."""
 
 from dataclasses import dataclass, field
 
@@ -50,7 +50,7 @@ class Batch:
 
 @dataclass
 class Driver:
-    """A stream, what it reads, and what it has done. The events are the numbers of their positions."""
+    """A stream, its partitions, and its outputs. The events are the numbers of their positions."""
 
     parameters: StreamParameters
     start: dict[EventTypePartition, TimelinePosition] | None = None
@@ -67,10 +67,10 @@ class Driver:
         self.ownership: dict[EventTypePartition, PartitionOwnership] = {}
         self.autocommitted: list[tuple[EventTypePartition, int]] = []
         self.attempts: list[tuple[EventTypePartition, int, int | None]] = []
-        """What was noted before it was sent: partition, last position, position up to which to search."""
-        self.buried: list[tuple[EventTypePartition, int]] = []
-        self.buries = True
-        """Whether burying succeeds."""
+        """The recorded delivery attempts: partition, last position, position up to which to search."""
+        self.dead_lettered: list[tuple[EventTypePartition, int]] = []
+        self.can_dead_letter = True
+        """Whether sending to the dead letter queue succeeds."""
 
     @property
     def now_s(self) -> float:
@@ -92,13 +92,13 @@ class Driver:
         self.arrive()
 
     def publish_alone(self, partition: EventTypePartition, count: int) -> None:
-        """Publish without the stream noticing."""
+        """Publish without notifying the stream."""
         number = int(partition.partition)
         first = self.store.bounds("a")[number].newest + 1
         self.store.append("a", {number: [b"%d" % position for position in range(first, first + count)]})
 
     def lose(self, partition: EventTypePartition, lost: int, left: int) -> None:
-        """Publish events of which the first have expired before the stream notices."""
+        """Publish events of which the first have expired before the stream is notified."""
         self.publish_alone(partition, lost)
         self.clock.advance(1)
         self.publish_alone(partition, left)
@@ -118,7 +118,7 @@ class Driver:
         self.step(Coordinated(self.ownership))
 
     def beat(self, partition: EventTypePartition) -> None:
-        """Commit once more what is committed already."""
+        """Commit the same cursor again."""
         holding = self.ownership[partition]
         self.ownership[partition] = holding._replace(heartbeats=holding.heartbeats + 1)
         self.step(Coordinated(self.ownership))
@@ -141,7 +141,7 @@ class Driver:
         self.step(End(reason, detail))
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, looking exactly when the machine asks for it."""
+        """Let time pass, running the machine exactly when it requests it."""
         until_s = self.now_s + seconds
         while (due_s := self.machine.deadline_s()) <= until_s and self.closed is None:
             self.clock.advance(max(0, round((due_s - self.now_s) * 1000)))
@@ -189,15 +189,15 @@ class Driver:
     def note(
         self, output: RecordDeliveryAttempt | SendToDeadLetterQueue
     ) -> list[tuple[EventTypePartition, TimelinePosition]]:
-        """What is done about dead letters; returns what is committed with it."""
+        """Handle an output about dead letters; return the cursors committed with it."""
         match output:
             case RecordDeliveryAttempt(partition, at, until):
                 self.attempts.append((partition, at.position, until.position if until else None))
                 return []
             case SendToDeadLetterQueue(partition, event):
                 assert event.stop == event.start + 1
-                self.buried.append((partition, event.start))
-                return [(partition, event.last)] if self.buries else []
+                self.dead_lettered.append((partition, event.start))
+                return [(partition, event.last)] if self.can_dead_letter else []
 
     def committed(self, cursors: list[tuple[EventTypePartition, TimelinePosition]]) -> bool:
         """Do what the coordinator does with a commit of the stream."""

@@ -1,4 +1,4 @@
-"""Plays the rows of the contract's tables: what happens to a stream as plain data, and what it says."""
+"""Runs the rows of the contract's tables: inputs of a stream as plain data, and its outputs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from tests.domain.streaming.driver import Driver
 
 
 def play(driver: Driver, steps: Iterable[tuple[Any, ...]]) -> Driver:
-    """Do what the steps say: the name of a method of the driver, and its arguments."""
+    """Run the steps: each is the name of a method of the driver, and its arguments."""
     for name, *arguments in steps:
         getattr(driver, name)(*arguments)
     return driver

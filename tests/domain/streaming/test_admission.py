@@ -18,19 +18,19 @@ def topology(*sessions: Session, resetting: bool = False) -> Topology:
     return Topology(1, dict.fromkeys((A, B, C), Assignment()), {each.id: each for each in sessions}, resetting)
 
 
-def test_there_are_as_many_seats_as_partitions_that_nobody_insists_on():
+def test_there_are_as_many_slots_as_partitions_that_no_stream_requests():
     """Reference streams#slots."""
-    seats = StreamSlots("s", topology(Session("direct", frozenset({A}))))
-    seats.assign(Session("first"))
-    seats.assign(Session("second"))
+    slots = StreamSlots("s", topology(Session("direct", frozenset({A}))))
+    slots.assign(Session("first"))
+    slots.assign(Session("second"))
     with pytest.raises(Conflict, match=r"^No free slots for streaming available for subscription s. Total slots: 3$"):
-        seats.assign(Session("third"))
-    seats.assign(Session("late", frozenset({C})))
+        slots.assign(Session("third"))
+    slots.assign(Session("late", frozenset({C})))
     with pytest.raises(Conflict, match=r"partition='0'}, EventTypePartition{eventType='a', partition='2'}$"):
-        seats.assign(Session("later", frozenset({A, B, C})))
+        slots.assign(Session("later", frozenset({A, B, C})))
 
 
-def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
+def test_there_are_no_slots_during_a_reset_or_without_partitions():
     with pytest.raises(Conflict, match="still in progress"):
         StreamSlots("s", topology(resetting=True)).assign(Session("first"))
     with pytest.raises(SubscriptionNotFound):
@@ -38,7 +38,7 @@ def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
 
 
 @pytest.mark.parametrize(
-    ("key", "lives", "complaint"),
+    ("key", "lives", "problem"),
     [
         (A, False, "Session with stream id mine not found"),
         (B, True, "Cursor {partition='1', offset='5', event_type='a'} cannot be committed with stream id mine"),
@@ -46,12 +46,12 @@ def test_nobody_gets_a_seat_while_cursors_are_reset_or_where_there_are_none():
         (EventTypePartition("b", "7"), True, "non existing partition 7"),
     ],
 )
-def test_only_the_owner_commits(key, lives, complaint):
+def test_only_the_owner_commits(key, lives, problem):
     """Reference subscriptions#ownership."""
     check_commit("mine", [(A, "5")], is_alive=True, owner=OWNERS.get)
     with pytest.raises(Invalid) as caught:
         check_commit("mine", [(A, "5"), (key, "5")], is_alive=lives, owner=OWNERS.get)
-    assert str(caught.value) == complaint
+    assert str(caught.value) == problem
 
 
 def test_cursors_are_compared_one_after_the_other():

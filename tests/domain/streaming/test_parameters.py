@@ -38,7 +38,7 @@ INT32_MAX = 2**31 - 1
         ("4 nothing is committed", {"max_uncommitted_events": 7}, "max_uncommitted_events", 0),
     ),
 )
-def test_what_a_low_level_stream_gets(given, name, value):
+def test_parameters_of_low_level_streams(given, name, value):
     """Reference low-level-streams#stream-timeout."""
     assert getattr(low_level_parameters(given, LIMITS), name) == value
 
@@ -67,7 +67,7 @@ def test_what_a_low_level_stream_gets(given, name, value):
         ("8.1 partitions null", {"partitions": None}, "partitions", ()),
     ),
 )
-def test_what_a_stream_of_a_subscription_gets(given, name, value):
+def test_parameters_of_streams_of_subscriptions(given, name, value):
     assert getattr(subscription_parameters(given, LIMITS), name) == value
 
 
@@ -93,13 +93,13 @@ def test_one_uncommitted_event_is_enough():
     assert subscription_parameters({"max_uncommitted_events": 1}, LIMITS).max_uncommitted_events == 1
 
 
-def test_numbers_may_be_text():
+def test_numbers_may_be_given_as_text():
     assert low_level_parameters({"batch_limit": "7"}, LIMITS).batch_limit == 7
 
 
 @pytest.mark.parametrize("value", ["x", "", "1.5", 2.5, True, [], 2**31, "9" * 30])
 @pytest.mark.parametrize("parse", [low_level_parameters, subscription_parameters])
-def test_what_is_no_number_is_malformed(parse, value):
+def test_invalid_numbers_are_malformed(parse, value):
     with pytest.raises(Malformed, match="batch_limit"):
         parse({"batch_limit": value}, LIMITS)
 
@@ -132,7 +132,7 @@ def test_what_is_no_number_is_malformed(parse, value):
         ),
     ),
 )
-def test_what_a_low_level_stream_refuses(query, text):
+def test_invalid_parameters_of_low_level_streams(query, text):
     """Reference low-level-streams#parameter-errors."""
     with pytest.raises(Invalid) as caught:
         low_level_parameters(query, LIMITS)
@@ -149,7 +149,7 @@ def test_what_a_low_level_stream_refuses(query, text):
         ("8.1 commit_timeout below 0", {"commit_timeout": -1}, "commit_timeout can not be less than 0"),
     ),
 )
-def test_what_a_subscription_stream_refuses(body, text):
+def test_invalid_parameters_of_streams_of_subscriptions(body, text):
     """Reference streams#parameter-errors."""
     with pytest.raises(Invalid) as caught:
         subscription_parameters(body, LIMITS)

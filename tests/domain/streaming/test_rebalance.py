@@ -1,4 +1,4 @@
-"""Who reads what, with the vectors of the contract: reference streams#shares, streams#dead-streams.
+"""Assigning partitions, with the vectors of the contract: reference streams#shares, streams#dead-streams.
 
 Source: reference streams#rebalancing.
 """
@@ -125,7 +125,7 @@ def test_the_result_is_the_same_the_second_time(before, alive):
 
 
 @given(topologies, sessions)
-def test_nobody_loses_a_partition_without_releasing_it(before, alive):
+def test_no_session_loses_a_partition_without_releasing_it(before, alive):
     """Reference streams#assignment."""
     names = {session.id for session in alive}
     for key, assignment in rebalance(before, alive).items():
@@ -150,14 +150,14 @@ def test_every_request_is_honoured_and_the_rest_shared_equally(before, alive):
 
 
 @given(topologies, sessions)
-def test_no_fewer_moves_would_do(before, alive):
+def test_the_number_of_moves_is_minimal(before, alive):
     automatic = {session.id for session in alive if not session.requested}
     requested = {key for session in alive for key in session.requested}
     pool = [key for key in before if key not in requested]
     names = {session.id for session in alive}
 
     def owner(assignment: Assignment) -> str:
-        """Who has it once the dead are forgotten."""
+        """The owner, ignoring dead sessions."""
         return next((name for name in reversed(assignment) if name in names), "")
 
     held = Counter(owner(before[key]) for key in pool if owner(before[key]) in automatic)

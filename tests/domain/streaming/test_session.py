@@ -13,7 +13,7 @@ def test_events_are_sent_in_batches_of_batch_limit():
     assert stream.taken() == [Batch(A, 2, [0, 1, 2], "Stream started"), Batch(A, 5, [3, 4, 5], "")]
 
 
-def test_batches_may_join_and_split_what_was_published_together():
+def test_batches_of_a_stream_are_independent_of_published_batches():
     stream = subscription(batch_limit=4, max_uncommitted_events=100)
     stream.publish(A, 3)
     stream.publish(A, 3)
@@ -21,7 +21,7 @@ def test_batches_may_join_and_split_what_was_published_together():
     assert [batch.events for batch in stream.taken()] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_what_does_not_fill_a_batch_is_sent_after_the_flush_timeout():
+def test_an_incomplete_batch_is_sent_after_the_flush_timeout():
     stream = subscription(batch_limit=3, batch_flush_timeout_s=5)
     stream.publish(A, 2)
     stream.wait(4.9)
@@ -40,7 +40,7 @@ def test_no_more_than_the_window_is_uncommitted_and_its_rest_is_sent_at_once():
     assert stream.sizes() == [4, 4, 1]
 
 
-def test_partitions_share_the_window_in_turn():
+def test_partitions_use_the_window_in_turn():
     stream = subscription(batch_limit=2, max_uncommitted_events=8)
     stream.own(A, B, C)
     for key in (A, B, C):
@@ -139,7 +139,7 @@ def test_a_subscription_stream_ends_when_its_limit_is_committed():
 # --- stream timeout ---
 
 
-def test_at_the_stream_timeout_what_is_buffered_is_sent_and_commits_are_awaited():
+def test_at_the_stream_timeout_buffered_events_are_sent_and_commits_awaited():
     stream = subscription(batch_limit=5, batch_flush_timeout_s=100, stream_timeout_s=50)
     stream.publish(A, 7)
     stream.wait(50)
@@ -157,7 +157,7 @@ def test_at_the_stream_timeout_what_is_buffered_is_sent_and_commits_are_awaited(
     assert stream.closed == Reason.STREAM_TIMEOUT
 
 
-def test_a_silent_stream_says_that_it_started_before_it_ends():
+def test_a_stream_without_batches_sends_its_start_information_before_it_ends():
     stream = subscription(batch_flush_timeout_s=600, stream_timeout_s=2)
     stream.wait(2)
     assert [batch.info for batch in stream.taken()] == ["Stream started", "Stream timeout reached"]
@@ -175,7 +175,7 @@ def test_a_low_level_stream_ends_silently_with_its_timeout():
 # --- commit timeout ---
 
 
-def test_who_does_not_commit_in_time_is_cut_off_at_once():
+def test_a_stream_without_a_commit_in_time_ends_at_once():
     stream = subscription(commit_timeout_s=10)
     stream.wait(5)
     stream.publish(A, 1)
@@ -186,13 +186,13 @@ def test_who_does_not_commit_in_time_is_cut_off_at_once():
     assert stream.closed == Reason.COMMIT_TIMEOUT
 
 
-def test_who_gets_nothing_needs_no_commits():
+def test_a_stream_without_events_needs_no_commits():
     stream = subscription(commit_timeout_s=10)
     stream.wait(1000)
     assert stream.closed is None
 
 
-def test_every_commit_that_advances_gives_more_time():
+def test_every_commit_that_advances_restarts_the_commit_timeout():
     stream = subscription(commit_timeout_s=10)
     stream.publish(A, 3)
     for position in range(2):
@@ -218,7 +218,7 @@ def test_commits_of_one_partition_do_not_hide_another():
 # --- commits ---
 
 
-def test_committing_ahead_of_what_was_sent_skips():
+def test_committing_ahead_of_the_sent_events_skips_events():
     stream = subscription(batch_limit=1, max_uncommitted_events=2)
     stream.publish(A, 10)
     stream.taken()
@@ -226,7 +226,7 @@ def test_committing_ahead_of_what_was_sent_skips():
     assert [batch.events for batch in stream.taken()] == [[7], [8]]
 
 
-def test_committing_ahead_of_the_end_skips_what_comes():
+def test_committing_ahead_of_the_end_skips_future_events():
     """Reference subscriptions#commits-ahead."""
     stream = subscription(batch_limit=1)
     stream.commit(A, 2)
@@ -254,7 +254,7 @@ def test_a_partition_with_nothing_outstanding_is_released_at_once():
     assert stream.released == [A]
 
 
-def test_what_is_not_sent_yet_is_not_sent_by_who_releases():
+def test_buffered_events_are_not_sent_by_the_releasing_stream():
     stream = subscription(batch_limit=3, max_uncommitted_events=3)
     stream.publish(A, 10)
     assert stream.sizes() == [3]
@@ -285,7 +285,7 @@ def test_after_the_commit_timeout_only_that_partition_is_released():
     assert stream.sizes() == [1]
 
 
-def test_what_was_sent_and_not_committed_by_a_lost_partition_does_not_narrow_the_window():
+def test_uncommitted_events_of_a_released_partition_do_not_count_in_the_window():
     stream = subscription(max_uncommitted_events=2, commit_timeout_s=10)
     stream.own(A, B)
     stream.publish(A, 2)
@@ -296,7 +296,7 @@ def test_what_was_sent_and_not_committed_by_a_lost_partition_does_not_narrow_the
     assert stream.sizes() == [1, 1]
 
 
-def test_a_partition_that_nobody_wants_any_more_goes_on():
+def test_a_partition_that_is_no_longer_requested_continues():
     stream = subscription(max_uncommitted_events=3)
     stream.publish(A, 5)
     stream.want(A)
@@ -307,7 +307,7 @@ def test_a_partition_that_nobody_wants_any_more_goes_on():
     assert stream.released == []
 
 
-def test_a_partition_that_is_wanted_before_it_is_read_is_released_at_once():
+def test_a_partition_requested_before_it_is_read_is_released_at_once():
     stream = subscription()
     stream.ownership[B] = PartitionOwnership(place(-1), True)
     stream.want(B)
@@ -334,7 +334,7 @@ def test_the_first_batch_says_how_many_events_were_lost():
     ]
 
 
-def test_who_is_overtaken_later_is_told_and_goes_on_with_the_oldest():
+def test_a_stream_overtaken_by_retention_reports_it_and_continues_with_the_oldest_event():
     stream = subscription()
     stream.publish(A, 1)
     stream.lose(A, 4, 1)
@@ -355,7 +355,7 @@ def test_batches_end_with_their_timespan():
     assert stream.sizes() == [5, 4, 2, 3, 1]
 
 
-def test_a_timespan_obeys_batch_limit_and_window():
+def test_a_timespan_respects_batch_limit_and_window():
     stream = subscription(batch_limit=4, max_uncommitted_events=6, batch_timespan_s=5, batch_flush_timeout_s=600)
     stream.publish_alone(A, 3)
     stream.clock.advance(1000)
@@ -366,7 +366,7 @@ def test_a_timespan_obeys_batch_limit_and_window():
     assert stream.sizes() == [4, 2]
 
 
-def test_too_much_buffered_is_sent_with_a_word_about_it():
+def test_a_full_buffer_is_sent_with_an_information():
     stream = subscription(batch_limit=1000, max_uncommitted_events=1000, memory_bytes_max=100)
     for _ in range(10):
         stream.publish(A, 10)
@@ -376,7 +376,7 @@ def test_too_much_buffered_is_sent_with_a_word_about_it():
     ]
 
 
-# --- every end ---
+# --- all ways to end ---
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_too_much_buffered_is_sent_with_a_word_about_it():
         (Reason.CLIENT_GONE, None, True),
     ],
 )
-def test_an_end_from_outside_says_why(reason: Reason, text: str | None, waits: bool):
+def test_an_end_from_outside_gives_the_reason(reason: Reason, text: str | None, waits: bool):
     """Reference streams#ends, streams#end-reasons, streams#final-batch."""
     stream = subscription(commit_timeout_s=10)
     stream.publish(A, 1)
@@ -416,7 +416,7 @@ def test_an_end_is_immediate_where_nothing_is_outstanding(reason: Reason):
         assert stream.closed == reason
 
 
-def test_a_low_level_stream_says_why_it_did_not_end_by_itself():
+def test_a_low_level_stream_ended_by_the_broker_gives_the_reason():
     stream = low_level()
     stream.end(Reason.UNAUTHORIZED, "Access on READ event-type:a denied")
     assert stream.taken() == [Batch(A, -1, [], "Access on READ event-type:a denied")]
@@ -436,7 +436,7 @@ def test_while_closing_a_commit_ends_the_stream_and_partitions_are_handed_over()
     assert stream.closed == Reason.CLIENT_GONE
 
 
-def test_a_waiting_end_is_cut_short_by_one_that_does_not_wait():
+def test_a_waiting_end_is_replaced_by_an_immediate_one():
     stream = subscription()
     stream.publish(A, 1)
     stream.end(Reason.RESET)
@@ -454,7 +454,7 @@ def test_a_stream_without_partitions_ends_after_two_commit_timeouts():
 
 
 @pytest.mark.parametrize("reason", [Reason.SESSION_ENDED, Reason.RESET, Reason.SHUTDOWN, Reason.BLOCKED])
-def test_a_stream_that_owns_nothing_says_why_it_ends_too(reason):
+def test_a_stream_without_partitions_gives_the_reason_of_its_end_too(reason):
     stream = subscription()
     stream.lose_all()
     stream.machine.fallback_partition = B, place(7)
@@ -464,7 +464,7 @@ def test_a_stream_that_owns_nothing_says_why_it_ends_too(reason):
     assert stream.closed is reason
 
 
-def test_a_stream_that_never_got_a_partition_says_so():
+def test_a_stream_that_never_owned_a_partition_gives_that_reason():
     stream = subscription(commit_timeout_s=10)
     stream.lose_all()
     stream.machine.fallback_partition = B, place(7)
@@ -472,7 +472,7 @@ def test_a_stream_that_never_got_a_partition_says_so():
     assert stream.taken()[-1] == Batch(B, 7, [], Reason.NO_PARTITION.value)
 
 
-def test_who_has_gone_is_told_nothing():
+def test_a_disconnected_client_is_sent_nothing():
     stream = subscription()
     stream.lose_all()
     stream.machine.fallback_partition = B, place(7)
@@ -481,7 +481,7 @@ def test_who_has_gone_is_told_nothing():
     assert stream.taken() == []
 
 
-def test_a_stream_ends_at_its_limit_though_another_one_got_what_it_had_sent():
+def test_a_stream_ends_at_its_limit_though_its_partition_was_handed_over():
     stream = subscription(batch_limit=1, stream_limit=2)
     stream.publish(A, 2)
     stream.own(B)

@@ -1,4 +1,4 @@
-"""How streams find events that nobody ever commits (reference streams#dead-letter-handling)."""
+"""How streams detect events that consumers fail to process (reference streams#dead-letter-handling)."""
 
 import pytest
 
@@ -26,14 +26,14 @@ def events(driver: Driver) -> list[list[int]]:
     return [batch.events for batch in driver.taken() if batch.events]
 
 
-def test_without_a_policy_nothing_is_noted():
+def test_without_a_policy_no_attempt_is_recorded():
     driver = subscription()
     driver.publish(A, 10)
     driver.commit(A, 3)
     assert driver.attempts == []
 
 
-def test_what_is_sent_is_noted_before_and_again_only_after_a_commit_beyond():
+def test_an_attempt_is_recorded_before_sending_and_again_only_after_a_commit_beyond_it():
     driver = subscription(POLICY, batch_limit=2)
     driver.publish(A, 6)
     assert driver.attempts == [(A, 1, None)]
@@ -56,7 +56,7 @@ def test_a_few_failures_change_nothing(times):
 
 
 @pytest.mark.parametrize("times", [3, 4])
-def test_too_many_failures_begin_a_search_as_far_as_a_batch_reaches(times):
+def test_too_many_failures_start_a_search_over_the_size_of_a_batch(times):
     """Reference streams#search."""
     driver = stream(Failures(times, failed=place(4)), batch_limit=3)
     driver.publish(A, 9)
@@ -69,7 +69,7 @@ def test_too_many_failures_begin_a_search_as_far_as_a_batch_reaches(times):
     assert events(driver) == [[3, 4, 5], [6, 7, 8]]
 
 
-def test_a_search_goes_on_in_the_next_stream():
+def test_a_search_continues_in_the_next_stream():
     driver = stream(Failures(2, failed=place(1), search_until=place(2)), batch_limit=3)
     driver.publish(A, 6)
     assert events(driver) == [[0]]
@@ -78,16 +78,16 @@ def test_a_search_goes_on_in_the_next_stream():
     assert driver.attempts == [(A, 0, None), (A, 5, None)]
 
 
-def test_a_search_that_was_finished_does_not_go_on():
+def test_a_finished_search_does_not_continue():
     driver = stream(Failures(1, failed=place(1), search_until=place(-1)), batch_limit=3)
     driver.publish(A, 6)
     assert events(driver) == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_the_event_that_has_failed_alone_is_buried_and_the_search_goes_on_behind_it():
+def test_an_event_that_failed_alone_becomes_a_dead_letter_and_the_search_continues():
     driver = stream(SUSPECT, batch_limit=3)
     driver.publish(A, 9)
-    assert driver.buried == [(A, 0)]
+    assert driver.dead_lettered == [(A, 0)]
     assert events(driver) == [[1]]
     assert driver.attempts == [(A, 1, None)]
     driver.commit(A, 4)
@@ -97,38 +97,38 @@ def test_the_event_that_has_failed_alone_is_buried_and_the_search_goes_on_behind
 def test_hidden_events_around_a_dead_letter_are_committed_with_and_after_it():
     driver = stream(Failures(3, failed=place(1), search_until=place(9)))
     driver.publish_hidden(A, "x.x.")
-    assert driver.buried == [(A, 1)]
+    assert driver.dead_lettered == [(A, 1)]
     assert events(driver) == [[3]]
     driver.wait(10)
     assert driver.ownership[A].committed == place(2)
 
 
-def test_what_is_in_the_place_of_a_suspect_that_has_gone_is_innocent():
+def test_the_event_behind_a_hidden_suspect_is_not_suspected():
     driver = stream(SUSPECT, batch_limit=3)
     driver.publish_hidden(A, "x..")
-    assert driver.buried == []
+    assert driver.dead_lettered == []
     assert events(driver) == [[1]]
     assert driver.attempts == [(A, 1, 4)]
 
 
-def test_a_burial_that_fails_is_tried_again_and_keeps_nobody_waiting():
+def test_failed_dead_lettering_is_retried_and_delays_no_other_partition():
     driver = stream(SUSPECT, batch_limit=1)
     driver.own(B)
-    driver.buries = False
+    driver.can_dead_letter = False
     driver.publish(A, 3)
     driver.publish(B, 2)
     assert events(driver) == [[0], [1]]
     driver.wait(DEAD_LETTER_RETRY_S)
-    assert driver.buried == [(A, 0)] * 2
-    driver.buries = True
+    assert driver.dead_lettered == [(A, 0)] * 2
+    driver.can_dead_letter = True
     driver.wait(DEAD_LETTER_RETRY_S)
-    assert driver.buried == [(A, 0)] * 3
+    assert driver.dead_lettered == [(A, 0)] * 3
     assert events(driver) == [[1]]
     driver.wait(10 * DEAD_LETTER_RETRY_S - 1)
-    assert len(driver.buried) == 3
+    assert len(driver.dead_lettered) == 3
 
 
-def test_other_partitions_go_on_while_one_is_searched():
+def test_other_partitions_continue_during_a_search():
     """Reference streams#search."""
     driver = stream(Failures(3, failed=place(0)), batch_limit=2)
     driver.own(B)
@@ -140,7 +140,7 @@ def test_other_partitions_go_on_while_one_is_searched():
     assert events(driver) == [[4, 5]]
 
 
-def test_what_a_search_holds_back_takes_no_memory():
+def test_events_held_back_by_a_search_take_no_memory():
     driver = stream(Failures(3, failed=place(0)), memory_bytes_max=4)
     driver.own(B)
     driver.publish(A, 9)
@@ -148,7 +148,7 @@ def test_what_a_search_holds_back_takes_no_memory():
     assert events(driver) == [[0], [0]]
 
 
-def test_a_search_keeps_to_the_window_and_to_the_limit():
+def test_a_search_respects_window_and_stream_limit():
     driver = stream(Failures(3, failed=place(0)), batch_limit=5, stream_limit=2)
     driver.publish(A, 5)
     driver.commit(A, 0)
@@ -162,18 +162,18 @@ def test_an_event_that_is_not_committed_in_time_ends_the_stream_in_a_search_too(
     driver.publish(A, 5)
     driver.wait(60)
     assert driver.closed is Reason.COMMIT_TIMEOUT
-    assert driver.buried == []
+    assert driver.dead_lettered == []
 
 
-def test_a_partition_that_is_wanted_elsewhere_is_released_with_its_dead_letter():
+def test_a_requested_partition_is_released_with_its_dead_letter():
     driver = stream(SUSPECT)
-    driver.buries = False
+    driver.can_dead_letter = False
     driver.publish(A, 2)
     driver.want(A)
     assert driver.released == [A]
 
 
-def test_the_next_batch_after_a_change_of_partitions_says_what_failed():
+def test_the_next_batch_after_a_change_of_partitions_reports_the_failures():
     driver = subscription(POLICY, batch_limit=1)
     driver.own(B, failures=Failures(3, failed=place(0), search_until=place(4)))
     driver.publish(A, 1)

@@ -2,7 +2,7 @@ from rioni.domain.streaming.messages import PartitionOwnership, Reason
 from tests.domain.streaming.driver import A, B, place, subscription
 
 
-def test_committing_the_same_again_gives_more_time():
+def test_committing_the_same_cursor_again_restarts_the_commit_timeout():
     """Reference subscriptions#commit-heartbeats."""
     stream = subscription(commit_timeout_s=10)
     stream.publish(A, 1)
@@ -26,7 +26,7 @@ def test_heartbeats_of_one_partition_do_not_hide_another():
     assert stream.closed == Reason.COMMIT_TIMEOUT
 
 
-def test_heartbeats_of_a_previous_owner_are_nobodys():
+def test_heartbeats_of_a_previous_owner_do_not_count():
     stream = subscription(commit_timeout_s=10)
     stream.ownership[B] = PartitionOwnership(place(-1), requested_by_other=False, heartbeats=7)
     stream.own(A)

@@ -1,4 +1,4 @@
-"""What streams do with events that they don't deliver (reference low-level-streams#flushing, streams#hidden-events)."""
+"""How streams handle events that they don't deliver (reference low-level-streams#flushing, streams#hidden-events)."""
 
 import pytest
 
@@ -22,21 +22,21 @@ from tests.support.tables import rows
         ("8.10 between batches", "xx..xx..xx", [[2, 3], [6, 7]], [1]),
     ),
 )
-def test_only_hidden_events_in_front_of_all_others_are_committed(pattern, events, committed):
+def test_only_hidden_events_before_all_visible_ones_are_committed(pattern, events, committed):
     stream = subscription(batch_limit=2 if ".." in pattern else 1)
     stream.publish_hidden(A, pattern)
     assert [batch.events for batch in stream.taken()] == events
     assert stream.autocommitted == [(A, position) for position in committed]
 
 
-def test_nothing_is_committed_behind_events_that_wait_for_more():
+def test_nothing_is_committed_behind_buffered_events():
     stream = subscription(batch_limit=10)
     stream.publish_hidden(A, "x.x.x")
     assert stream.taken() == []
     assert stream.autocommitted == [(A, 0)]
 
 
-def test_hidden_events_are_committed_as_soon_as_the_client_has_committed_what_comes_before():
+def test_hidden_events_are_committed_when_the_client_has_committed_the_events_before():
     stream = subscription(batch_limit=2)
     stream.publish_hidden(A, "..xx..tx")
     stream.commit(A, 0)
@@ -48,7 +48,7 @@ def test_hidden_events_are_committed_as_soon_as_the_client_has_committed_what_co
     assert stream.autocommitted == [(A, 3), (A, 7)]
 
 
-def test_hidden_events_are_committed_together_and_not_all_the_time():
+def test_hidden_events_are_committed_together_at_intervals():
     """Reference streams#autocommit."""
     stream = subscription()
     stream.publish_hidden(A, "x")
@@ -62,7 +62,7 @@ def test_hidden_events_are_committed_together_and_not_all_the_time():
     assert len(stream.autocommitted) == 2
 
 
-def test_a_batch_joins_what_lies_around_hidden_events_and_counts_only_what_it_holds():
+def test_a_batch_spans_hidden_events_and_counts_only_visible_ones():
     stream = subscription(batch_limit=4, max_uncommitted_events=4)
     stream.publish_hidden(A, ".x.ttt.xx.x.")
     (batch,) = stream.taken()
@@ -81,7 +81,7 @@ def test_hidden_events_do_not_count_against_the_limit_of_a_stream():
     assert stream.autocommitted[-1] == (A, 5)
 
 
-def test_committing_hidden_events_gives_the_client_no_more_time():
+def test_committing_hidden_events_does_not_restart_the_commit_timeout():
     stream = subscription(commit_timeout_s=6)
     stream.publish_hidden(A, "x")
     stream.publish_hidden(A, "x.")
@@ -91,7 +91,7 @@ def test_committing_hidden_events_gives_the_client_no_more_time():
     assert stream.closed is Reason.COMMIT_TIMEOUT
 
 
-def test_keep_alives_move_on_with_what_was_committed_for_the_client():
+def test_keep_alives_advance_with_automatic_commits():
     stream = subscription()
     stream.publish_hidden(A, "xx")
     stream.wait(30)
@@ -109,7 +109,7 @@ def test_hidden_events_are_committed_before_a_partition_is_handed_over():
     assert stream.autocommitted == [(A, 0), (A, 2)]
 
 
-def test_what_is_not_sent_when_a_partition_is_wanted_is_not_passed():
+def test_hidden_events_behind_unsent_ones_are_not_committed_when_a_partition_is_requested():
     stream = subscription(batch_limit=1, max_uncommitted_events=1)
     stream.own(B)
     stream.publish_hidden(A, ".x.xx")
@@ -119,7 +119,7 @@ def test_what_is_not_sent_when_a_partition_is_wanted_is_not_passed():
     assert stream.autocommitted == [(A, 1)]
 
 
-def test_a_partition_that_is_not_wanted_any_more_is_read_on_without_loss():
+def test_a_partition_that_is_no_longer_requested_continues_without_loss():
     stream = subscription(batch_limit=1, max_uncommitted_events=1)
     stream.publish_hidden(A, ".x.xx.x")
     stream.want(A)
@@ -132,7 +132,7 @@ def test_a_partition_that_is_not_wanted_any_more_is_read_on_without_loss():
 
 
 @pytest.mark.parametrize("reason", [Reason.STREAM_TIMEOUT, Reason.SHUTDOWN, Reason.UNAUTHORIZED, Reason.RESET])
-def test_hidden_events_are_committed_at_the_end(reason):
+def test_hidden_events_are_committed_at_the_end_of_the_stream(reason):
     """Reference streams#autocommit."""
     stream = subscription()
     stream.publish_hidden(A, "x")
@@ -143,7 +143,7 @@ def test_hidden_events_are_committed_at_the_end(reason):
 
 
 @pytest.mark.parametrize("reason", [Reason.SESSION_ENDED, Reason.SUBSCRIPTION_DELETED, Reason.FAILURE])
-def test_nothing_is_committed_where_that_can_not_be(reason):
+def test_nothing_is_committed_without_the_ability_to_commit(reason):
     stream = subscription()
     stream.publish_hidden(A, "x")
     stream.publish_hidden(A, "xx")
@@ -151,7 +151,7 @@ def test_nothing_is_committed_where_that_can_not_be(reason):
     assert stream.autocommitted == [(A, 0)]
 
 
-def test_a_low_level_stream_passes_hidden_events_with_the_next_batch_and_not_before():
+def test_a_low_level_stream_skips_hidden_events_with_the_next_batch_and_not_before():
     stream = low_level(A, batch_limit=1)
     stream.publish_hidden(A, ".xtx")
     assert [(batch.events, batch.position) for batch in stream.taken()] == [([0], 0)]
@@ -162,7 +162,7 @@ def test_a_low_level_stream_passes_hidden_events_with_the_next_batch_and_not_bef
     assert not stream.autocommitted
 
 
-def test_hidden_events_do_not_stop_the_memory_guard():
+def test_hidden_events_do_not_prevent_the_memory_limit():
     stream = low_level(A, batch_limit=100, memory_bytes_max=100)
     stream.publish_hidden(A, "x." * 40)
     stream.wait(30)
@@ -170,7 +170,7 @@ def test_hidden_events_do_not_stop_the_memory_guard():
     assert stream.machine._round_robin[0].buffer.bytes == 0
 
 
-def test_what_becomes_visible_or_hidden_holds_for_all_that_was_not_sent():
+def test_a_changed_visibility_applies_to_all_unsent_events():
     owner = Attribute("team", "red")
     stream = subscription(batch_limit=1, max_uncommitted_events=1)
     stream.store.append("a", {0: [b"%d" % n for n in range(4)]}, headers={0: [Headers(owner=owner)] * 4})

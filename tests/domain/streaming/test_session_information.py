@@ -1,4 +1,4 @@
-"""What streams of subscriptions say to humans, string by string: reference streams#json-batches."""
+"""The information for humans in streams of subscriptions, string by string: reference streams#json-batches."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.tables import rows
 
 
 def stream(policy: Policy | None = None, **parameters) -> Driver:
-    """Of a subscription; it owns nothing yet."""
+    """A stream of a subscription; it owns no partition yet."""
     return Driver(subscription(policy, **parameters).parameters, policy=policy)
 
 
@@ -78,17 +78,17 @@ LOST = "skipped events due to retention time passed, count: 4"
         ),
     ),
 )
-def test_information_is_given_word_by_word(parameters, steps, said):
+def test_information_has_the_exact_texts(parameters, steps, said):
     """Reference streams#info-texts."""
     played = play(stream(**parameters), steps)
     assert [batch.info for batch in played.batches] == said
     assert all(batch.partition in played.ownership for batch in played.batches)
-    # 8.9: the stored offset stays where it is until the client commits.
+    # 8.9: the stored offset is unchanged until the client commits.
     assert not played.autocommitted
     assert played.machine.expired_unread == (4 if LOST in "".join(said) else 0)
 
 
-def test_dead_letter_tracking_is_said_with_the_next_batch_after_a_change_of_partitions():
+def test_dead_letter_tracking_is_reported_with_the_next_batch_after_a_change_of_partitions():
     """Reference streams#json-batches."""
     played = stream(Policy(send_count=3, keeps=False))
     played.own(A, failures=Failures(2, failed=place(7), search_until=place(9)))

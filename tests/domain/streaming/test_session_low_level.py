@@ -76,7 +76,7 @@ from tests.support.tables import rows
         ),
     ),
 )
-def test_what_is_flushed_and_when(parameters, steps, batches):
+def test_batches_are_flushed_as_in_the_contract(parameters, steps, batches):
     """Reference low-level-streams#memory-limit, low-level-streams#stream-limit, low-level-streams#skipped-events."""
     assert told(play(low_level(A, B, **parameters), steps)) == batches
 
@@ -113,7 +113,7 @@ def test_what_is_flushed_and_when(parameters, steps, batches):
         ("4.7 node shutdown", {}, [("end", Reason.SHUTDOWN)], Reason.SHUTDOWN),
     ),
 )
-def test_when_it_ends_and_that_it_says_why_unless_its_client_has_asked_for_it(parameters, steps, closed):
+def test_a_low_level_stream_ends_with_the_reason_unless_its_client_requested_the_end(parameters, steps, closed):
     """Reference low-level-streams#end-reasons, low-level-streams#keep-alive-limit."""
     stream = play(low_level(A, B, **parameters), steps)
     assert stream.closed is closed
@@ -122,7 +122,7 @@ def test_when_it_ends_and_that_it_says_why_unless_its_client_has_asked_for_it(pa
     assert said == ([] if wished else [closed.value])
 
 
-def test_it_goes_on_with_the_oldest_event_and_says_how_many_were_lost():
+def test_an_overtaken_stream_continues_with_the_oldest_event_and_reports_the_loss():
     """Reference low-level-streams#lost-events."""
     stream = low_level(A, B)
     stream.publish(A, 1)

@@ -1,4 +1,4 @@
-"""When a stream of a subscription sends, and what commits and losses do to it.
+"""When a stream of a subscription sends, and how commits and losses affect it.
 
 Source: reference streams#window, streams#batch-timespan, streams#lost-events, streams#sending.
 """
@@ -65,7 +65,7 @@ from tests.support.tables import rows
          [("publish", A, 3), ("want", A), ("give_back", A), ("commit", A, 0)], [("0", 0, [0]), ("0", 1, [1])]),
     ),
 )  # fmt: skip
-def test_what_is_sent_and_when(parameters, steps, batches):
+def test_batches_are_sent_as_in_the_contract(parameters, steps, batches):
     """Reference streams#when-a-batch-is-sent, streams#memory-limit, subscriptions#commits-ahead."""
     assert told(play(subscription(**parameters), steps)) == batches
 
@@ -116,7 +116,7 @@ def test_what_is_sent_and_when(parameters, steps, batches):
          [("own", B), ("publish", A, 1), ("want", A), ("wait", 9)], None),
     ),
 )  # fmt: skip
-def test_when_it_ends(parameters, steps, closed):
+def test_streams_end_as_in_the_contract(parameters, steps, closed):
     """Reference streams#commit-timeouts, streams#commit-timeout, streams#closing."""
     assert play(subscription(**parameters), steps).closed is closed
 
@@ -135,7 +135,7 @@ def test_when_it_ends(parameters, steps, closed):
         ("9.3 the commit timeout has passed", [("publish", A, 1), ("want", A), ("wait", 60)], [A]),
     ),
 )  # fmt: skip
-def test_when_a_partition_is_handed_over(steps, released):
+def test_partitions_are_handed_over_as_in_the_contract(steps, released):
     """Reference streams#hand-over, streams#closing."""
     stream = subscription()
     stream.own(B)

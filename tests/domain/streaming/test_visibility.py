@@ -46,20 +46,20 @@ MINE, OTHER = Headers(subscription_id="mine"), Headers(subscription_id="other")
         ),
     ),
 )
-def test_who_sees_an_event(headers: Headers, visibility: Visibility, visible: bool):
+def test_visibility_depends_on_tags_and_owners(headers: Headers, visibility: Visibility, visible: bool):
     events = [b"1", b"2", b"3"]
     ranges = visibility.ranges(chunk(7, events, headers=[OTHER, headers, OTHER]))
     assert ranges == ([(8, 9)] if visible else [])
 
 
-def test_chunks_without_headers_are_seen_as_a_whole():
+def test_chunks_without_headers_are_visible_as_a_whole():
     assert Visibility(subscription_id="mine", reader=BLUE).ranges(chunk(0, [b"1", b"2"])) is None
 
 
 @given(
     st.lists(st.sampled_from([(b"1", NO_HEADERS), (b"", Headers(key="k")), (b"22", OTHER), (b"333", MINE)]), min_size=1)
 )
-def test_ranges_are_the_visible_events_as_long_as_possible(events):
+def test_ranges_of_visible_events_are_as_long_as_possible(events):
     one = chunk(5, [event for event, _ in events], headers=[headers for _, headers in events])
     ranges = Visibility(subscription_id="mine").ranges(one)
     expected = [position for position, (event, headers) in enumerate(events, 5) if event and headers != OTHER]
@@ -70,7 +70,7 @@ def test_ranges_are_the_visible_events_as_long_as_possible(events):
     assert all(left[1] < right[0] for left, right in pairwise(ranges))
 
 
-def test_a_filter_hides_what_it_does_not_want():
+def test_a_filter_hides_events_that_do_not_match():
     events = [b'{"n":%d}' % number for number in range(6)]
     seen = Visibility(wanted=EventFilter("event.n >= 2 && event.n != 4"))
     assert seen.ranges(chunk(10, events)) == [(12, 14), (15, 16)]
@@ -78,7 +78,7 @@ def test_a_filter_hides_what_it_does_not_want():
     assert seen.ranges(chunk(10, events[:2])) == []
 
 
-def test_a_filter_never_sees_what_others_hide():
+def test_a_filter_is_not_evaluated_for_hidden_events():
     events = [b'{"n":0}', b"", b'{"n":0}', b'{"n":1}']
     headers = [OTHER, Headers(key="k"), MINE, NO_HEADERS]
     seen = Visibility(subscription_id="mine", wanted=EventFilter("event.n == 0"))

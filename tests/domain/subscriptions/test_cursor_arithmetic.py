@@ -1,4 +1,4 @@
-"""Places across timelines: reference cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests.
+"""Timeline positions: reference cursors#offset-order, cursors#available-positions, cursors#arithmetic-requests.
 
 Source: reference cursors#readable-positions.
 """
@@ -68,12 +68,12 @@ def test_shifts_cross_timelines(place, shift, result):
         ("3.3 an unknown timeline", TimelinePosition(9, 0), 0, "Timeline not found"),
     ),
 )
-def test_what_does_not_exist_is_refused(place, shift, text):
+def test_positions_that_do_not_exist_are_rejected(place, shift, text):
     with pytest.raises(Invalid, match=text):
         shifted(place, shift, THREE)
 
 
-def test_expired_positions_and_timelines_are_refused():
+def test_expired_positions_and_timelines_are_rejected():
     with pytest.raises(Invalid):
         shifted(TimelinePosition(1, 9), -5, [OffsetRange(1, 7, 9)])
     assert shifted(TimelinePosition(1, 9), -3, [OffsetRange(1, 7, 9)]) == TimelinePosition(1, 6)
@@ -93,7 +93,7 @@ RETAINED = [[OffsetRange(2, 5, 9), OffsetRange(3, 0, -1), OffsetRange(4, 0, 3)]]
         ("2.1 an empty timeline comes first", [OffsetRange(1, 0, -1), OffsetRange(2, 0, 3)], TimelinePosition(2, -1)),
     ),
 )
-def test_where_begin_is(extents, place):
+def test_begin_is_resolved_as_in_the_contract(extents, place):
     """Reference cursors#begin."""
     assert begin(extents) == place
     assert readable_place("a", "0", place.offset, [extents]) == place
@@ -111,7 +111,7 @@ def test_where_begin_is(extents, place):
         ("2.1 BEGIN", "begin", TimelinePosition(2, 4)),
     ),
 )
-def test_where_reading_can_begin(offset, place):
+def test_reading_can_begin_at_available_positions(offset, place):
     assert readable_place("a", "0", offset, RETAINED) == place
 
 
@@ -134,7 +134,7 @@ UNAVAILABLE = (
         ("2.3 a timeline that never was", "0", "001-0000--1", UNAVAILABLE.format(-1)),
     ),
 )
-def test_where_reading_cannot_begin(partition, offset, text):
+def test_reading_cannot_begin_at_unavailable_positions(partition, offset, text):
     """Reference cursors#cursor-errors, cursors#problem-fields, timelines#expired-events."""
     with pytest.raises(InvalidCursor) as caught:
         readable_place("a", partition, offset, RETAINED)
@@ -149,7 +149,7 @@ def test_where_reading_cannot_begin(partition, offset, text):
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5), st.data())
-def test_they_agree_with_a_plain_list_of_all_events(lengths, data):
+def test_arithmetic_agrees_with_a_plain_list_of_all_events(lengths, data):
     extents = [OffsetRange(order, 0, length - 1) for order, length in enumerate(lengths, 1)]
     everything = [
         TimelinePosition(extent.order, position) for extent in extents for position in range(extent.newest + 1)
@@ -162,8 +162,8 @@ def test_they_agree_with_a_plain_list_of_all_events(lengths, data):
     assert distance(shifted(initial, end - start, extents), final, extents) == 0
 
 
-def test_partitions_that_a_server_has_not_heard_of_yet_are_empty():
-    """Another server has added them: those of a closed timeline never had events, those of the active one have none."""
+def test_partitions_not_known_yet_are_empty():
+    """Another server has added them: those of a closed timeline never had events, those of the active one are empty."""
     closed = timeline(1, "old", partitions=2, latest_position=(4, -1))
     found = offset_ranges_of([closed, timeline(2, "new", partitions=2)], lambda _: [Bounds(0, 4)])
     assert found == [[OffsetRange(1, 0, 4), OffsetRange(2, 0, 4)], [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)]]

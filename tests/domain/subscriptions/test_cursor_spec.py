@@ -33,7 +33,7 @@ PARTITIONS = {"a": 2, "b": 1}
         ({"event_type": "", "offset": "END"}, ["event_type"]),
     ],
 )
-def test_exactly_one_place_is_named_in_partitions_that_are_known(members, wrong):
+def test_a_cursor_spec_names_exactly_one_position_in_known_partitions(members, wrong):
     """Reference cursors#cursor-objects, cursors#timestamps."""
     assert [field for field, _ in violations(CursorSpec(**members), "items[0]")] == [
         f"items[0].{name}" for name in wrong
@@ -44,7 +44,7 @@ def keys(*names):
     return ["".join(key) for key, _ in for_each_partition(names, PARTITIONS)]
 
 
-def test_a_name_without_partition_is_for_all_of_them():
+def test_a_cursor_spec_without_partition_applies_to_all_partitions():
     """Reference cursors#all-partitions."""
     assert keys(CursorSpec(event_type="a", offset="END")) == ["a0", "a1"]
     assert keys(CursorSpec(offset="END")) == ["a0", "a1", "b0"]
@@ -55,7 +55,7 @@ def test_a_name_without_partition_is_for_all_of_them():
 
 
 @pytest.mark.parametrize("event_type", [None, "a"])
-def test_more_than_one_name_for_the_same_partitions_is_refused(event_type):
+def test_several_cursor_specs_for_one_partition_are_rejected(event_type):
     """Reference cursors#all-partitions."""
     with pytest.raises(Invalid, match="no more than 1 cursor for all partitions"):
         keys(CursorSpec(event_type=event_type, offset="END"), CursorSpec(event_type=event_type, offset="BEGIN"))

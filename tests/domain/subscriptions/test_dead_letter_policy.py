@@ -1,4 +1,4 @@
-"""What subscriptions want to become of events that nobody commits: reference streams#dead-letter-handling."""
+"""The policy of subscriptions for events that consumers fail to process: reference streams#dead-letter-handling."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.support.tables import rows
         ),
     ),
 )
-def test_annotations_ask_for_a_policy(annotations, policy):
+def test_annotations_define_the_policy(annotations, policy):
     """Reference subscriptions#dead-letter-policy."""
     assert policy_error(annotations) is None
     assert policy_of(annotations) == policy
@@ -55,7 +55,7 @@ def test_annotations_ask_for_a_policy(annotations, policy):
         ),
     ),
 )
-def test_what_is_wrong_is_said_and_asks_for_nothing(annotations, text):
+def test_invalid_annotations_are_named_and_define_no_policy(annotations, text):
     """Reference subscriptions#dead-letter-policy."""
     assert policy_error(annotations) == text
     assert policy_of(annotations) is None

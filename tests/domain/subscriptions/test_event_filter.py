@@ -80,7 +80,7 @@ def test_an_event_matches(expression):
         "false",
     ],
 )
-def test_what_can_not_be_evaluated_or_is_not_true_does_not_match(expression):
+def test_an_event_does_not_match_unless_the_filter_evaluates_to_true(expression):
     """Reference subscriptions#filters."""
     assert not matches(expression, EVENT)
 
@@ -127,26 +127,26 @@ def test_what_can_not_be_evaluated_or_is_not_true_does_not_match(expression):
         ("event.a == 1" + " " * CHARACTERS_MAX, "characters, more than"),
     ],
 )
-def test_an_expression_that_can_not_be_used_is_refused_and_says_why(expression, why):
+def test_an_invalid_expression_is_rejected_with_the_reason(expression, why):
     """Reference subscriptions#filter-language, subscriptions#filter-limits."""
     with pytest.raises(Invalid, match=r"^The filter can't be used: ") as caught:
         EventFilter(expression)
     assert why in str(caught.value)
 
 
-def test_what_nobody_asks_for_is_not_looked_at():
+def test_unused_parts_of_an_event_are_not_evaluated():
     event = {"amount": 1, "rest": [0] * EVENT_BYTES_MAX}
     assert not matches("event.amount == 2", event)
 
 
-def test_an_event_too_large_to_be_looked_at_is_not_dropped():
+def test_an_event_too_large_to_be_evaluated_is_delivered():
     """Reference subscriptions#filter-limits."""
     large = {"items": ["x" * EVENT_BYTES_MAX]}
     assert matches("event.items[0] == 'y'", large)
     assert matches("event.missing == 1 || event.items[0] == 'y'", large)
 
 
-def test_the_more_an_expression_does_the_smaller_the_events_that_it_looks_at():
+def test_the_size_limit_of_events_shrinks_with_the_cost_of_the_expression():
     event = {"items": [0] * 600}
     assert not matches("event.items.exists(i, i == 1)", event)
     assert matches(f"event.items.exists(i, {' || '.join(['i == 1'] * 50)})", event)
@@ -169,8 +169,8 @@ def test_the_more_an_expression_does_the_smaller_the_events_that_it_looks_at():
     ],
 )
 @pytest.mark.parametrize("value", ["[]", "[[]]", '"x"', '{"k":1}', "1", '"\\n"'])
-def test_an_accepted_filter_never_has_to_work_on_more_than_its_bound_allows(expression, value):
-    """Three sizes of the largest events, the smallest as large as what may be looked at: all of them are answered."""
+def test_an_accepted_filter_never_exceeds_its_bound(expression, value):
+    """Three sizes of the largest events, the smallest at the limit of evaluation: all of them are answered."""
     wanted = EventFilter(expression)
     for size in (65_000, 650_000, 6_500_000):
         event = b'{"a":[%b]}' % b",".join([value.encode()] * (size // len(value)))
@@ -181,7 +181,7 @@ def test_an_accepted_filter_never_has_to_work_on_more_than_its_bound_allows(expr
         assert not allowed or bound_ns <= EVALUATION_NS_MAX
 
 
-def test_the_bound_grows_with_every_operator_and_with_what_it_works_on():
+def test_the_cost_grows_with_every_operator_and_its_operands():
     bounds = [
         EventFilter(expression).cost.evaluation_ns(100, 1_000)
         for expression in (
@@ -195,7 +195,7 @@ def test_the_bound_grows_with_every_operator_and_with_what_it_works_on():
     assert bounds[3] > 2 * bounds[1]
 
 
-def test_the_larger_a_pattern_the_smaller_the_events_that_it_looks_at():
+def test_the_size_limit_of_events_shrinks_with_the_size_of_a_pattern():
     """Each character may cost as much as the compiled pattern is long."""
     event = {"name": "ab" * 5_000}
     assert not matches("event.name.matches('^b')", event)
@@ -229,13 +229,13 @@ def every_kind():
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "metadata"]), JSON))
-def test_every_event_matches_or_does_not(event):
+def test_any_event_is_evaluated_without_an_error(event):
     for event_filter in every_kind():
         assert event_filter.matches(json.dumps(event).encode()) in (True, False)
 
 
 @given(st.text(alphabet="event.metadataxists(),[]'\" =!&|<>0123456789\\`\n/rbix{}?:_-+*%"))
-def test_every_text_is_a_filter_or_refused(expression):
+def test_any_text_is_a_filter_or_rejected(expression):
     try:
         EventFilter(expression).matches(b"{}")
     except Invalid as ex:
@@ -243,7 +243,7 @@ def test_every_text_is_a_filter_or_refused(expression):
 
 
 class Slow:
-    """Stands for an evaluation that takes longer than predicted."""
+    """An evaluation that takes longer than predicted."""
 
     def execute(self, _context):
         begin_ns = time.thread_time_ns()

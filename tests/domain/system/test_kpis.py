@@ -42,7 +42,7 @@ STREAMED = BatchStreamed(
 )
 
 
-def test_the_hash_of_an_application_is_that_of_the_contract():
+def test_the_hash_of_an_application_is_as_in_the_contract():
     assert pseudonymize("123", "application") == "befee725ab2ed3b17020112089a693ad8d8cfbf62b2442dcb5b89d66ce72391e"
 
 
@@ -83,7 +83,7 @@ def test_the_batches_of_a_stream_are_one_event_for_each_event_type():
     }
 
 
-def test_lines_that_a_power_failure_has_damaged_are_left_out_and_counted():
+def test_lines_damaged_by_a_power_failure_are_left_out_and_counted():
     damaged = [b"", b"\0\0\0", line_of(PUBLISHED)[:-5], b'["x",1]', b"[]", b"\xff"]
     reports = reports_of(SPOOL, [line_of(PUBLISHED), *damaged, line_of(PUBLISHED)], "salt")
     assert len(reports.events[BATCH_PUBLISHED]) == 2
@@ -119,7 +119,7 @@ ACCESSES = st.builds(
 
 
 @given(st.lists(PUBLISHED_BATCHES | STREAMED_BATCHES | ACCESSES))
-def test_whatever_is_measured_is_one_line_and_nothing_is_lost_or_doubled(measurements):
+def test_each_measurement_is_one_line_and_none_is_lost_or_duplicated(measurements):
     spooled = b"".join(map(line_of, measurements))
     assert spooled.count(b"\n") == len(measurements)
     reports = reports_of(SPOOL, spooled.splitlines(), "salt")

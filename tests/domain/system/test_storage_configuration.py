@@ -27,7 +27,7 @@ KNOWN = (
 
 
 @pytest.mark.parametrize("configuration", KNOWN)
-def test_known_members_are_kept_as_they_are(configuration):
+def test_known_members_are_kept_unchanged(configuration):
     check_configuration(configuration)
     assert kept_configuration(configuration) == configuration
 
@@ -49,7 +49,7 @@ def test_known_members_are_kept_as_they_are(configuration):
         ),
     ),
 )
-def test_everything_else_is_left_out(given, kept):
+def test_unknown_members_are_left_out(given, kept):
     """Reference settings-and-storages#kafka-configuration."""
     check_configuration(given)
     assert kept_configuration(given) == kept
@@ -72,7 +72,7 @@ WRONG = rows(
 
 
 @pytest.mark.parametrize("configuration", WRONG)
-def test_a_known_member_that_holds_something_else_is_refused_by_its_name_and_never_shown(configuration):
+def test_a_known_member_with_an_invalid_value_is_rejected_by_name_without_showing_it(configuration):
     """Reference settings-and-storages#kafka-configuration."""
     with pytest.raises(Invalid) as caught:
         check_configuration(configuration)
@@ -89,13 +89,13 @@ _NAMES = st.sampled_from([name for configuration in KNOWN for name in configurat
 
 
 @given(st.dictionaries(_NAMES, _ANYTHING))
-def test_what_is_kept_is_valid_and_nothing_more_is_left_out_of_it(configuration):
+def test_filtering_a_filtered_configuration_changes_nothing(configuration):
     kept = kept_configuration(configuration)
     check_configuration(kept)
     assert kept_configuration(kept) == kept
 
 
-def test_an_audit_event_has_nothing_that_an_older_log_holds():
+def test_an_audit_event_contains_no_credentials_of_older_log_entries():
     old = StorageEntry(id="k", storage_type="kafka", default=False, configuration={"pw": "s", "zk_address": "u:s@z:1"})
     entry = LogEntry(position=1, stream=uuid4(), version=1, event=StorageDeleted(id="k"), origin=ORIGIN)
     change = RecordedChange(entry, msgspec.json.encode(old).decode(), None)

@@ -1,4 +1,4 @@
-"""The definitions of the broker's own event types keep to the rules for everybody's.
+"""The definitions of system event types conform to the rules of all event types.
 
 Source: reference system-event-types#all-system-event-types.
 """
@@ -29,7 +29,7 @@ def all_of_them(limits):
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_they_can_be_created_whatever_the_limits(limits):
+def test_system_event_types_can_be_created_with_any_limits(limits):
     for name, spec, _ in all_of_them(limits):
         assert spec.name == name
         rules.check_fields(spec)
@@ -40,18 +40,18 @@ def test_they_can_be_created_whatever_the_limits(limits):
         rules.check_authorization(event_type)
 
 
-def test_their_names_are_known_whether_they_exist_or_not():
+def test_names_of_system_event_types_are_known_even_before_their_creation():
     assert {name for name, _, _ in all_of_them(Limits())} == own.NAMES
 
 
-def test_they_belong_to_whom_they_shall_belong():
+def test_system_event_types_have_their_configured_owner_and_readers():
     """Reference system-event-types#access, system-event-types#common-definition."""
     for _, spec, _ in all_of_them(Limits()):
         assert spec.owning_application == "auditors"
         assert spec.authorization == EventTypeAuthorization(admins=(ADMIN,), readers=(AUDITORS,), writers=(ADMIN,))
 
 
-def test_their_audiences_are_those_of_nakadi():
+def test_the_audiences_of_system_event_types_are_those_of_nakadi():
     """Reference system-event-types#kpi-definition, system-event-types#audit-definition."""
     assert {name: spec.audience for name, spec, _ in all_of_them(Limits())} == {
         "nakadi.access.log": None,
@@ -72,5 +72,5 @@ def test_their_audiences_are_those_of_nakadi():
         ({SEND_COUNT: "3", POLICY: "DEAD_LETTER_QUEUE"}, True),
     ],
 )
-def test_a_subscription_asks_for_dead_letters_by_annotation(annotations, wanted):
+def test_a_subscription_requires_the_dead_letter_queue_by_annotation(annotations, wanted):
     assert own.wants_dead_letters(subscription(annotations=annotations)) == wanted

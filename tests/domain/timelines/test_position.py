@@ -20,12 +20,12 @@ def parse(offset):
 
 
 @given(PLACES)
-def test_every_place_survives_being_written_and_read(place):
+def test_every_timeline_position_can_be_formatted_and_parsed(place):
     assert parse(place.offset) == place
 
 
 @given(PLACES, PLACES)
-def test_offsets_compare_as_their_places_do(left, right):
+def test_offsets_are_ordered_as_their_timeline_positions(left, right):
     assert (left.offset < right.offset) == (left < right)
     assert (left.offset == right.offset) == (left == right)
 
@@ -38,7 +38,7 @@ def test_offsets_compare_as_their_places_do(left, right):
         ("2.1 the order is hexadecimal", 0xAB, 0, "001-00ab-000000000000000000"),
     ),
 )
-def test_the_form_that_is_written(order, position, offset):
+def test_the_form_of_formatted_offsets(order, position, offset):
     """Reference cursors#positions."""
     assert format_offset(order, position) == offset
 
@@ -57,7 +57,7 @@ def test_the_form_that_is_written(order, position, offset):
         ("2.1 begin in any case", "bEgIn", None),
     ),
 )
-def test_the_forms_that_are_read(offset, place):
+def test_the_accepted_forms_of_offsets(offset, place):
     assert parse(offset) == place
 
 
@@ -80,7 +80,7 @@ def test_the_forms_that_are_read(offset, place):
         ("2.3 a plus", "+1"),
     ),
 )
-def test_anything_else_is_refused_by_name(offset):
+def test_invalid_offsets_are_rejected_by_name(offset):
     with pytest.raises(InvalidCursor) as caught:
         parse(offset)
     assert str(caught.value) == f"invalid offset {offset} for partition 0"

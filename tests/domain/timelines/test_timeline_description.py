@@ -18,7 +18,7 @@ from tests.support.builders import timeline
 NAME = "order.created"
 FIRST, NEXT = timeline(1, "a", partitions=2), timeline(2, "b", partitions=2, storage_id="kafka")
 STARTED = TimelineSwitchStarted(event_type=NAME, timeline=NEXT, worker="w")
-STORY = [
+DESCRIPTIONS = [
     (TimelineOpened(event_type=NAME, timeline=FIRST), "begins in timeline 1 (storage default), partitions: 2"),
     (STARTED, "is to go on from timeline 1 (storage default) to timeline 2 (storage kafka)"),
     (
@@ -39,13 +39,13 @@ STORY = [
 ]
 
 
-def test_the_story_of_an_event_type_is_told_from_its_creation_through_each_switch():
+def test_the_timelines_of_an_event_type_are_described_from_its_creation_through_each_switch():
     state: Timelines | None = None
-    for event, expected in STORY:
+    for event, expected in DESCRIPTIONS:
         before, state = state, evolve(state, event)
         assert describe_change(event.TOPIC, before, state) == expected
 
 
 @pytest.mark.parametrize("topic", ["event-type.created", "timeline.of-the-future"])
-def test_of_what_is_not_known_nothing_is_told(topic):
+def test_unknown_events_have_no_description(topic):
     assert describe_change(topic, None, None) == ""

@@ -12,11 +12,11 @@ def encoded(**members):
     return json.dumps(members).encode()
 
 
-def test_an_event_type_becomes_the_domains_value():
+def test_an_event_type_is_parsed_into_the_domain_type():
     assert parsing.event_type_spec(json.dumps(event_type_body()).encode()) == event_type_spec()
 
 
-def test_null_stands_for_absent_except_where_the_contract_tells_them_apart():
+def test_null_means_absent_except_where_the_contract_distinguishes_them():
     nulls = parsing.event_type_spec(encoded(name=None, labels=None, partition_strategy=None))
     assert (nulls.name, nulls.labels, nulls.partition_strategy) == (None, None, None)
     assert parsing.event_type_spec(b"{}").partition_strategy is UNSET
@@ -26,7 +26,7 @@ def test_unknown_members_are_ignored():
     assert parsing.event_type_spec(encoded(name="a", created_at=1, anything=[])).name == "a"
 
 
-def test_all_gaps_of_inner_objects_are_named_together():
+def test_all_missing_members_of_inner_objects_are_named_together():
     """Reference common#field-violations, authorization#attributes."""
     body = encoded(
         default_statistic={"message_size": 1},

@@ -16,7 +16,7 @@ def request(budget, *, address="192.0.2.1", subject=None):
     return SimpleNamespace(context=SimpleNamespace(bodies=budget, caller=caller), remote_addr=address)
 
 
-def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():
+def test_a_client_can_not_use_more_than_its_share_and_others_continue():
     """Reference common#bodies-in-flight."""
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     requests = [request(budget) for _ in range(4)]
@@ -30,7 +30,7 @@ def test_a_client_can_not_hold_more_than_its_share_and_others_go_on():
     hold(request(budget), MEGABYTE)
 
 
-def test_all_clients_together_can_not_hold_more_than_the_worker_may():
+def test_all_clients_together_can_not_exceed_the_budget_of_the_worker():
     """Reference common#bodies-in-flight."""
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     for number in range(10):
@@ -49,7 +49,7 @@ def test_a_client_with_a_token_is_the_same_from_every_address():
         hold(request(budget, subject="shop", address="192.0.2.2"), 1)
 
 
-def test_what_is_let_go_is_free_again_and_counted_once():
+def test_released_memory_is_free_again_and_counted_once():
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     for _ in range(100):
         one = request(budget)
@@ -61,7 +61,7 @@ def test_what_is_let_go_is_free_again_and_counted_once():
         assert budget.held == 0
 
 
-def test_large_bodies_are_noticed_once_they_have_gone():
+def test_freed_large_bodies_are_detected():
     budget = BodyBudget(10 * MEGABYTE, 4 * MEGABYTE)
     for size, large in ((LARGE_BYTES - 1, False), (LARGE_BYTES, True)):
         one = request(budget)

@@ -21,7 +21,7 @@ def inflate(body, coding, *, piece=65_536, reserved=None):
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_bodies_come_out_in_small_steps(coding):
+def test_bodies_are_inflated_in_small_steps(coding):
     body = b"".join(b'{"order_id":"%d"}' % number for number in range(100_000))
     compressed = gzip.compress(body) if coding == "gzip" else zstandard.compress(body)
     pieces = inflate(compressed, coding)
@@ -31,7 +31,7 @@ def test_bodies_come_out_in_small_steps(coding):
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 @pytest.mark.parametrize("times", [2, 20])
-def test_a_body_that_is_compressed_too_much_is_refused_before_it_is_inflated(coding, times):
+def test_a_body_that_is_compressed_too_much_is_rejected_before_it_is_inflated(coding, times):
     """Reference common#content-encoding."""
     body = b"[]," * (times * RATIO_BYTES_MIN // 3)
     compressed = gzip.compress(body, 9) if coding == "gzip" else zstandard.compress(body, 19)
@@ -42,7 +42,7 @@ def test_a_body_that_is_compressed_too_much_is_refused_before_it_is_inflated(cod
     assert sum(sizes) <= RATIO_BYTES_MIN
 
 
-def test_small_bodies_may_be_compressed_as_much_as_they_like():
+def test_small_bodies_may_have_any_compression_ratio():
     assert b"".join(inflate(gzip.compress(b" " * 1_000_000), "gzip")) == b" " * 1_000_000
 
 
@@ -56,7 +56,7 @@ def test_the_memory_of_the_libraries_is_reserved():
     assert reserved[2] == ZSTD_WINDOW_BYTES_MAX
 
 
-def test_nothing_is_inflated_where_there_is_no_memory_for_it():
+def test_nothing_is_inflated_without_reserved_memory():
     def refuse(_size):
         raise TooManyStreams
 
@@ -66,7 +66,7 @@ def test_nothing_is_inflated_where_there_is_no_memory_for_it():
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_what_is_not_in_its_coding_or_ends_early_is_refused(coding):
+def test_corrupted_or_truncated_bodies_are_rejected(coding):
     """Reference common#content-encoding."""
     whole = gzip.compress(b"x" * 1_000) if coding == "gzip" else zstandard.compress(b"x" * 1_000)
     for body in (b"nothing of the kind, and long enough", whole[:-5], b""):
@@ -74,7 +74,7 @@ def test_what_is_not_in_its_coding_or_ends_early_is_refused(coding):
             inflate(body, coding)
 
 
-def test_a_coding_that_is_not_known_is_ignored():
+def test_an_unknown_coding_is_ignored():
     assert inflate(b"plain", "br") == [b"plain"]
 
 
@@ -85,14 +85,14 @@ def test_all_members_of_a_gzip_body_are_read(piece):
 
 
 @pytest.mark.parametrize("piece", [1, 65_536])
-def test_what_follows_a_gzip_body_must_be_one_too(piece):
+def test_data_behind_a_gzip_body_must_be_another_gzip_member(piece):
     for rest in (b"garbage", b"\0" * 100, gzip.compress(b"x" * 1_000)[:-5]):
         with pytest.raises(Malformed, match="Not in GZIP format"):
             inflate(gzip.compress(b"[]") + rest, "gzip", piece=piece)
 
 
-def test_what_follows_a_gzip_body_is_not_kept():
-    """zlib's object would append all of it to what it has, which takes the square of the time."""
+def test_data_behind_a_gzip_body_is_not_kept_in_memory():
+    """zlib's object would append all of it to its buffer, which takes quadratic time."""
     given = 0
 
     def endless():
@@ -108,7 +108,7 @@ def test_what_follows_a_gzip_body_is_not_kept():
 
 
 @pytest.mark.parametrize("times", [2, 20])
-def test_a_gzip_body_of_very_many_members_is_refused(times):
+def test_a_gzip_body_of_very_many_members_is_rejected(times):
     """Reference common#content-encoding."""
     member = gzip.compress(b"")
     assert inflate(member * GZIP_MEMBERS_MAX, "gzip") == [b""] * GZIP_MEMBERS_MAX

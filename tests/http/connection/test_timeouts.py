@@ -11,7 +11,7 @@ DEADLINES = Deadlines(header_s=5, body_s=30, body_bytes_per_s=1_000)
 
 
 class Client:
-    """The other end of a socket: says what comes when, and lets the time pass."""
+    """The other end of a socket: sends pieces at given times, and advances the time."""
 
     def __init__(self, *pieces):
         self.now_s = 100.0
@@ -34,7 +34,7 @@ class Client:
 
 
 def received(client, paced):
-    """How many bytes come before it is given up, and what that raises."""
+    """How many bytes are received before a timeout, and what that raises."""
     count = 0
     while True:
         try:
@@ -48,7 +48,7 @@ def paced(*pieces):
     return client, DeadlineSocket(client, DEADLINES, lambda: client.now_s)
 
 
-def test_a_connection_is_idle_until_something_of_a_request_comes():
+def test_a_connection_is_idle_until_a_request_begins():
     _, sock = paced(*[(0, b"x")] * 2)
     states = [sock.idle]
     sock.recv(1)
@@ -60,7 +60,7 @@ def test_a_connection_is_idle_until_something_of_a_request_comes():
     assert states == [True, False, False, True]
 
 
-def test_what_has_come_before_reading_is_stopped_is_read():
+def test_bytes_received_before_reading_is_shut_down_are_read():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         sock = DeadlineSocket(ours, DEADLINES, time.monotonic)
@@ -70,7 +70,7 @@ def test_what_has_come_before_reading_is_stopped_is_read():
         assert (sock.recv(9), sock.recv(9)) == (b"GET", b"")
 
 
-def test_a_client_may_be_idle_between_requests_and_must_then_send_its_headers_in_time():
+def test_a_client_may_be_idle_between_requests_but_must_send_its_headers_in_time():
     client, sock = paced((1_000, b"G"), *[(1, b"x")] * 10)
     count, error = received(client, sock)
     assert (count, error.errno, client.now_s) == (6, errno.ECONNRESET, 1_105)
@@ -97,7 +97,7 @@ def test_the_second_request_of_a_connection_has_as_much_time_as_the_first():
     ],
     ids=["drip", "pause", "pause after much", "steady", "steady and then a drip"],
 )
-def test_a_body_comes_soon_or_fast(pieces, taken_s, count):
+def test_a_body_must_arrive_soon_or_fast(pieces, taken_s, count):
     """Reference operations#client-deadlines."""
     client, sock = paced(*pieces)
     sock.expect_body()
@@ -107,7 +107,7 @@ def test_a_body_comes_soon_or_fast(pieces, taken_s, count):
     assert client.now_s - 100 == pytest.approx(taken_s, abs=1.1)
 
 
-def test_answers_have_a_deadline_of_their_own():
+def test_answers_have_their_own_deadline():
     client, sock = paced((0, b"x"))
     sock.recv(1)
     assert client.timeout_s == DEADLINES.body_s
@@ -115,7 +115,7 @@ def test_answers_have_a_deadline_of_their_own():
 
 
 class Buffer:
-    """The other end of a socket that takes so many bytes at once, and all that it is told to."""
+    """The other end of a socket that accepts so many bytes at once, and records its calls."""
 
     def __init__(self, room):
         self._room = room
@@ -167,7 +167,7 @@ def test_a_head_without_a_body_is_sent_when_the_request_is_over():
 
 
 @pytest.mark.parametrize("size", [0, 9, 10, 11, SMALL_BYTES, SMALL_BYTES + 1])
-def test_all_is_sent_however_little_fits_at_once(size):
+def test_everything_is_sent_however_little_fits_at_once(size):
     data = (bytes(range(256)) * 257)[:size]
     buffer = Buffer(room=10)
     DeadlineSocket(buffer, DEADLINES, time.monotonic).sendall(data)

@@ -38,7 +38,7 @@ def _pipe(folder):
     ],
     ids=["no key", "no certificate", "text", "the key of another one", "a pipe", "a passphrase"],
 )
-def test_files_that_cannot_be_used_are_named(tmp_path, damage, reason):
+def test_unusable_files_are_named(tmp_path, damage, reason):
     authority().issue(tmp_path)
     damage(tmp_path)
     with pytest.raises(Unavailable) as caught:
@@ -48,7 +48,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path, damage, reason):
 
 @contextlib.contextmanager
 def _pair(tls):
-    """Both ends of a connection whose handshake is still to be done."""
+    """Both ends of a connection before its handshake."""
     ours, theirs = socket.socketpair()
     context = authority().context()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -79,7 +79,7 @@ def tls(tmp_path):
     return Tls(*authority().issue(tmp_path))
 
 
-def test_a_changed_certificate_is_read_again_and_a_broken_one_is_said_once(tls, tmp_path):
+def test_a_changed_certificate_is_read_again_and_a_broken_one_is_logged_once(tls, tmp_path):
     first = _serial(tls)
     tls.reload()
     assert _serial(tls) == first
@@ -99,7 +99,7 @@ def test_a_changed_certificate_is_read_again_and_a_broken_one_is_said_once(tls, 
     assert _serial(tls) != second
 
 
-def test_what_is_sent_after_reading_was_shut_down_is_encrypted_still(tls):
+def test_data_sent_after_reading_was_shut_down_is_still_encrypted(tls):
     with _pair(tls) as (server, client, theirs, incoming):
         server.shutdown(socket.SHUT_RD)
         server.send(b"the last batch")
@@ -109,14 +109,14 @@ def test_what_is_sent_after_reading_was_shut_down_is_encrypted_still(tls):
         assert client.read(100) == b"the last batch"
 
 
-def test_an_end_is_told_from_a_cut(tls):
+def test_a_closed_connection_is_distinguished_from_a_cut_one(tls):
     with _pair(tls) as (server, client, theirs, incoming):
         server.close()
         incoming.write(theirs.recv(65_536))
         assert client.read(100) == b""
 
 
-def test_what_is_no_tls_resets_the_connection(tls):
+def test_data_that_is_not_tls_resets_the_connection(tls):
     with _pair(tls) as (server, _, theirs, _):
         theirs.sendall(b"x" * 100)
         with pytest.raises(ConnectionResetError):

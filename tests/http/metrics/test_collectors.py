@@ -1,4 +1,4 @@
-"""What is counted, and in which formats it is shown: reference operations#metrics."""
+"""Which metrics are counted, and in which formats they are shown: reference operations#metrics."""
 
 import errno
 import json
@@ -59,7 +59,7 @@ def registry():
         ("image/png", ""),
     ],
 )
-def test_clients_that_name_a_format_of_prometheus_get_it_and_all_others_json(registry, accept, media_type):
+def test_clients_that_accept_a_format_of_prometheus_get_it_and_all_others_json(registry, accept, media_type):
     """Reference operations#metrics-formats."""
     if not media_type:
         with pytest.raises(NotAcceptable, match="excludes them"):
@@ -146,7 +146,7 @@ def test_creating_and_deleting_event_types_leaves_no_counts_behind(tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == size
 
 
-def test_the_longest_name_is_kept_whole(tmp_path):
+def test_the_longest_name_is_not_truncated(tmp_path):
     counts = EventTypeCounts(tmp_path, 0, 2)
     counts.add("n" * 255, events=2**40)
     assert counts_of(counts) == {("published_events", "n" * 255): 2**40}
@@ -192,7 +192,7 @@ def keys(count):
     return [json.dumps(["x", "x", {"label": str(number)}, "x" * 1_000]) for number in range(count)]
 
 
-def test_files_of_metrics_have_blocks_for_all_that_is_written(tmp_path):
+def test_files_of_metrics_have_allocated_blocks_for_all_their_data(tmp_path):
     EventTypeCounts(tmp_path, 0, 1_000)
     assert holes(tmp_path / "event_types_0.table") <= 0
     values = AllocatedDict(str(tmp_path / "counter_0.db"))
@@ -218,7 +218,7 @@ def test_on_a_full_disk_a_process_counts_in_its_own_memory(tmp_path, monkeypatch
     assert before.read_value("before")[0] == 1.0
     counts = EventTypeCounts(tmp_path, 1, 10)
     counts.add("a", events=3)
-    # The others read what was shared before, and no file that is empty.
+    # The others read the values shared before, and no file that is empty.
     assert [path.name for path in tmp_path.iterdir()] == ["counter_0.db"]
     assert "before" in [key for key, *_ in AllocatedDict.read_all_values_from_file(str(tmp_path / "counter_0.db"))]
     for values in (before, begun):

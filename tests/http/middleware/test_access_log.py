@@ -14,6 +14,6 @@ from tests.support.tables import rows
         ("13.2 large", 50_001, ">50K"),
     ),
 )
-def test_publish_requests_are_watched_by_their_size(size, bucket):
+def test_publish_requests_are_measured_by_their_size(size, bucket):
     """Reference operations#latency-buckets."""
     assert slo_bucket(size) == bucket

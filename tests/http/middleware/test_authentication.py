@@ -15,7 +15,7 @@ END_MS = ManualClock().now_ms() + 1_000_000
 
 @dataclass
 class Source:
-    """A source of tokens that says the same about all of them."""
+    """A source of tokens that returns the same for all of them."""
 
     info: TokenInfo | None = INFO
     down: bool = False
@@ -43,7 +43,7 @@ def caller(source, clock, **demands):
     return caller
 
 
-def test_while_authentication_is_off_nobody_is_asked_whatever_the_header_says(clock):
+def test_while_authentication_is_off_no_source_is_queried_whatever_the_header(clock):
     """Reference common#modes, authorization#authentication-off."""
     source = Source(down=True)
     for header in (None, "Bearer x", "nonsense"):
@@ -72,7 +72,7 @@ def test_while_authentication_is_off_nobody_is_asked_whatever_the_header_says(cl
     ],
     ids=lambda header: str(header)[:20],
 )
-def test_what_is_no_token_is_refused_without_asking(clock, header):
+def test_a_malformed_token_is_rejected_without_querying_the_source(clock, header):
     source = Source()
     with pytest.raises(Unauthenticated):
         authentication(source, clock).caller(header)
@@ -106,7 +106,7 @@ def test_the_realm_decides_whether_a_uid_is_a_service_or_a_user(clock, realm, at
         (Mode.FULL, {"uid"}, "", InsufficientScope),
     ],
 )
-def test_what_each_mode_demands(clock, mode, scopes, realm, error):
+def test_the_requirements_of_each_mode(clock, mode, scopes, realm, error):
     """Reference common#modes, common#refused-tokens."""
     source = Source(TokenInfo(uid="alice", scopes=frozenset(scopes), realm=realm))
     who = authentication(source, clock, mode, realms=frozenset({"staff"})).caller("Bearer token")
@@ -117,7 +117,7 @@ def test_what_each_mode_demands(clock, mode, scopes, realm, error):
         who.check("write")
 
 
-def test_a_token_lapses_at_its_end_without_asking(clock):
+def test_a_token_expires_without_querying_the_source(clock):
     source = Source(TokenInfo(uid="alice", scopes=frozenset({"uid"}), expires_at_ms=clock.now_ms() + 1_000))
     who = caller(source, clock)
     clock.advance(999)
@@ -135,9 +135,9 @@ def test_a_token_lapses_at_its_end_without_asking(clock):
         TokenInfo(uid="alice", scopes=frozenset({"uid"}), realm="customers"),
         TokenInfo(uid="alice", scopes=frozenset({"read"}), realm="employees"),
     ],
-    ids=["withdrawn", "somebody else's", "of another realm", "without its scope"],
+    ids=["revoked", "of another user", "of another realm", "without its scope"],
 )
-def test_a_token_that_has_changed_lapses_when_it_is_asked_about_again(clock, then):
+def test_a_changed_token_expires_when_it_is_checked_again(clock, then):
     """Reference streams#right-checks, common#tokens-of-streams."""
     source = Source()
     who = caller(source, clock)
@@ -148,7 +148,7 @@ def test_a_token_that_has_changed_lapses_when_it_is_asked_about_again(clock, the
     assert who.is_expired()
 
 
-def test_a_token_that_stays_good_is_asked_about_now_and_then(clock):
+def test_a_valid_token_is_checked_again_at_intervals(clock):
     source = Source()
     who = caller(source, clock)
     for _ in range(300):
@@ -158,7 +158,7 @@ def test_a_token_that_stays_good_is_asked_about_now_and_then(clock):
 
 
 @pytest.mark.parametrize(("expires_at_ms", "lapsed"), [(None, True), (END_MS, False)])
-def test_while_nobody_can_be_asked_only_tokens_whose_end_is_known_go_on(clock, expires_at_ms, lapsed):
+def test_while_the_source_is_down_only_tokens_with_a_known_expiry_stay_valid(clock, expires_at_ms, lapsed):
     """Reference streams#right-checks."""
     source = Source(TokenInfo(uid="alice", scopes=frozenset({"uid"}), expires_at_ms=expires_at_ms))
     who = caller(source, clock)

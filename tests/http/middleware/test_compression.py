@@ -14,18 +14,18 @@ def request(accept):
 
 
 @pytest.mark.parametrize("accept", ["gzip", "deflate, GZIP", "gzip;q=0.5", "br, gzip; q=1"])
-def test_gzip_is_understood(accept):
+def test_gzip_is_accepted(accept):
     """Reference common#compression."""
     assert accepts_gzip(request(accept))
 
 
 @pytest.mark.parametrize("accept", [None, "", "identity", "gzip;q=0", "gzip; q=0.0", "xgzip"])
-def test_nothing_else_is_taken_for_gzip(accept):
+def test_other_codings_are_not_taken_for_gzip(accept):
     """Reference common#compression."""
     assert not accepts_gzip(request(accept))
 
 
-def test_large_answers_are_compressed_and_small_ones_left():
+def test_large_answers_are_compressed_and_small_ones_are_not():
     """Reference common#compression."""
     for length, compressed in ((255, False), (256, True), (10_000, True)):
         resp = falcon.Response()
@@ -50,7 +50,7 @@ class Pieces:
         self.closed = True
 
 
-def test_every_piece_of_a_stream_can_be_read_when_it_comes():
+def test_every_piece_of_a_stream_can_be_decompressed_when_it_arrives():
     """Reference common#compression."""
     stream = GzipStream(Pieces(b"", b"first\n", b"second\n"))
     inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -62,7 +62,7 @@ def test_every_piece_of_a_stream_can_be_read_when_it_comes():
     assert next(stream, None) is None
 
 
-def test_closing_reaches_the_stream_below():
+def test_closing_closes_the_inner_stream():
     pieces = Pieces()
     GzipStream(pieces).close()
     assert pieces.closed

@@ -40,7 +40,7 @@ def test_commits_open_the_window(ports, signals, subscription):
     stream.close()
 
 
-def test_committing_the_same_again_gives_more_time(ports, signals, clock, subscription):
+def test_committing_the_same_cursor_again_restarts_the_commit_timeout(ports, signals, clock, subscription):
     """Reference subscriptions#commit-heartbeats."""
     publish(ports, 0, *range(2))
     stream = start(ports, subscription, commit_timeout_s=20, batch_flush_timeout_s=15, max_uncommitted_events=1)

@@ -17,7 +17,7 @@ def test_a_file_may_set_credentials_and_trusted_authorities(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("user", "is not valid TOML"),
         ('user = "rioni"', "sets user, which needs password"),
@@ -28,10 +28,10 @@ def test_a_file_may_set_credentials_and_trusted_authorities(tmp_path: Path):
         ("user = 5", "invalid option"),
     ],
 )
-def test_a_file_with_unknown_options_is_rejected_and_no_secret_shown(tmp_path: Path, text: str, complaint: str):
+def test_a_file_with_unknown_options_is_rejected_and_no_secret_shown(tmp_path: Path, text: str, problem: str):
     path = tmp_path / "zookeeper.toml"
     path.write_text(text)
-    with pytest.raises(Unavailable, match=complaint) as caught:
+    with pytest.raises(Unavailable, match=problem) as caught:
         read_options(path)
     assert "secret" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""compose.yaml and the Dockerfile, as far as they can be judged without Docker."""
+"""compose.yaml and the Dockerfile, as far as they can be checked without Docker."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -37,7 +37,7 @@ def test_every_variable_is_a_setting():
     assert named <= {setting.variable for setting in SETTINGS.values()}
 
 
-def test_what_the_nodes_name_is_there_and_waited_for():
+def test_servers_that_the_nodes_need_exist_and_are_waited_for():
     for node in NODES.values():
         settings = node["environment"]
         kafka, _ = settings["RIONI_KAFKA"].split(":")
@@ -47,14 +47,14 @@ def test_what_the_nodes_name_is_there_and_waited_for():
         assert all(SERVICES[name]["healthcheck"] for name in hosts)
 
 
-def test_postgres_has_room_for_all_workers():
+def test_postgres_allows_connections_of_all_workers():
     by_default = 100
     assert all("RIONI_WORKERS" in node["environment"] for node in NODES.values())
     configs = [load(environ=node["environment"]).config for node in NODES.values()]
     assert sum(each.workers * (each.database_connections_max + 2) for each in configs) < by_default
 
 
-def test_no_data_are_shared_or_lost_with_a_container():
+def test_data_are_in_separate_volumes():
     volumes = [volume for service in SERVICES.values() for volume in service["volumes"]]
     names = [volume.partition(":")[0] for volume in volumes]
     assert sorted(names) == sorted(COMPOSE["volumes"])
@@ -62,20 +62,20 @@ def test_no_data_are_shared_or_lost_with_a_container():
     assert all(node["volumes"][0].endswith(":/data") for node in NODES.values())
 
 
-def test_streams_have_the_time_to_say_goodbye():
+def test_containers_stop_only_after_the_shutdown_timeout():
     for node in NODES.values():
         config = load(environ=node["environment"]).config
         assert int(node["stop_grace_period"].removesuffix("s")) > config.shutdown_timeout_s
 
 
-def test_containers_are_asked_what_there_is_to_ask():
+def test_health_checks_use_existing_endpoints():
     for node in NODES.values():
         (path,) = re.findall(r"http://localhost:8080(/\w+)", node["healthcheck"]["test"][-1])
         assert path in document()["paths"]
         assert node["ports"][0].endswith(":8080")
 
 
-def test_the_servers_are_those_that_are_tested_with():
+def test_the_servers_have_the_tested_versions():
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
     versions = {
         dependency.findtext("m:artifactId", namespaces=space): dependency.findtext("m:version", namespaces=space)
@@ -85,7 +85,7 @@ def test_the_servers_are_those_that_are_tested_with():
     assert SERVICES["zookeeper"]["image"] == f"zookeeper:{versions['zookeeper']}"
 
 
-def test_brokers_know_each_other():
+def test_kafka_brokers_are_configured_consistently():
     for number in (1, 2, 3):
         settings = SERVICES[f"kafka-{number}"]["environment"]
         assert settings["KAFKA_NODE_ID"] == number
@@ -94,7 +94,7 @@ def test_brokers_know_each_other():
         assert ("controller" in settings["KAFKA_PROCESS_ROLES"]) == (number == 1)
 
 
-def test_the_image_is_built_from_what_the_package_needs():
+def test_the_docker_context_contains_only_the_files_of_the_package():
     sent = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line != "*"}
     assert sent == {"rioni", "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in sent)

@@ -1,4 +1,4 @@
-"""What the suite promises of itself."""
+"""The behaviour of the test suite itself."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def test_b():
     ],
     ids=["may be skipped", "no test may be skipped", "no file may be skipped"],
 )
-def test_skipped_tests_fail_where_nothing_may_be_missing(tmp_path, content, environ, code, summary):
+def test_skipped_tests_fail_where_none_may_be_skipped(tmp_path, content, environ, code, summary):
     done = subprocess.run(**suite(tmp_path, content, environ), capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout
     assert summary in done.stdout
@@ -96,5 +96,5 @@ def test_shared_servers_end_with_the_run_however_it_ends(tmp_path, number):
         elif number == signal.SIGKILL:
             run.kill()
         (tmp_path / "enough").touch()
-    # Its folder goes when the server has ended.
+    # Its folder is removed when the server has ended.
     wait_until(lambda: not folder.exists())

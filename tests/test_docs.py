@@ -1,4 +1,4 @@
-"""The documentation: it builds without a warning, its links lead somewhere, and nothing is missing from it."""
+"""The documentation: it builds without a warning, its links have targets, and it is complete."""
 
 import re
 import subprocess
@@ -96,7 +96,7 @@ def _commands(name: str, command: object):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(page: Path):
+def test_relative_links_have_targets(page: Path):
     for target in LINK.findall(page.read_text()):
         assert "://" in target or (page.parent / target).exists(), target
 
@@ -111,7 +111,7 @@ def test_the_quick_start_opens_with_two_lines_and_ci_runs_the_second():
 
 
 @pytest.mark.slow
-def test_the_small_steps_of_the_readme_do_what_they_say(tmp_path: Path):
+def test_the_small_steps_of_the_readme_work(tmp_path: Path):
     text = (ROOT / "README.md").read_text().split("## In small steps")[1]
     serve, *blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     assert serve.startswith(".venv/bin/rioni serve ")
@@ -146,7 +146,7 @@ def test_the_readme_names_the_nine_parts_in_order():
     assert re.findall(r"^\| ([\w.]+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE) == names
 
 
-def test_what_is_said_to_show_something_is_a_test():
+def test_tests_that_the_documentation_cites_exist():
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/api/weaknesses.md").read_text()))
     found = {name for path in ROOT.glob("tests/**/*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
     assert named

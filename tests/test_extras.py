@@ -1,4 +1,4 @@
-"""What works without the optional dependencies: everything but what says that it needs one."""
+"""Everything works without the optional dependencies, except features whose error names the missing one."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def test_serving_needs_no_extra(tmp_path):
     assert (done.returncode, "can't be listened on" in done.stderr) == (2, True), done.stderr
 
 
-def test_what_needs_an_extra_names_it(tmp_path):
+def test_a_feature_that_needs_an_extra_names_it(tmp_path):
     (tmp_path / "registry.db").touch()
     done = run("rebuild", "--data", str(tmp_path))
     assert (done.returncode, "pip install 'rioni[spark]'" in done.stderr) == (2, True), done.stderr

@@ -1,6 +1,6 @@
-"""What a release has written, every later one reads, verifies and folds to the same read models.
+"""Every release reads, verifies and folds the logs of earlier releases to the same read models.
 
-A failure here means that the logs of installations could not be read any more, or that the fold gives something else.
+A failure here means that logs of installations could not be read any more, or that the fold has another result.
 In the second case `FOLD_VERSION` has to be raised, and the digest pinned anew; the logs themselves never change once
 their release is out.
 """
@@ -25,13 +25,13 @@ ENTRIES_MIN = 200
 
 
 class Pinned(NamedTuple):
-    """What is known of the log of a release."""
+    """The expected values for the log of a release."""
 
     head: str
-    """The hash of the last entry: it vouches for all."""
+    """The hash of the last entry: it depends on all entries."""
     fold_version: int
     read_models: str
-    """The digest that this version of the fold gives."""
+    """The digest that this version of the fold results in."""
 
 
 FROZEN = {
@@ -72,7 +72,7 @@ def test_the_logs_hold_many_entries_and_every_kind_of_event():
     assert topics == TOPICS.keys()
 
 
-def test_it_can_be_read_and_is_what_was_written(engine, release):
+def test_a_log_can_be_read_and_is_unchanged(engine, release):
     log = SqlEventLog(engine, TOPICS)
     assert log.head().hash.hex() == FROZEN[release].head
     assert len(log.entries(0, 1_000_000)) == log.head().position
@@ -80,7 +80,7 @@ def test_it_can_be_read_and_is_what_was_written(engine, release):
     log.close()
 
 
-def test_it_is_folded_to_the_same_read_models(engine, release):
+def test_a_log_is_folded_to_the_same_read_models(engine, release):
     catch_up(engine)
     pinned = FROZEN[release]
     assert (FOLD_VERSION, digest_of_read_models(engine)) == (pinned.fold_version, pinned.read_models)

@@ -16,7 +16,7 @@ def _is_package(path: Path) -> bool:
     return path.is_dir() and any(path.glob("*.py"))
 
 
-def test_there_are_exactly_these_packages():
+def test_the_packages_are_as_listed():
     assert tuple(sorted(path.name for path in (ROOT / "rioni").iterdir() if _is_package(path))) == PACKAGES
 
 
@@ -26,7 +26,7 @@ def test_every_package_has_tests(package):
 
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_test_stands_where_its_module_stands(path: Path):
+def test_every_test_file_is_in_the_folder_of_its_module(path: Path):
     mirrored = ROOT / "rioni" / path.parent.relative_to(ROOT / "tests") / path.stem.removeprefix("test_")
     # Several files may test one module, each an aspect: test_events_model.py tests events.py.
     candidates = [mirrored, *(mirrored.with_name(mirrored.name.rsplit("_", n)[0]) for n in range(1, 4))]

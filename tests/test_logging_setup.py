@@ -11,7 +11,7 @@ from rioni.storage.sql.pool import GeventConnectionPool
 
 @pytest.fixture
 def configure():
-    """What `logs.configure` does is undone after the test."""
+    """Configures logging; the configuration is undone after the test."""
     loggers = [logging.getLogger(name) for name in ("", "rioni", "rioni.storage.sql.pool", "rioni.zookeeper.driver")]
     before, handlers, levels = structlog.get_config(), loggers[0].handlers[:], [each.level for each in loggers]
     yield lambda **settings: logging_setup.configure(Config(**settings))
@@ -27,7 +27,7 @@ def lines(capfd):
     return captured.err.splitlines()
 
 
-def test_programs_read_one_object_a_line(configure, capfd):
+def test_the_json_format_has_one_object_per_line(configure, capfd):
     configure(log_format="json")
     structlog.get_logger("rioni.http").warning("slow", event_type="a.b", ids={7})
     logging.getLogger("a.library").error("broken: %s", "yes")
@@ -56,7 +56,7 @@ def test_an_exception_is_part_of_its_line(configure, capfd):
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_what_variables_hold_is_not_written(configure, capfd, log_format):
+def test_values_of_variables_are_not_logged(configure, capfd, log_format):
     configure(log_format=log_format)
     log_failure()
     text = "".join(lines(capfd))
@@ -64,7 +64,7 @@ def test_what_variables_hold_is_not_written(configure, capfd, log_format):
     assert "secret" not in text
 
 
-def test_people_read_text(configure, capfd):
+def test_the_text_format_is_for_terminals(configure, capfd):
     configure()
     structlog.get_logger("rioni.http").info("topic deleted", topic="a.b.1")
     (line,) = lines(capfd)
@@ -81,7 +81,7 @@ def test_lines_below_the_level_are_left_out(configure, capfd, level, written):
     assert len(lines(capfd)) == written
 
 
-def test_libraries_are_heard_from_warnings_on(configure, capfd):
+def test_libraries_log_warnings_and_errors_only(configure, capfd):
     configure(log_level="debug")
     pool = f"{GeventConnectionPool.__module__}.{GeventConnectionPool.__qualname__}"
     for name in ("gunicorn.error", pool, "rioni.zookeeper.driver"):

@@ -1,4 +1,4 @@
-"""The wheel: what it must contain, what it must not, and the extras that the README names."""
+"""The wheel: its contents, and the extras that the README names."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_the_wheel_offers_the_command_and_the_extras_that_the_readme_names(wheel
     assert named <= set(metadata.get_all("Provides-Extra"))
 
 
-def test_the_lock_file_has_a_fitting_version_of_all_that_is_needed():
+def test_the_lock_file_has_a_matching_version_of_every_dependency():
     locked = {}
     for line in (ROOT / "requirements/dev.txt").read_text().splitlines():
         assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
@@ -79,7 +79,7 @@ def test_the_lock_file_has_a_fitting_version_of_all_that_is_needed():
     assert unlocked == []
 
 
-def test_the_version_stands_in_one_place():
+def test_the_version_is_defined_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)

@@ -1,4 +1,4 @@
-"""The reference of the API's behaviour: what code and tests cite of it exists, and tests cite its rules."""
+"""The reference of the API's behaviour: cited sections exist, and every rule is cited by a test."""
 
 import re
 from pathlib import Path
@@ -44,13 +44,13 @@ def citations(folder: str) -> dict[str, set[str]]:
     return found
 
 
-def test_no_page_has_an_anchor_twice():
+def test_anchors_of_a_page_are_unique():
     found = anchors()
     assert len(found) == len(set(found)), sorted({each for each in found if found.count(each) > 1})
 
 
 @pytest.mark.parametrize("folder", ["rioni", "tests", "benchmarks"])
-def test_what_is_cited_exists(folder):
+def test_cited_sections_exist(folder):
     known = set(anchors())
     missing = {path: sorted(cited - known) for path, cited in citations(folder).items() if cited - known}
     assert not missing

@@ -1,4 +1,4 @@
-"""The server as an operator meets it: starting, refusing to start, stopping.
+"""The server as an operator uses it: starting, failing to start, stopping.
 
 Source: reference operations#lifecycle.
 """
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 
 def serve(*options, **environment):
-    """Run `rioni serve` until it ends by itself; its exit code and what it has said."""
+    """Run `rioni serve` until it ends by itself; returns its exit code and its output."""
     done = subprocess.run(
         [sys.executable, "-m", "rioni", "serve", *options],
         capture_output=True,
@@ -44,7 +44,7 @@ def serve(*options, **environment):
     return done.returncode, done.stderr
 
 
-def test_a_taken_port_is_named_with_what_to_do(tmp_path):
+def test_a_port_in_use_is_named_with_instructions(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, said = serve("--port", port, "--data", str(tmp_path / "data"))
@@ -55,7 +55,7 @@ def test_a_taken_port_is_named_with_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example.org"])
-def test_nobody_opens_the_broker_to_everybody_by_chance(tmp_path, host):
+def test_a_broker_without_access_control_must_be_requested_explicitly(tmp_path, host):
     code, said = serve("--port", "0", "--host", host, "--data", str(tmp_path / "data"))
     assert code == 2
     assert said.startswith(f"Error: host {host} can be reached from other machines, and auth_mode is off")
@@ -63,7 +63,7 @@ def test_nobody_opens_the_broker_to_everybody_by_chance(tmp_path, host):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_broker_that_is_open_to_everybody_warns_as_long_as_it_runs(tmp_path):
+def test_a_broker_without_access_control_logs_warnings_while_it_runs(tmp_path):
     with running_server(tmp_path / "data", "--host", "0.0.0.0", "--workers", "1", "--allow-unauthenticated") as server:
         assert any("anyone who can reach the broker has all permissions" in line for line in server.lines)
         with server.client(headers={"Host": "broker.example.org"}) as client:
@@ -72,7 +72,7 @@ def test_a_broker_that_is_open_to_everybody_warns_as_long_as_it_runs(tmp_path):
             assert "auth_mode is off" in access["warnings"][0]
 
 
-def test_a_data_directory_has_one_server(tmp_path):
+def test_a_data_directory_has_only_one_server(tmp_path):
     with running_server(tmp_path / "data") as server:
         code, said = serve("--port", "0", "--data", str(tmp_path / "data"))
         assert code == 2
@@ -80,7 +80,7 @@ def test_a_data_directory_has_one_server(tmp_path):
 
 
 @pytest.mark.postgres
-def test_a_zookeeper_that_cannot_be_used_is_named_before_anything_is_served(tmp_path, postgres_url):
+def test_an_unusable_zookeeper_is_named_before_requests_are_served(tmp_path, postgres_url):
     (tmp_path / "options.toml").write_text('user = "rioni"')
     cluster = {"RIONI_DATABASE": postgres_url(), "RIONI_KAFKA": "127.0.0.1:1", "RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
     for settings, error in (
@@ -103,7 +103,7 @@ def test_a_zookeeper_that_cannot_be_used_is_named_before_anything_is_served(tmp_
 
 @pytest.mark.postgres
 @pytest.mark.zookeeper
-def test_a_worker_that_dies_while_zookeeper_is_away_takes_no_other_along(tmp_path, postgres_url, zookeeper_cluster):
+def test_a_worker_that_dies_while_zookeeper_is_down_ends_no_other(tmp_path, postgres_url, zookeeper_cluster):
     with proxies_to(zookeeper_cluster.zookeeper) as (way,):
         settings = {"ZOOKEEPER": f"{way.address}/{tmp_path.name}", "DATABASE": postgres_url(), "KAFKA": "127.0.0.1:1"}
         settings["ZOOKEEPER_SESSION_TIMEOUT_S"] = "2"
@@ -126,7 +126,7 @@ def test_a_worker_that_dies_while_zookeeper_is_away_takes_no_other_along(tmp_pat
             assert other in server.workers()
 
 
-def test_a_directory_of_something_else_is_left_alone(tmp_path):
+def test_a_foreign_directory_is_left_unchanged(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     code, said = serve("--port", "0", "--data", str(tmp_path))
     assert code == 2
@@ -170,7 +170,7 @@ def test_settings_come_from_the_environment_and_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_streams_say_goodbye_when_the_server_is_asked_to_end(tmp_path, sent):
+def test_streams_end_with_a_reason_when_the_server_is_stopped(tmp_path, sent):
     """Reference operations#shutdown."""
     with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a"))
@@ -186,7 +186,7 @@ def test_streams_say_goodbye_when_the_server_is_asked_to_end(tmp_path, sent):
         assert "Traceback" not in "".join(server.lines)
 
 
-def test_idle_connections_do_not_hold_up_the_end(tmp_path):
+def test_idle_connections_do_not_delay_the_shutdown(tmp_path):
     """Reference operations#shutdown."""
     patient = {"RIONI_SHUTDOWN_TIMEOUT_S": "600", "RIONI_KEEP_ALIVE_S": "600"}
     with running_server(tmp_path / "data", environment=patient) as server, server.client() as client:
@@ -225,7 +225,7 @@ def test_connections_without_a_request_are_closed_and_those_beyond_the_limit_wai
         assert [connection.recv(1) for connection in (silent, used)] == [b""] * 2
 
 
-def test_everything_is_there_again_after_a_restart(tmp_path):
+def test_everything_is_available_again_after_a_restart(tmp_path):
     for attempt in range(2):
         with running_server(tmp_path / "data") as server, server.client() as client:
             expected = 201 if attempt == 0 else 409
@@ -236,7 +236,7 @@ def test_everything_is_there_again_after_a_restart(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_an_older_events_file_is_refused_and_what_its_loss_means_is_recorded(tmp_path, end):
+def test_an_older_events_file_is_rejected_and_its_accepted_loss_recorded(tmp_path, end):
     data, old = tmp_path / "data", tmp_path / "old.db"
     batch = [{"number": number} for number in range(10)]
 

@@ -1,4 +1,4 @@
-"""The habits of CONTRIBUTING.md that a machine can check."""
+"""The rules of CONTRIBUTING.md that can be checked automatically."""
 
 import ast
 import re
@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
 TALKING = {"demo.py", "bench.py", "server.py"}
 GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
-# A path below a home, a root or a temporary directory is somebody's machine.
+# A path below a home, a root or a temporary directory belongs to one machine.
 MACHINE_PATH = re.compile(r"(?<![\w.~<>{}-])/(?:home|root|Users|tmp|work)/\w")
-# Words that say nothing to a new reader, each with what to write instead.
+# Words that mean nothing to a new reader, each with a replacement.
 PRIVATE_WORDS = {
     "whoever": "who it is: the client, the process, the caller",
     "somebody": "who it is: another client, another worker",
@@ -75,12 +75,12 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_there_is_something_to_check():
+def test_files_to_check_are_found():
     assert ROOT / "rioni/config/settings.py" in MODULES
     assert ROOT / "README.md" in TEXTS
 
 
-def test_every_module_starts_with_a_sentence_that_says_what_it_is_for():
+def test_every_module_has_a_docstring_with_its_purpose():
     silent = []
     for path in MODULES:
         text = path.read_text()
@@ -91,16 +91,16 @@ def test_every_module_starts_with_a_sentence_that_says_what_it_is_for():
 
 
 def _is_test(path: Path) -> bool:
-    """Whether the names in a file say what it is for."""
+    """Whether the file name already says the purpose."""
     return path.is_relative_to(ROOT / "tests") and path.name.startswith(("test_", "conftest"))
 
 
-def test_no_file_outgrows_its_idea():
+def test_no_file_is_too_long():
     lengths = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
     assert not {name: length for name, length in lengths.items() if length > LINES_MAX}
 
 
-def test_no_module_is_a_grab_bag():
+def test_no_module_has_a_meaningless_name():
     assert not [_name(path) for path in MODULES if {path.stem.strip("_"), path.parent.name} & GRAB_BAGS]
 
 
@@ -113,19 +113,19 @@ def test_only_commands_print():
     assert not printing
 
 
-def test_what_is_to_be_done_has_an_issue():
+def test_every_todo_names_an_issue():
     assert not [_name(path) for path in TEXTS if path != Path(__file__) and OPEN_TODO.search(path.read_text())]
 
 
-def test_nothing_speaks_of_somebodys_machine():
+def test_no_file_contains_a_path_of_one_machine():
     found = {_name(path): MACHINE_PATH.findall(path.read_text()) for path in TEXTS if path != Path(__file__)}
     assert not {name: paths for name, paths in found.items() if paths}
 
 
-def test_names_and_texts_are_in_the_words_of_the_field():
+def test_names_and_texts_use_standard_terms():
     found = []
     for path in _files("rioni/**/*.py", "docs/**/*.md", "*.md"):
-        # What a release was called remains in its history.
+        # Former names remain in the history of releases.
         if path.name != "CHANGELOG.md":
             lines = enumerate(path.read_text().splitlines(), 1)
             found += [f"{_name(path)}:{n}: {_advice(each)}" for n, line in lines for each in PRIVATE_WORD.findall(line)]
@@ -133,7 +133,7 @@ def test_names_and_texts_are_in_the_words_of_the_field():
 
 
 def _advice(word: str) -> str:
-    """What to write instead of a word."""
+    """The replacement for a word."""
     return next(
         f"{word}: {advice}" for each, advice in PRIVATE_WORDS.items() if re.fullmatch(each, word, re.IGNORECASE)
     )
@@ -151,7 +151,7 @@ def _advice(word: str) -> str:
         ("history", False),
     ],
 )
-def test_a_private_word_is_told_from_others(text, found):
+def test_private_words_are_recognised(text, found):
     assert bool(PRIVATE_WORD.search(text)) == found
 
 
@@ -165,12 +165,12 @@ def test_a_private_word_is_told_from_others(text, found):
         ("{tmp_path}/tmp/x", False),
     ],
 )
-def test_a_path_of_a_machine_is_told_from_others(text, found):
+def test_paths_of_a_machine_are_recognised(text, found):
     assert bool(MACHINE_PATH.search(text)) == found
 
 
 @pytest.mark.parametrize(
     ("text", "found"), [("TODO: later", True), ("TODO (#12): later", False), ("TODOS", False), ("`TODO`", False)]
 )
-def test_a_todo_without_an_issue_is_told_from_others(text, found):
+def test_todos_without_an_issue_are_recognised(text, found):
     assert bool(OPEN_TODO.search(text)) == found

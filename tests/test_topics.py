@@ -1,4 +1,4 @@
-"""Pins what is written for ever: topics, the ids of streams, and the stored form of every event.
+"""Pins everything stored for ever: topics, the ids of streams, and the stored form of every event.
 
 A failure here means that logs in the field could not be read any more. Never rename a topic; to change the fields of an
 event raise its `class_version`, add an upcaster and a format, and add the new form here beside the old one.
@@ -114,7 +114,7 @@ def test_every_topic_is_pinned():
     assert set(TOPICS) == set(STORED)
 
 
-def test_the_audit_feed_knows_what_to_say_of_every_topic():
+def test_the_audit_log_reports_every_topic():
     assert AUDITED.keys() == set(TOPICS.values())
 
 
@@ -130,12 +130,12 @@ def test_every_form_ever_stored_can_be_read(topic, stored):
 
 
 @pytest.mark.parametrize("topic", sorted(STORED))
-def test_what_is_written_today_is_the_last_pinned_form(topic):
+def test_events_are_written_in_the_last_pinned_form(topic):
     assert TOPICS[topic].decode(STORED[topic][-1]).encode() == STORED[topic][-1]
 
 
 def test_the_newest_format_of_the_log_has_every_topic_at_the_version_that_is_written():
-    """Who raises a class version, or adds a topic to a released format, adds a format."""
+    """Raising a class version, or adding a topic to a released format, requires a new format."""
     assert list(FORMATS) == list(range(1, newest(FORMATS) + 1))
     assert {topic for each in FORMATS.values() for topic in each.versions} <= TOPICS.keys()
     written = {topic: current_version(event_class) for topic, event_class in TOPICS.items()}
@@ -149,7 +149,7 @@ def test_every_class_has_all_steps_from_and_to_its_older_versions():
         assert list(event_class.DOWNCASTERS) == list(range(2, steps + 2))
 
 
-def test_the_documentation_says_which_release_reads_and_writes_what():
+def test_the_formats_of_all_releases_are_documented():
     page = Path("docs/concepts/event-sourcing.md").read_text(encoding="utf-8")
     rows = [
         f"| {number} | {each.release} | "

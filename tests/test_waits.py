@@ -1,6 +1,6 @@
-"""Every wait has a deadline, and threads are made and waited for only where that was thought about.
+"""Every wait has a deadline, and threads are started and waited for only in the listed modules.
 
-What `docs/decisions/0017-native-threads-and-gevent.md` says is checked here, as far as source code shows it.
+These are the rules of `docs/decisions/0017-native-threads-and-gevent.md`, as far as source code shows them.
 """
 
 import ast
@@ -24,7 +24,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/bootstrap/worker.py": "an event that is only set and looked at",
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/tools/demo.py": OWN_COMMAND,
-    "rioni/http/health_checks.py": "greenlets that look at what may hang; whoever waits for them has a deadline",
+    "rioni/http/health_checks.py": "greenlets that look at what may hang; waiting for them has a deadline",
     "rioni/http/bodies/reading.py": "a lock that greenlets take in turn, for one step of some milliseconds each",
     "rioni/http/dependencies.py": "an event that is only set and looked at",
     "rioni/http/streaming/shared_reads.py": ON_THE_HUB,
@@ -79,7 +79,7 @@ def _waits(source: str) -> Iterator[str]:
         endless = not (node.args or node.keywords) or any(
             isinstance(each, ast.Constant) and each.value is None for each in timeouts
         )
-        # A dictionary may be asked with None for a default.
+        # A dictionary may be called with None for a default.
         of_dictionary = node.func.attr == "get" and len(node.args) > 1
         if node.func.attr in WAITS and endless and not of_dictionary:
             yield ast.unparse(node)
@@ -90,7 +90,7 @@ def _waits(source: str) -> Iterator[str]:
 
 
 def _uses_threads(source: str) -> bool:
-    """Whether a module imports what threads are made of."""
+    """Whether a module imports the means to start threads."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -113,7 +113,7 @@ def test_every_wait_has_a_deadline():
     assert set(MAY_WAIT) - found == set(), "take it out of MAY_WAIT"
 
 
-def test_threads_are_used_only_where_that_was_thought_about():
+def test_threads_are_used_only_in_the_listed_modules():
     found = {name for name, source in _modules().items() if _uses_threads(source)}
     assert found - set(MAY_USE_THREADS) == set(), "use a pool of rioni/bootstrap/pools.py"
     assert set(MAY_USE_THREADS) - found == set(), "take it out of MAY_USE_THREADS"
@@ -140,7 +140,7 @@ def test_threads_are_used_only_where_that_was_thought_about():
         ("fcntl.flock(fd, fcntl.LOCK_UN)", False),
     ],
 )
-def test_a_wait_that_may_last_for_ever_is_told_from_others(source, found):
+def test_waits_without_a_deadline_are_recognised(source, found):
     assert bool([*_waits(f"def function():\n    {source}")]) == found
 
 
@@ -156,5 +156,5 @@ def test_a_wait_that_may_last_for_ever_is_told_from_others(source, found):
         ("from rioni.storage.threads.greenlet_semaphore import Places", False),
     ],
 )
-def test_a_use_of_threads_is_told_from_others(source, found):
+def test_uses_of_threads_are_recognised(source, found):
     assert _uses_threads(source) == found

@@ -10,14 +10,14 @@ FINE = Health(detail="fine")
 
 
 class ImpatientClock(ManualClock):
-    """Whenever it is looked at, nobody has any patience left."""
+    """A clock on which every timeout has passed at each call."""
 
     def monotonic(self) -> float:
         self.advance(int(PATIENCE_S * 1_000))
         return super().monotonic()
 
 
-def test_each_thing_is_shown_and_what_is_out_of_reach_with_the_reason():
+def test_each_check_is_shown_and_failed_ones_with_the_reason():
     """Reference operations#check-results."""
 
     def away() -> Health:
@@ -28,7 +28,7 @@ def test_each_thing_is_shown_and_what_is_out_of_reach_with_the_reason():
     assert [health.status for health in results.values()] == ["ok", "failed"]
 
 
-def test_however_many_ask_it_is_looked_at_once_for_a_while():
+def test_results_are_shared_by_all_requests_for_a_while():
     """Reference operations#check-results."""
     looks, clock = [], ManualClock()
 
@@ -45,7 +45,7 @@ def test_however_many_ask_it_is_looked_at_once_for_a_while():
     assert len(looks) == 2
 
 
-def test_what_hangs_has_failed_and_is_not_asked_again_before_it_answers():
+def test_a_hanging_check_has_failed_and_is_not_started_again_before_it_ends():
     """Reference operations#check-results."""
     answers, looks = threading.Event(), []
 
@@ -61,5 +61,5 @@ def test_what_hangs_has_failed_and_is_not_asked_again_before_it_answers():
     answers.set()
 
 
-def test_what_works_and_should_not_stay_so_is_a_warning():
+def test_a_working_state_that_should_change_is_a_warning():
     assert Health(warnings=("One copy only.",)).status == "warning"

@@ -1,4 +1,4 @@
-"""The description of the API: valid, complete, and its examples are what it says they are.
+"""The description of the API: valid, complete, and with examples that conform to their schemas.
 
 Source: reference operations#description.
 """
@@ -23,7 +23,7 @@ OPERATIONS = {
 
 
 def resolved(part):
-    """What a reference leads to."""
+    """The target of a reference."""
     while "$ref" in part:
         reference, part = part["$ref"], DOCUMENT
         for name in reference.removeprefix("#/").split("/"):
@@ -32,7 +32,7 @@ def resolved(part):
 
 
 def described_examples():
-    """Every example, with its schema and where it stands."""
+    """Every example, with its schema and its position."""
     for where, operation in OPERATIONS.items():
         for parameter in map(resolved, operation["parameters"]):
             if "example" in parameter:
@@ -54,13 +54,13 @@ def test_every_route_and_method_is_described_and_nothing_else():
     assert sorted(OPERATIONS) == sorted(routed())
 
 
-def test_every_status_that_refuses_is_described_somewhere():
+def test_every_error_status_is_described_somewhere():
     described = {status for operation in OPERATIONS.values() for status in operation["responses"]}
     assert {str(status.value) for status in STATUSES.values()} <= described
 
 
 @pytest.mark.parametrize("where", OPERATIONS)
-def test_every_operation_says_what_it_does_and_belongs_to_a_known_part(where):
+def test_every_operation_has_a_description_and_a_known_tag(where):
     operation = OPERATIONS[where]
     assert operation["tags"][0] in {tag["name"] for tag in DOCUMENT["tags"]}
     assert operation["summary"]
@@ -74,13 +74,13 @@ def test_every_segment_of_a_path_is_a_parameter(where):
     assert named == set(re.findall(r"{(\w+)}", where))
 
 
-def test_operations_have_ids_of_their_own():
+def test_ids_of_operations_are_unique():
     ids = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize(("where", "schema", "example"), list(described_examples()), ids=lambda value: str(value)[:60])
-def test_every_example_is_what_its_schema_says(where, schema, example):
+def test_every_example_conforms_to_its_schema(where, schema, example):
     validator = jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
     assert not [error.message for error in validator.iter_errors(example)]
 
@@ -91,7 +91,7 @@ def test_every_body_of_a_request_has_an_example():
     assert all("example" in body["content"]["application/json"] for body in bodies)
 
 
-def test_no_part_of_the_components_is_left_over():
+def test_all_components_are_used():
     text = str({"paths": DOCUMENT["paths"], "components": DOCUMENT["components"]})
     components = {kind: parts for kind, parts in DOCUMENT["components"].items() if kind != "securitySchemes"}
     names = [f"#/components/{kind}/{name}" for kind, parts in components.items() for name in parts]
@@ -99,6 +99,6 @@ def test_no_part_of_the_components_is_left_over():
 
 
 @pytest.mark.parametrize("where", OPERATIONS)
-def test_every_operation_names_its_scope_but_the_public_ones(where):
+def test_every_operation_except_public_ones_names_its_scope(where):
     scopes = [scope for scheme in OPERATIONS[where].get("security", []) for scope in scheme.get("token", [])]
     assert scopes == ([] if where.split()[1] in PUBLIC else [scope_of(*where.split())])

@@ -33,7 +33,7 @@ def test_every_error_of_the_domain_has_a_status(error):
         (errors.FeatureDisabled("x"), 501),
     ],
 )
-def test_a_subclass_answers_like_its_base(error, status):
+def test_a_subclass_has_the_status_of_its_base(error, status):
     assert status_of(error) == status
 
 
@@ -58,7 +58,7 @@ class Broken:
         raise ValueError("a secret")
 
 
-def test_an_unexpected_error_has_a_number_that_is_in_the_log_too():
+def test_an_unexpected_error_has_an_id_that_is_logged_too():
     """Reference common#internal-errors."""
     app = falcon.App()
     app.add_error_handler(Exception, on_unexpected)

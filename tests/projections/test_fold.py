@@ -23,7 +23,7 @@ def folded(*events):
     return state, changes
 
 
-def test_a_state_survives_being_written_and_read():
+def test_a_state_can_be_encoded_and_decoded():
     assert decode_state("event-type", encode_state(STATE)) == STATE
     assert decode_state("event-type", encode_state(None)) is None
 
@@ -38,7 +38,7 @@ def test_creation_writes_event_type_schema_state_and_audit():
     assert audit["after"] == encode_state(STATE)
 
 
-def test_the_audit_log_tells_the_state_before_and_after():
+def test_the_audit_log_contains_the_state_before_and_after():
     schema = Schema(type="json_schema", schema="{}", version="2.0.0", created_at=LATER)
     state, (_, changes) = folded(CREATED, SchemaAdded(name=STATE.name, schema=schema))
     assert changes["audit_log", (2,)]["before"] == encode_state(STATE)
@@ -56,10 +56,10 @@ def test_deletion_removes_all_rows_but_the_audit():
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_gap_in_the_versions_is_refused(version):
+def test_a_gap_in_the_versions_is_rejected(version):
     with pytest.raises(ValueError, match="does not follow version 0"):
         fold(EMPTY, entry(CREATED, version, position=7))
 
 
-def test_a_change_without_a_row_removes():
+def test_a_change_without_a_row_deletes_the_row():
     assert Change("schemas", ("a",), None).row is None

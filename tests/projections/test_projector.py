@@ -29,7 +29,7 @@ def history(broker):
     return kept
 
 
-def test_dropped_read_models_come_back_the_same_from_the_log(broker, history):
+def test_dropped_read_models_are_rebuilt_equally_from_the_log(broker, history):
     before = rows(broker)
     with writing(broker.engine) as connection:
         for table in READ_MODELS.tables.values():
@@ -38,14 +38,14 @@ def test_dropped_read_models_come_back_the_same_from_the_log(broker, history):
     assert rows(broker) == before
 
 
-def test_only_what_exists_has_rows_but_the_audit_log_has_all(broker, history):
+def test_only_existing_resources_have_rows_but_the_audit_log_has_all(broker, history):
     found = rows(broker)
     assert [row[0] for row in found[EVENT_TYPES.name]] == ["order.created"]
     assert found[SUBSCRIPTION_EVENT_TYPES.name] == [(history.id, "order.created")]
     assert len(found[AUDIT_LOG.name]) == broker.log.head().position
 
 
-def test_entries_that_do_not_follow_are_refused(broker, history):
+def test_entries_out_of_order_are_rejected(broker, history):
     with pytest.raises(ValueError, match="does not follow"), writing(broker.engine) as connection:
         Projector().apply(connection, broker.log.entries(0, 1))
 

@@ -22,7 +22,7 @@ NAME = "order.created"
 CREATE = CreateEventType(spec=event_type_spec())
 
 
-def test_it_follows_the_log(broker):
+def test_the_registry_follows_the_log(broker):
     broker.registry.refresh()
     with pytest.raises(EventTypeNotFound):
         broker.registry.event_type(NAME)
@@ -38,7 +38,7 @@ def test_it_follows_the_log(broker):
             lookup(NAME)
 
 
-def test_it_follows_subscriptions_and_settings(broker):
+def test_the_registry_follows_subscriptions_and_settings(broker):
     broker.do(CREATE)
     subscription, _ = broker.do(CreateSubscription(spec=subscription_spec()))
     broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
@@ -51,7 +51,7 @@ def test_it_follows_subscriptions_and_settings(broker):
         broker.registry.subscription(subscription.id)
 
 
-def test_starting_from_the_read_models_gives_the_same_as_from_the_beginning(broker):
+def test_starting_from_the_read_models_has_the_same_result_as_from_the_beginning(broker):
     broker.do(CREATE)
     broker.do(SwitchFeature(feature="kpi_collection", enabled=True))
     started = MemoryRegistry(broker.log, broker.limits, direct, direct)
@@ -78,14 +78,14 @@ def test_publish_rules_are_kept_until_the_event_type_changes(broker):
     assert broker.registry.publish_rules(NAME).schema_version == "1.1.0"
 
 
-def test_what_it_hears_of_it_follows_too(broker):
+def test_the_registry_follows_notified_entries_too(broker):
     broker.do(CREATE)
     broker.registry.catch_up()
     assert broker.registry.event_type(NAME).name == NAME
 
 
 class FeatureSwitchedFor(DomainEvent, frozen=True, kw_only=True):
-    """What the next release records in the place of `FeatureSwitched`."""
+    """The version of `FeatureSwitched` that the next release records."""
 
     TOPIC = "settings.feature-switched"
     KEY = "setting"

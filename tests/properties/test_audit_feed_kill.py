@@ -1,4 +1,4 @@
-"""Every administrative change is in the audit log's event type once, however often the server is killed."""
+"""Every administrative change is published in the audit log exactly once, however often the server is killed."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ UNREPORTED = {
 
 
 class Administrator(threading.Thread):
-    """Changes settings and event types until the server is gone."""
+    """Changes settings and event types until the server is killed."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def answers(administrators: list[Administrator]) -> int:
 
 
 def expected_eids(data) -> list[str]:
-    """What the internal log says that there has to be."""
+    """The expected events according to the internal log."""
     command = [sys.executable, "-m", "rioni", "audit", "--format", "jsonl", "--data", str(data)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     entries = [json.loads(line) for line in lines]
@@ -72,7 +72,7 @@ def expected_eids(data) -> list[str]:
     ]
 
 
-def test_every_change_is_published_once_through_kills(tmp_path):
+def test_every_change_is_published_once_despite_kills(tmp_path):
     data, chance = tmp_path / "data", random.Random(os.environ.get("SEED", "1"))
     for _ in range(KILLS):
         with running_server(data, "--workers", "2") as server:

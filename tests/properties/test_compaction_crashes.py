@@ -1,4 +1,4 @@
-"""The process dies at any point of a compaction, or of retention, and starts again: what must stay is there."""
+"""The process dies at any point of a compaction, or of retention, and restarts: required events are still stored."""
 
 import contextlib
 import itertools
@@ -25,25 +25,25 @@ from tests.support.processes import ProcessDied
 
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.booleans()), min_size=3, max_size=9)
-"""Keys, None for none, and whether it is a deletion, if it has a key."""
+"""Keys, None for no key, and whether it is a tombstone, if it has a key."""
 PARTITIONS = 2
 STEPS_MAX = 30
 FEW = 3
-"""So many events one transaction removes here: a compaction takes several."""
+"""The number of events that one transaction removes here: a compaction takes several."""
 
 
 class Model:
-    """What was stored in a partition, and what of it must be there."""
+    """What was stored in a partition, and which events must be kept."""
 
     def __init__(self):
         self.events = []
-        """The key, whether it is a deletion, and when it was stored."""
+        """The key, whether it is a tombstone, and when it was stored."""
         self.oldest = 0
         self.may_be_gone, self.gone = set(), set()
         """The positions that compactions were to remove, and those that they had removed when they ended."""
 
     def superseded(self, before_ms):
-        """The positions that a compaction up to this time removes: deletions, and what has another one behind it."""
+        """The positions that a compaction up to this time removes: tombstones, and events superseded by their key."""
         times = defaultdict(lambda: sys.maxsize)
         for position, (key, deletion, at_ms) in reversed([*enumerate(self.events)]):
             if key is not None:
@@ -72,21 +72,21 @@ class Compaction(RuleBasedStateMachine):
         self.store.create_topic(TOPIC, PARTITIONS)
 
     def open(self):
-        """By two processes, of which one only reads, and keeps what it has read in memory."""
+        """Open the store in two processes, of which one only reads, and caches what it has read."""
         path = self.folder / "events.db"
         opened = [
             EmbeddedEventStore(path, clock=self.clock, signals=self.signals, cache_bytes_max=size)
             for size in (0, 10**6)
         ]
         self.store, self.reader = opened
-        for each in opened:  # the machine does not die in this test
+        for each in opened:  # the machine does not lose power in this test
             each._database._writer.execute("PRAGMA synchronous = OFF")
 
     def close(self):
         self.store.close()
         self.reader.close()
 
-    # --- what happens ---
+    # --- actions ---
 
     @rule(number=st.integers(0, PARTITIONS - 1), events=EVENTS, after_ms=st.integers(0, 20))
     def append(self, number, events, after_ms):
@@ -125,7 +125,7 @@ class Compaction(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def mortal(self, lives):
-        """Die after so many steps, if they are not too many: what is on the disk by then is all that is left."""
+        """Die after so many steps, if they are not too many: only what is on the disk by then is left."""
         left = itertools.count(lives, -1)
 
         def step():
@@ -143,10 +143,10 @@ class Compaction(RuleBasedStateMachine):
         else:
             del database.writing
 
-    # --- what holds ---
+    # --- invariants ---
 
     @invariant()
-    def what_must_stay_is_there(self):
+    def required_events_are_stored(self):
         if not hasattr(self, "store"):
             return
         for number, model in enumerate(self.partitions):
@@ -159,7 +159,7 @@ class Compaction(RuleBasedStateMachine):
             self.removed(self.reader, number, model)
 
     def removed(self, store, number, model):
-        """The positions that were removed; all others have the events that they had, and those that must stay are."""
+        """The positions that were removed; checks that all others are unchanged, and that required ones are stored."""
         texts, headers = (read(store, TOPIC, number, model.oldest) for read in (read_all, read_headers))
         assert len(texts) == len(headers) == len(model.events) - model.oldest
         removed = {place for place, each in enumerate(headers, model.oldest) if each == COMPACTED}
@@ -176,7 +176,7 @@ class Compaction(RuleBasedStateMachine):
         if hasattr(self, "store"):
             assert not self.store.verify()
             self.compact(lag_ms=-1, lives=-1)
-            self.what_must_stay_is_there()
+            self.required_events_are_stored()
             self.close()
         self.patch.undo()
         self.signals.close()

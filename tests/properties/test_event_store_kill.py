@@ -1,6 +1,6 @@
-"""A process that publishes is killed at random moments: what it was told is durable must be there, and nothing else.
+"""A publishing process is killed at random moments: exactly the acknowledged events must be stored.
 
-What it had given a name is then sent again: it must be there once.
+Batches with an idempotency key are then repeated: they must be stored once.
 """
 
 import random
@@ -22,8 +22,8 @@ KILLS = length(6, 500)
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(300 + 10 * KILLS)
-def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path):
-    chance = random.Random()  # every run shall try other moments
+def test_acknowledged_events_survive_a_kill_at_any_moment(tmp_path: Path):
+    chance = random.Random()  # every run uses other moments
     starts = [0] * publisher.PARTITIONS
     with DataDirectory(tmp_path / "data") as directory:
         for kill in range(KILLS):
@@ -40,11 +40,11 @@ def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path)
 
 
 def publish_until_killed(path: Path, run: str, lines: int, more_s: float) -> list[publisher.Acknowledged]:
-    """Kill a publishing process some time after it has acknowledged so many batches, and return all that it has."""
+    """Kill a publishing process some time after it has acknowledged so many batches, and return its output."""
     command = publisher.command(path, run, PUBLISHERS, 0)
     with subprocess.Popen(command, cwd=publisher.ROOT, stdout=subprocess.PIPE, text=True) as process:
         first = [process.stdout.readline() for _ in range(lines)]
-        # The moment is what is random; nothing waits for anything here.
+        # The moment is random; nothing is waited for here.
         threading.Event().wait(more_s)
         process.kill()
         return publisher.parse([*first, *process.stdout.read().splitlines()])

@@ -1,4 +1,4 @@
-"""What the cluster promises holds while its nodes, its servers and the network between them fail, on real processes.
+"""The promises of the cluster hold while its nodes, its servers and the network between them fail, on real processes.
 
 Runs at night, or when this file is asked for: one fault after the other, and each of them on its own. In the usual run
 
@@ -50,7 +50,7 @@ CALM_S = 1.0
 """How long everything works before and after a fault."""
 HEALED_S = 60
 LAPSE_S = max(SESSION_TIMEOUT_S + 2, APPEND_TIMEOUT_S + 1)
-"""So long that others have taken over what somebody had, and nobody waits for an append any more."""
+"""After this time other nodes have taken over all partitions, and every append has timed out."""
 
 
 def kill_a_node(cluster: FaultyCluster, chance: random.Random) -> None:
@@ -67,34 +67,34 @@ def cut_a_node_off_from_zookeeper(cluster: FaultyCluster, chance: random.Random)
     _cut_off(chance.choice(cluster.ways).zookeeper)
 
 
-def let_a_node_hear_nothing_of_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
-    _let_hear_nothing(chance.choice(cluster.ways).zookeeper)
+def cut_off_answers_of_zookeeper(cluster: FaultyCluster, chance: random.Random) -> None:
+    _cut_off_answers(chance.choice(cluster.ways).zookeeper)
 
 
 def cut_a_node_off_from_kafka(cluster: FaultyCluster, chance: random.Random) -> None:
     _cut_off(chance.choice(cluster.ways).kafka)
 
 
-def let_a_node_hear_nothing_of_kafka(cluster: FaultyCluster, chance: random.Random) -> None:
-    _let_hear_nothing(chance.choice(cluster.ways).kafka)
+def cut_off_answers_of_kafka(cluster: FaultyCluster, chance: random.Random) -> None:
+    _cut_off_answers(chance.choice(cluster.ways).kafka)
 
 
 def cut_a_node_off_from_postgresql(cluster: FaultyCluster, chance: random.Random) -> None:
     _cut_off(chance.choice(cluster.ways).postgres)
 
 
-def let_a_node_hear_nothing_of_postgresql(cluster: FaultyCluster, chance: random.Random) -> None:
-    _let_hear_nothing(chance.choice(cluster.ways).postgres)
+def cut_off_answers_of_postgresql(cluster: FaultyCluster, chance: random.Random) -> None:
+    _cut_off_answers(chance.choice(cluster.ways).postgres)
 
 
 def _cut_off(ways: Sequence[TcpProxy]) -> None:
-    """For a while nothing gets through; then it does, all of it."""
+    """For a while no traffic gets through; then all of it does."""
     for way in ways:
         way.cut()
     time.sleep(LAPSE_S)
 
 
-def _let_hear_nothing(ways: Sequence[TcpProxy]) -> None:
+def _cut_off_answers(ways: Sequence[TcpProxy]) -> None:
     """For a while no answer gets through; then the connections break, so that none ever does."""
     for way in ways:
         way.cut(there=False)
@@ -120,7 +120,7 @@ def kill_two_brokers(cluster: FaultyCluster, chance: random.Random) -> None:
 
 
 def cut_a_broker_off_from_the_others(cluster: FaultyCluster, chance: random.Random) -> None:
-    """Those that it led have new leaders meanwhile, which it does not know; nodes reach it, and believe it at first."""
+    """Its partitions get new leaders meanwhile, which it does not know; nodes reach it, and trust it at first."""
     cluster.brokers.cut_off(chance.randrange(len(cluster.kafkas)))
     time.sleep(2 * LAPSE_S)
 
@@ -153,15 +153,15 @@ COMBINED: tuple[Fault, ...] = (
     cut_a_node_off_from_zookeeper,
     kill_a_broker,
     cut_a_broker_off_from_the_others,
-    let_a_node_hear_nothing_of_kafka,
+    cut_off_answers_of_kafka,
     kill_two_zookeepers,
     crash_postgresql,
     cut_a_node_off_from_postgresql,
 )
 OTHERS: tuple[Fault, ...] = (
-    let_a_node_hear_nothing_of_zookeeper,
+    cut_off_answers_of_zookeeper,
     cut_a_node_off_from_kafka,
-    let_a_node_hear_nothing_of_postgresql,
+    cut_off_answers_of_postgresql,
     pause_a_broker,
     kill_two_brokers,
     kill_a_zookeeper,
@@ -171,7 +171,7 @@ SCENARIOS = [COMBINED, *((fault,) * 3 for fault in (*COMBINED, *OTHERS))]
 
 
 class Clients:
-    """Those who publish, consume from one subscription, look at its cursors, and register other subscriptions."""
+    """Clients that publish, consume from one subscription, read its cursors, and create other subscriptions."""
 
     def __init__(self, cluster: FaultyCluster, folder: Path) -> None:
         self._cluster = cluster
@@ -206,7 +206,7 @@ class Clients:
             each.start()
 
     def _observe(self) -> None:
-        """Look all the time: a node that is cut off says that it does not know, never what was before."""
+        """Read all the time: a node that is cut off answers with an error, never with an outdated state."""
         while not self._stop.wait(0.2):
             with contextlib.suppress(*NO_ANSWER):
                 begun = time.monotonic()
@@ -216,14 +216,14 @@ class Clients:
                     self.history.observations.append(Observation(begun=begun, ended=time.monotonic(), positions=found))
 
     def publish_on(self) -> None:
-        """Wait until every partition takes events again."""
+        """Wait until every partition accepts events again."""
         before = [len(each.acknowledged) for each in self.publishers]
         wait_until(
             lambda: all(len(each.acknowledged) > count for each, count in zip(self.publishers, before, strict=True))
         )
 
     def finish(self) -> None:
-        """Publish and consume on, now that all works again, until nothing is left; then read everything once more."""
+        """Publish and consume, now that everything works again, until nothing is left; then read everything again."""
         self._stop.set()
         for each in self._threads:
             each.join()

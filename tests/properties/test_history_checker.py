@@ -1,4 +1,4 @@
-"""The judge of histories finds what is wrong with them, and nothing where nothing is."""
+"""The history checker finds violations in histories, and none in correct ones."""
 
 import copy
 
@@ -12,7 +12,7 @@ def delivery(at: float, *numbers: int, partition: str = "0") -> Delivery:
 
 
 def placed(at: float, *numbers: int) -> Delivery:
-    """The first events of a partition, whatever their numbers are."""
+    """The first events of a partition, with any numbers."""
     return Delivery(at=at, partition="0", position=len(numbers) - 1, numbers=numbers)
 
 
@@ -64,7 +64,7 @@ def history() -> History:
     )
 
 
-def test_nothing_is_wrong_where_all_promises_are_kept(history):
+def test_a_correct_history_has_no_violations(history):
     assert violations(history) == []
 
 
@@ -72,7 +72,7 @@ def lost(history):
     history.acknowledged["0"].append(9)
 
 
-def lost_in_a_partition_that_nobody_got(history):
+def lost_in_a_partition_without_deliveries(history):
     history.acknowledged["1"] = [0]
 
 
@@ -88,7 +88,7 @@ def lost_for_one_reader(history):
     history.replays["third"] = []
 
 
-def stored_though_refused(history):
+def stored_though_rejected(history):
     history.refused["0"].append(7)
 
 
@@ -173,7 +173,7 @@ def cursor_off_by_one(history):
 
 
 def commit_of_a_stale_owner(history):
-    """`one`, which had stood still, commits what it got before `two` took the partition over."""
+    """`one`, which had been suspended, commits what it got before `two` took the partition over."""
     history.streams["one"].deliveries = [delivery(2, 0, 1), delivery(3, 2, 3, 4)]
     history.streams["one"].commits = [commit(2, 1), commit(9, 4)]
 
@@ -188,14 +188,14 @@ def silent_end(history):
     history.streams["three"].reason = ""
 
 
-def test_a_stream_may_begin_after_a_reset_that_came_after_it_was_asked_for(history):
+def test_a_stream_may_begin_after_a_reset_that_followed_its_request(history):
     history.streams["three"].opened, history.streams["three"].answered = 17, 25
     assert violations(history) == []
     history.streams["three"].answered = 17.5
     assert {each.partition(":")[0] for each in violations(history)} == {"repeated"}
 
 
-def test_what_nobody_acknowledged_may_be_stored_late_or_never():
+def test_unacknowledged_events_may_be_stored_late_or_never():
     history = History(
         acknowledged={"0": [0, 1, 4, 5]},
         streams={"one": Stream(opened=1, deliveries=[placed(2, 0, 1, 4, 5, 3)])},
@@ -225,11 +225,11 @@ def registered_twice(history):
     ("plant", "kind"),
     [
         (lost, "lost"),
-        (lost_in_a_partition_that_nobody_got, "lost"),
+        (lost_in_a_partition_without_deliveries, "lost"),
         (acknowledged_before_it_was_stored, "lost"),
         (tail_lost, "lost"),
         (lost_for_one_reader, "lost"),
-        (stored_though_refused, "refused"),
+        (stored_though_rejected, "refused"),
         (appended_twice, "doubled"),
         (stored_in_another_order, "disordered"),
         (acknowledged_late, "disordered"),
@@ -259,7 +259,7 @@ def registered_twice(history):
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_planted_violation_is_found(history, plant, kind):
+def test_an_injected_violation_is_found(history, plant, kind):
     broken = copy.deepcopy(history)
     plant(broken)
     assert kind in {each.partition(":")[0] for each in violations(broken)}

@@ -1,4 +1,4 @@
-"""What was published is counted once, however often workers and the whole server are killed."""
+"""Published events are counted exactly once in KPIs, however often workers and the whole server are killed."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ NAME, KPI = "order.created", "nakadi.batch.published"
 
 
 class Publisher(threading.Thread):
-    """Publishes until the server is gone; counts the events of which it knows, and of which nobody knows."""
+    """Publishes until the server is killed; counts the events with a known and with an unknown outcome."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def events_of(client, name: str) -> int:
     return sum(int(each["newest_available_offset"].rsplit("-", 1)[1]) + 1 for each in partitions)
 
 
-def test_the_counts_are_those_of_what_was_stored_through_kills(tmp_path):
+def test_counts_equal_the_stored_events_despite_kills(tmp_path):
     data, chance = tmp_path / "data", random.Random(1)
     acknowledged = unknown = 0
     for kill in range(KILLS):
@@ -63,7 +63,7 @@ def test_the_counts_are_those_of_what_was_stored_through_kills(tmp_path):
             for publisher in publishers:
                 publisher.start()
             time.sleep(chance.uniform(0.2, 1.5))
-            # First one worker, whose measurements the others take over, then everything.
+            # First one worker, whose measurements the others take over, then the whole server.
             os.kill(server.workers()[0], signal.SIGKILL)
             time.sleep(chance.uniform(0.2, 1.5))
             server.kill()
@@ -83,5 +83,5 @@ def test_the_counts_are_those_of_what_was_stored_through_kills(tmp_path):
         reported = 3 * events_of(client, KPI)
     assert len({report["metadata"]["eid"] for report in reports}) == len(reports)
     assert acknowledged > 0
-    # A batch that was stored in the moment of the kill may be reported or not: nobody was told.
+    # A batch that was stored at the moment of the kill may be reported or not: its request was not answered.
     assert acknowledged <= reported <= stored <= acknowledged + unknown

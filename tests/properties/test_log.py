@@ -1,4 +1,4 @@
-"""Whatever is appended verifies, and whatever is done to the log behind the broker's back shows."""
+"""Every appended log verifies, and every manipulation of the database is found."""
 
 import shutil
 import sqlite3
@@ -34,7 +34,7 @@ stored_values = st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(codec="
 
 
 class Copy:
-    """A copy of a database, which a stranger may write to."""
+    """A copy of a database, which can be manipulated."""
 
     def __init__(self, original: Path) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -50,7 +50,7 @@ class Copy:
         return SqlEventLog(create_engine(f"sqlite:///{self.path}"), TOPICS)
 
     def tamper(self, *statements: tuple[str, tuple]) -> None:
-        """Do what the database itself lets anyone do."""
+        """Change the database directly."""
         with closing(sqlite3.connect(self.path)) as connection, connection:
             for statement, values in statements:
                 try:
@@ -104,7 +104,7 @@ def copied(written: Path) -> Iterator[Copy]:
 
 
 @given(history=histories(20), data=st.data())
-def test_whatever_several_writers_append_is_in_one_chain_without_gaps(empty, history, data):
+def test_entries_of_several_writers_are_in_one_chain_without_gaps(empty, history, data):
     with Copy(empty) as copy:
         writers = [copy.open() for _ in range(3)]
         told = []
@@ -123,7 +123,7 @@ def test_whatever_several_writers_append_is_in_one_chain_without_gaps(empty, his
 
 
 @given(history=histories(8), wrong=st.integers(-1, 3))
-def test_a_wrong_version_leaves_nothing_behind(empty, history, wrong):
+def test_an_append_with_a_wrong_version_writes_nothing(empty, history, wrong):
     with Copy(empty) as copy, closing(copy.open()) as log:
         for entry in entries(history):
             version = entry.version - 1
@@ -148,18 +148,18 @@ def test_every_prefix_of_a_log_verifies(written, length):
 
 
 @given(position=positions, column=st.sampled_from(COLUMNS), value=stored_values)
-def test_a_changed_field_shows_where_it_is(written, position, column, value):
+def test_a_changed_field_is_found_at_its_position(written, position, column, value):
     with Copy(written) as copy:
         before = copy.rows()
         copy.tamper((f"UPDATE log SET {column} = ? WHERE position = ?", (value, position)))
         after = copy.rows()
         assume(after != before)
-        # Its place is where it was, or where it went to.
+        # The finding names the original or the new position.
         assert first(copy.findings()) == min({position} | {row[0] for row in after} - {row[0] for row in before})
 
 
 @given(position=positions, column=st.sampled_from(COLUMNS[1:]), data=st.data())
-def test_a_field_with_one_character_changed_shows_where_it_is(written, position, column, data):
+def test_a_field_with_one_character_changed_is_found_at_its_position(written, position, column, data):
     with Copy(written) as copy:
         old = copy.rows()[position - 1][COLUMNS.index(column)]
         if isinstance(old, int):
@@ -173,7 +173,7 @@ def test_a_field_with_one_character_changed_shows_where_it_is(written, position,
 
 
 @given(position=positions, column=st.sampled_from(COLUMNS[3:-2]), value=st.binary(min_size=1, max_size=8))
-def test_text_that_is_no_text_any_more_shows_where_it_is(written, position, column, value):
+def test_corrupted_text_is_found_at_its_position(written, position, column, value):
     with Copy(written) as copy:
         before = copy.rows()
         copy.tamper((f"UPDATE log SET {column} = CAST(? AS TEXT) WHERE position = ?", (value, position)))
@@ -191,7 +191,7 @@ def test_removed_entries_are_named_and_counted(written, position, count):
 
 
 @given(pair=st.lists(positions, min_size=2, max_size=2, unique=True))
-def test_swapped_entries_show_at_the_first_of_them(written, pair):
+def test_swapped_entries_are_found_at_the_first_of_them(written, pair):
     one, other = pair
     with Copy(written) as copy:
         move = "UPDATE log SET position = ? WHERE position = ?"
@@ -200,7 +200,7 @@ def test_swapped_entries_show_at_the_first_of_them(written, pair):
 
 
 @given(position=st.integers(-ENTRIES, 3 * ENTRIES))
-def test_an_added_entry_shows(written, position):
+def test_an_added_entry_is_found(written, position):
     with Copy(written) as copy:
         *_, (_, _, _, *fields) = copy.rows()
         copy.tamper((f"INSERT INTO log VALUES (?, 'x', 1, {', '.join('?' * len(fields))})", (position, *fields)))
@@ -208,7 +208,7 @@ def test_an_added_entry_shows(written, position):
 
 
 @given(position=st.integers(0, 2 * ENTRIES), last=st.binary(max_size=40) | st.text(max_size=3))
-def test_a_changed_head_shows(written, position, last):
+def test_a_changed_head_is_found(written, position, last):
     with Copy(written) as copy:
         copy.tamper(("UPDATE head SET position = ?, hash = ?", (position, last)))
         assert copy.findings()
@@ -217,12 +217,12 @@ def test_a_changed_head_shows(written, position, last):
 @pytest.mark.parametrize(
     "statement", ["DELETE FROM head", "INSERT INTO head SELECT 2, position, hash, format FROM head"]
 )
-def test_a_head_that_is_not_one_row_shows(copied, statement):
+def test_a_head_that_is_not_one_row_is_found(copied, statement):
     copied.tamper((statement, ()))
     assert first(copied.findings()) >= 0
 
 
-def test_a_log_that_was_written_by_sound_hands_has_no_findings(copied):
+def test_an_intact_log_has_no_findings(copied):
     assert copied.findings() == []
 
 

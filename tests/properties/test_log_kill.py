@@ -1,4 +1,4 @@
-"""A process that appends is killed at random moments: log and read models agree, and hold what was committed."""
+"""An appending process is killed at random moments: log and read models agree, and contain what was committed."""
 
 import random
 import subprocess
@@ -28,8 +28,8 @@ SEED = 11
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(300 + 10 * KILLS)
-def test_log_and_read_models_stand_together_after_a_kill_at_any_moment(tmp_path: Path):
-    chance = random.Random()  # every run shall try other moments
+def test_log_and_read_models_agree_after_a_kill_at_any_moment(tmp_path: Path):
+    chance = random.Random()  # every run uses other moments
     url = f"sqlite:///{tmp_path / 'registry.db'}"
     with closing(open_log(url)) as log:
         for _ in range(KILLS):
@@ -49,11 +49,11 @@ def test_log_and_read_models_stand_together_after_a_kill_at_any_moment(tmp_path:
 
 
 def append_until_killed(url: str, lines: int, more_s: float) -> int:
-    """Kill an appending process some time after so many commits, and return the last position that it has reported."""
+    """Kill an appending process some time after so many commits, and return the last position that it has printed."""
     command = projecting_writer.command(url, SEED)
     with subprocess.Popen(command, cwd=projecting_writer.ROOT, stdout=subprocess.PIPE, text=True) as process:
         told = list(islice(process.stdout, lines))
-        # The moment is what is random; nothing waits for anything here.
+        # The moment is random; nothing is waited for here.
         threading.Event().wait(more_s)
         process.kill()
         told += process.stdout

@@ -1,4 +1,4 @@
-"""Any history of commands: the live read models, a replay of the log, and the registry in memory say the same."""
+"""For any history of commands the live read models, a replay of the log, and the registry in memory agree."""
 
 import contextlib
 import tempfile
@@ -57,7 +57,7 @@ COMMANDS = st.lists(
 
 
 def give(broker: Broker, command) -> None:
-    """Give a command; a refusal is an answer like any other, and leaves nothing behind."""
+    """Run a command; an error is a possible result, and must leave nothing behind."""
     head = broker.log.head()
     try:
         if isinstance(command, tuple):

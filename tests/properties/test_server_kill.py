@@ -1,4 +1,4 @@
-"""What was acknowledged survives `kill -9` of the whole server at any moment, in order, through HTTP."""
+"""Acknowledged events survive `kill -9` of the whole server at any moment, in order, over HTTP."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ SCHEMA = '{"properties":{"order_id":{"type":"string"},"number":{"type":"integer"
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered events of one key until the server is gone; remembers which ones were acknowledged."""
+    """Publishes numbered events of one key until the server is killed; records which ones were acknowledged."""
 
     def __init__(self, url: str, key: str, first: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def stored(client):
     return found
 
 
-def test_no_acknowledged_event_is_lost_and_order_holds_through_kills(tmp_path):
+def test_no_acknowledged_event_is_lost_and_order_is_kept_despite_kills(tmp_path):
     data, chance = tmp_path / "data", random.Random(os.environ.get("SEED", "1"))
     keys = [f"key-{number}" for number in range(PUBLISHERS)]
     acknowledged: dict[str, list[int]] = {key: [] for key in keys}
@@ -105,7 +105,7 @@ def test_no_acknowledged_event_is_lost_and_order_holds_through_kills(tmp_path):
                 for publisher in publishers:
                     publisher.start()
                 if kill % 2 == 0:
-                    # The other kills may come before anything is stored.
+                    # The other kills may happen before anything is stored.
                     wait_until(publishers[0].acknowledged.copy)
                 time.sleep(chance.uniform(0.05, 0.6))
                 server.kill()

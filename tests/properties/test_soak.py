@@ -1,4 +1,4 @@
-"""Clients create, switch, repartition, publish, stream, commit and delete: all get answers, and nothing grows."""
+"""Clients create, switch, repartition, publish, stream, commit and delete: all get answers, and no resource leaks."""
 
 import time
 import uuid
@@ -19,13 +19,13 @@ from tests.support.waiting import wait_until
 CLIENTS = 8
 SOAK_S = length(65.0, 1_080.0)
 WARM_S = length(25.0, 120.0)
-"""Caches, pools and heaps have the size that they need by then."""
+"""By then caches, pools and heaps have reached their size."""
 SETTLING_S = 60.0
 STORAGES = 2
 THREADS_MAX = 8 + sum(limits.threads * (STORAGES if kind in OF_STORAGES else 1) for kind, limits in KINDS.items())
-"""Of one worker: those of its pools, which start when they are first needed, and some others."""
+"""Threads of one worker: those of its pools, which start when they are first needed, and some others."""
 CLIENT_DESCRIPTORS = 8.5
-"""So many each client of librdkafka has."""
+"""Threads of each client of librdkafka."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 class Usage(NamedTuple):
-    """What the workers of all nodes have, in sum; what belongs to clients of Kafka counts as those."""
+    """The resources of the workers of all nodes, in sum; those of Kafka clients are counted as clients."""
 
     rss_mb: float
     descriptors: float
@@ -44,11 +44,11 @@ class Usage(NamedTuple):
     kafka_clients: float
 
     def growth(self, since: "Usage", workers: int) -> list[str]:
-        """What has grown by more than chance and pools that are not full yet explain."""
+        """Growth beyond random variation and pools that are not full yet."""
         more_threads = max(0.0, self.threads - since.threads)
         bounds = Usage(
             rss_mb=since.rss_mb + max(60.0, 0.2 * since.rss_mb),
-            # A thread has a connection of its own to each file of SQLite that it works in, of up to three descriptors.
+            # A thread has its own connection to each file of SQLite that it uses, with up to three descriptors.
             descriptors=since.descriptors + 8 + 3 * more_threads,
             threads=THREADS_MAX * workers,
             greenlets=since.greenlets + 4,
@@ -76,7 +76,7 @@ def usage(server: RunningServer) -> Usage:
 
 
 def settled(server: RunningServer) -> Usage:
-    """What is in use when nothing has been given back for some time, though no client is there any more."""
+    """The usage when nothing has been released for some time, though no client is connected any more."""
     wait_until(lambda: server.metric('rioni_streams{api="high"}') == 0)
     least, since_s = usage(server), time.monotonic()
     deadline_s = since_s + SETTLING_S
@@ -100,7 +100,7 @@ def run(server: RunningServer, storages: list[str]) -> None:
     assert settled(server).growth(warm, len(workers)) == []
 
 
-def test_a_server_with_two_workers_answers_everybody_and_does_not_grow(tmp_path):
+def test_a_server_with_two_workers_answers_all_clients_and_does_not_grow(tmp_path):
     with running_server(tmp_path / "data", "--workers", "2") as server:
         with server.client() as client:
             storage = {"id": "second", "storage_type": "embedded", "kafka_configuration": {}}
@@ -111,7 +111,7 @@ def test_a_server_with_two_workers_answers_everybody_and_does_not_grow(tmp_path)
 @pytest.mark.kafka
 @pytest.mark.zookeeper
 @pytest.mark.postgres
-def test_two_nodes_answer_everybody_and_do_not_grow(tmp_path, cluster_environment):
+def test_two_nodes_answer_all_clients_and_do_not_grow(tmp_path, cluster_environment):
     with running_nodes(tmp_path, environment=cluster_environment()) as nodes:
         with nodes.client() as client:
             kafka = {"topic_prefix": f"{uuid.uuid4()}-"}

@@ -1,4 +1,4 @@
-"""Subscriptions keep their promises while consumers and workers are killed and stopped, over real HTTP."""
+"""Subscriptions keep their promises while consumers and workers are killed and suspended, over real HTTP."""
 
 import contextlib
 import os
@@ -36,20 +36,20 @@ SCHEMA = '{"properties":{"number":{"type":"integer"}},"required":["number"]}'
 
 
 class Chaos:
-    """What happens to a subscription and its consumers, by chance."""
+    """Random faults of a subscription and its consumers."""
 
     def __init__(self, server: RunningServer, client: httpx.Client, folder: Path) -> None:
         self.server, self.client = server, client
         self.chance = random.Random(os.environ.get("TEST_SEED", "1"))
         self.history = History(acknowledged={})
         self.kills: list[tuple[float, float]] = []
-        """When workers were killed, and when all had noticed."""
+        """When workers were killed, and when all clients had noticed."""
         body = {"owning_application": "chaos", "event_types": [NAME], "read_from": "begin"}
         self.subscription_id = client.post("/subscriptions", json=body).json()["id"]
         self.consumers = Consumers([server.url], self.subscription_id, folder)
 
     def happen(self) -> None:
-        """Let one thing happen."""
+        """Run one random fault."""
         time.sleep(self.chance.uniform(0.1, 0.5))
         with contextlib.suppress(*NO_ANSWER):
             self.observe()
@@ -70,11 +70,11 @@ class Chaos:
         pid, begun = self.chance.choice(self.server.workers()), time.monotonic()
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: pid not in self.server.workers() and len(self.server.workers()) == 2)
-        # Connections may be found broken, and sessions be cleared away, a little later.
+        # Broken connections and dead sessions may be noticed a little later.
         self.kills.append((begun, time.monotonic() + 2))
 
     def reset(self) -> None:
-        """Set some partitions back a little."""
+        """Move the cursors of some partitions back a little."""
         chosen = [each for each in self.positions() if self.chance.random() < 0.5]
         positions = {each: max(-1, self.positions()[each] - self.chance.randrange(10)) for each in chosen}
         cursors = [
@@ -109,7 +109,7 @@ class Chaos:
 
 
 @pytest.mark.nightly
-def test_promises_hold_while_consumers_and_workers_die_and_stand_still(tmp_path):
+def test_promises_hold_while_consumers_and_workers_die_and_are_suspended(tmp_path):
     with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
         body = event_type_body(
             name=NAME,
@@ -144,7 +144,7 @@ def test_promises_hold_while_consumers_and_workers_die_and_stand_still(tmp_path)
     assert violations(history) == []
 
 
-def test_hundreds_of_idle_streams_leave_nothing_behind_when_their_sockets_close(tmp_path):
+def test_hundreds_of_idle_streams_release_everything_when_their_sockets_close(tmp_path):
     settings = ("PARTITIONS_MAX", "SUBSCRIPTION_PARTITIONS_MAX", "STREAMS_PER_CLIENT_MAX")
     environment = {f"RIONI_{name}": str(IDLE) for name in settings}
     with (
@@ -162,12 +162,12 @@ def test_hundreds_of_idle_streams_leave_nothing_behind_when_their_sockets_close(
         for connection in opened:
             connection.close()
         wait_until(lambda: not owners(client, subscription_id))
-        # As many again: neither of the subscription nor of the client is a slot lost.
+        # As many again: no slot of the subscription or of the client has been lost.
         open_all(server, stack, path)
 
 
 def open_all(server: RunningServer, stack: contextlib.ExitStack, path: str) -> list[socket.socket]:
-    """Open as many streams as there may be, all at once."""
+    """Open the maximum number of streams, all at once."""
     parts = urlsplit(server.url)
     opened = []
     for _ in range(IDLE):
@@ -180,7 +180,7 @@ def open_all(server: RunningServer, stack: contextlib.ExitStack, path: str) -> l
 
 
 def owners(client: httpx.Client, subscription_id: str) -> dict[str, int]:
-    """How many partitions each stream has."""
+    """The number of partitions of each stream."""
     (item,) = client.get(f"/subscriptions/{subscription_id}/stats").json()["items"]
     counts: dict[str, int] = defaultdict(int)
     for each in item["partitions"]:

@@ -1,4 +1,4 @@
-"""Streams of one subscription, over the embedded coordinator, in any order of events: what consumers rely on.
+"""The promises to consumers, for streams of one subscription over the embedded coordinator, in any order of events.
 
 Once without dead letters, and once with them: then some events are poison, which no consumer ever commits.
 """
@@ -35,7 +35,7 @@ from tests.support.stream_client import client_with
 
 KEYS = [EventTypePartition("a", str(number)) for number in range(4)]
 AT_FIRST = 3
-"""Of these partitions the subscription has so many before it gets another one."""
+"""The number of these partitions that the subscription has before it gets another one."""
 TIMELINES = timelines_of(timeline(1, "topic", partitions=len(KEYS)))
 COMMIT_TIMEOUT_S = 10
 POISON_MAX = 6
@@ -43,13 +43,13 @@ HEADERS = {
     "plain": NO_HEADERS,
     "mine": Headers(subscription_id="subscription"),
     "other": Headers(subscription_id="other"),
-    "owned": Headers(owner=Attribute("team", "somebody")),
+    "owned": Headers(owner=Attribute("team", "other")),
 }
 
 
 @dataclass
 class Reader:
-    """A stream, and what its client remembers."""
+    """A stream, and the state of its client."""
 
     stream_id: str
     worker: int
@@ -86,12 +86,12 @@ class Streaming(RuleBasedStateMachine):
         self.poison: dict[EventTypePartition, set[int]] = {key: set() for key in KEYS}
         self.dead_lettered: dict[EventTypePartition, list[int]] = {key: [] for key in KEYS}
         self.confirmed = dict.fromkeys(KEYS, -1)
-        """What clients have committed, as far as that advanced anything."""
+        """The commits of clients that advanced a cursor."""
         self.before = self.committed()
 
     def open_worker(self) -> EmbeddedCoordinator:
         worker = EmbeddedCoordinator(self.directory / "coordination.db", clock=self.clock, signals=self.signals)
-        worker._database._writer.execute("PRAGMA synchronous = OFF")  # the machine does not die in this test
+        worker._database._writer.execute("PRAGMA synchronous = OFF")  # the machine does not lose power in this test
         return worker
 
     def committed(self) -> dict[EventTypePartition, int]:
@@ -107,7 +107,7 @@ class Streaming(RuleBasedStateMachine):
     def visible(self, key: EventTypePartition, first: int, last: int) -> list[int]:
         return [position for position in range(first, last + 1) if position not in self.hidden[key]]
 
-    # --- what happens ---
+    # --- actions ---
 
     @rule(key=st.sampled_from(KEYS), count=st.integers(1, 6))
     def publish(self, key, count):
@@ -142,7 +142,7 @@ class Streaming(RuleBasedStateMachine):
         )
         if not set(requested) <= set(self.keys):
             return
-        # Not random: who is assigned what goes by the order of the ids.
+        # Not random: the assignment depends on the order of the ids.
         self.joined += 1
         reader = Reader(f"stream-{self.joined}", worker, parameters)
         others = [each for each in self.readers if each.pump is not None]
@@ -169,7 +169,7 @@ class Streaming(RuleBasedStateMachine):
                 is_disconnected=lambda: reader.gone,
                 visibility=lambda: Visibility(subscription_id=self.subscription),
             ),
-            DeadLetterHandler(policy=self.policy, handle=self.bury) if self.policy else None,
+            DeadLetterHandler(policy=self.policy, handle=self.send_to_dead_letter_queue) if self.policy else None,
         )
         release = reader.pump._release
         reader.pump._release = lambda keys: ([self.check_release(reader, key) for key in keys], release(keys))
@@ -187,13 +187,13 @@ class Streaming(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, COMMIT_TIMEOUT_S))
     def wait(self, seconds):
-        """Time passes, and nobody notices: all streams stall."""
+        """Time passes without any stream being run: all of them stall."""
         self.clock.advance(seconds * 1000)
 
     @precondition(lambda self: any(reader.last for reader in self.readers))
     @rule(data=st.data(), back=st.integers(0, 3))
     def commit(self, data, back):
-        """The newest or an older cursor that the client has got; its partition may be somebody else's by now."""
+        """The newest or an older cursor that the client has received; another session may own its partition by now."""
         reader = data.draw(st.sampled_from([reader for reader in self.readers if reader.last]))
         key = data.draw(st.sampled_from(sorted(reader.last)))
         self.try_commit(reader, key, max(-1, reader.last[key] - back))
@@ -219,7 +219,7 @@ class Streaming(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(requested=st.sampled_from([(), *((key,) for key in KEYS)]))
     def visit(self, requested):
-        """Somebody joins, all begin to make room, and then it leaves before it has got anything."""
+        """A stream joins, the others begin to release partitions, and it leaves before it has received any."""
         others = list(self.readers)
         self.join(0, requested, 1, 1, 0, 3600)
         for reader in others:
@@ -241,9 +241,9 @@ class Streaming(RuleBasedStateMachine):
             self.readers.remove(reader)
         self.workers[worker] = self.open_worker()
 
-    # --- doing it ---
+    # --- helpers ---
 
-    def bury(self, key: EventTypePartition, event: Slice, times: int) -> None:
+    def send_to_dead_letter_queue(self, key: EventTypePartition, event: Slice, times: int) -> None:
         assert times == self.policy.send_count
         assert event.stop == event.start + 1
         assert self.visible(key, event.start, event.start), "hidden events are not dead_lettered"
@@ -253,7 +253,7 @@ class Streaming(RuleBasedStateMachine):
 
     def try_commit(self, reader: Reader, key: EventTypePartition, position: int) -> None:
         before = self.committed()[key]
-        # Who comes to poison gets no further, and gives no sign of life.
+        # A consumer of a poison event does not commit, nor send heartbeats.
         furthest = min([bad - 1 for bad in self.poison[key] if bad > before], default=position)
         if position > furthest == before:
             return
@@ -288,7 +288,7 @@ class Streaming(RuleBasedStateMachine):
     def receive(self, reader: Reader, line: dict) -> None:
         key = EventTypePartition(line["cursor"]["event_type"], line["cursor"]["partition"])
         events = line.get("events", [])
-        # Who owns nothing says on a partition of somebody else why it ends, and nothing but that.
+        # A stream without partitions sends the reason of its end on a partition of another one, and nothing else.
         if events or not reader.pump._machine._closing:
             assert self.workers[0].topology(self.subscription).partitions[key].session == reader.stream_id, "one owner"
         if not events:
@@ -323,7 +323,7 @@ class Streaming(RuleBasedStateMachine):
             waited_s = self.clock.monotonic() - reader.received_at_s[key]
             assert waited_s >= COMMIT_TIMEOUT_S, "released while commits were awaited"
 
-    # --- what always holds ---
+    # --- invariants ---
 
     @invariant()
     def windows_are_counted_right(self):
@@ -338,7 +338,7 @@ class Streaming(RuleBasedStateMachine):
         self.before = now
 
     @invariant()
-    def no_event_is_committed_that_nobody_got_or_gave_up(self):
+    def no_event_is_committed_without_delivery_or_dead_letter(self):
         for key, position in self.committed().items():
             assert set(range(position + 1)) <= self.delivered[key] | self.given_up[key] | self.hidden[key]
 
@@ -349,16 +349,16 @@ class Streaming(RuleBasedStateMachine):
 
     def teardown(self):
         try:
-            self.nobody_starves()
+            self.everything_is_consumed()
         finally:
             for worker in self.workers:
                 worker.close()
             shutil.rmtree(self.directory)
 
-    def nobody_starves(self) -> None:
-        """From any state: if clients commit what they get, and somebody is there to read, everything is consumed.
+    def everything_is_consumed(self) -> None:
+        """From any state: if clients commit what they receive, and some client is connected, everything is consumed.
 
-        A stream with a window of one event gets on by one event a second, so what ends the wait is standing still.
+        A stream with a window of one event advances by one event a second, so the wait ends when there is no progress.
         Streams end where a committed cursor is beyond the last event, until there are events up to it, or it is reset.
         """
         for key, position in self.committed().items():
@@ -382,7 +382,7 @@ class Streaming(RuleBasedStateMachine):
 
 
 class StreamingWithDeadLetters(Streaming):
-    """Every poison event is dead_lettered once, and nothing else that is committed in time."""
+    """Every poison event is sent to the dead letter queue once, and no other that is committed in time."""
 
     policy = Policy(send_count=2, keeps=True)
 
@@ -394,18 +394,18 @@ class StreamingWithDeadLetters(Streaming):
         self.poison[key] |= {position for position, poison in enumerate(kinds, first) if poison}
 
     @invariant()
-    def nothing_is_buried_twice(self):
-        # Nothing interrupts a burial here, so it is not repeated either.
+    def no_event_is_sent_to_the_dead_letter_queue_twice(self):
+        # Nothing interrupts the handling of a dead letter here, so it is not repeated either.
         for positions in self.dead_lettered.values():
             assert positions == sorted(set(positions))
 
     @invariant()
-    def nobody_passes_poison_but_the_broker(self):
+    def only_the_broker_commits_poison(self):
         for key, position in self.committed().items():
             assert {bad for bad in self.poison[key] if bad <= position} <= set(self.dead_lettered[key])
 
-    def nobody_starves(self) -> None:
-        # Whoever is there now has done what it has done; those who come commit all that they can.
+    def everything_is_consumed(self) -> None:
+        # Streams that are open now are stuck at poison events; new ones commit all that they can.
         for reader in list(self.readers):
             self.workers[reader.worker].leave(self.subscription, reader.stream_id)
             reader.pump._waiter.close()
@@ -417,7 +417,7 @@ class StreamingWithDeadLetters(Streaming):
             if trouble.failures >= self.policy.send_count
         }
         before = {key: set(positions) for key, positions in self.dead_lettered.items()}
-        super().nobody_starves()
+        super().everything_is_consumed()
         for key in self.keys:
             assert self.poison[key] <= set(self.dead_lettered[key])
             assert set(self.dead_lettered[key]) - before[key] - self.poison[key] <= {suspects.get(key)}

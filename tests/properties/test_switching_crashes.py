@@ -1,4 +1,4 @@
-"""Timelines are switched, and partitions added, by processes that may die at any point; others publish and read."""
+"""Timelines are switched, and partitions added, by processes that die at any point; others publish and read."""
 
 import contextlib
 import shutil
@@ -33,16 +33,16 @@ STORAGES = ["default", "other"]
 
 
 class Worker(Process):
-    """A process whose registry may lag behind, and a consumer."""
+    """A process whose registry may be outdated, and a consumer."""
 
     def __init__(self, broker, directory):
         coordinator = EmbeddedCoordinator(directory.coordination, clock=broker.clock, signals=broker.signals)
         super().__init__(broker, coordinator)
         self.step, self.lives_left = self.live, -1
         self.places = defaultdict(lambda: TimelinePosition(1, BEFORE_FIRST))
-        """Where the consumer is in each partition."""
+        """The consumer's position in each partition."""
         self.consumed = Counter()
-        """How many events of each partition it has read, or missed because they had been removed."""
+        """How many events of each partition it has read, or missed because they had expired."""
 
     def live(self):
         if self.lives_left == 0:
@@ -51,12 +51,12 @@ class Worker(Process):
 
 
 class Partition:
-    """What was acknowledged for a partition."""
+    """The acknowledged events of a partition."""
 
     def __init__(self):
         self.events, self.times_ms = [], []
         self.removed = 0
-        """So many of the first ones, by retention."""
+        """The number of expired events, the first ones."""
 
 
 class Switching(RuleBasedStateMachine):
@@ -72,7 +72,7 @@ class Switching(RuleBasedStateMachine):
     def begin(self):
         self.broker.do(CreateStorage(storage=StorageEntry(id="other", storage_type="embedded", default=False)))
         self.broker.do(CreateEventType(spec=event_type_spec()))
-        for storage_id in STORAGES:  # the machine does not die in this test
+        for storage_id in STORAGES:  # the machine does not lose power in this test
             self.broker.stores.of(storage_id)._database._writer.execute("PRAGMA synchronous = OFF")
         self.workers = [Worker(self.broker, self.directory) for _ in range(2)]
 
@@ -81,7 +81,7 @@ class Switching(RuleBasedStateMachine):
         self.broker.registry.refresh()
         return self.broker.registry.timelines(NAME)
 
-    # --- what happens ---
+    # --- actions ---
 
     @rule(which=st.integers(0, 1), number=st.integers(0, PARTITIONS_MAX - 1), fresh=st.booleans())
     def publish(self, which, number, fresh):
@@ -92,7 +92,7 @@ class Switching(RuleBasedStateMachine):
         event = b"%d" % self.serial
         active = worker.registry.timelines(NAME).active
         if number >= active.partitions:
-            return  # this process has not heard of the partition
+            return  # this process does not know the partition yet
         self.broker.clock.advance(1)
         with contextlib.suppress(Unavailable):
             worker.timeline.append(active, {number: [event]})
@@ -152,14 +152,14 @@ class Switching(RuleBasedStateMachine):
             assert count < len(self.partitions)
         except Unavailable:
             assert self.timelines.switch is not None
-        # It may have been done though whoever did it has died.
+        # It may have been completed though its process died.
         known = self.timelines.active.partitions
         assert known in {len(self.partitions), max(count, len(self.partitions))}
         self.partitions += [Partition() for _ in range(known - len(self.partitions))]
 
     @rule()
     def clean_up(self):
-        """The oldest closed timeline goes, and with it its events."""
+        """The oldest closed timeline is deleted with its events."""
         timelines = self.timelines
         oldest = timelines.readable[0]
         self.broker.do(CleanUpTimeline(event_type=NAME, order=oldest.order, now_ms=LATER_MS))
@@ -170,7 +170,7 @@ class Switching(RuleBasedStateMachine):
 
     @rule(age_ms=st.integers(0, 20))
     def expire(self, age_ms):
-        """What is older than that goes, wherever it is."""
+        """Older events expire, in whatever timeline."""
         before_ms = self.broker.clock.now_ms() - age_ms
         for timeline in self.timelines.readable:
             self.broker.stores.of(timeline.storage_id).delete_before(timeline.topic, before_ms)
@@ -191,10 +191,10 @@ class Switching(RuleBasedStateMachine):
         finally:
             worker.lives_left = -1
 
-    # --- what holds ---
+    # --- invariants ---
 
     @invariant()
-    def everything_that_was_acknowledged_is_there_once_and_in_order(self):
+    def acknowledged_events_are_stored_once_and_in_order(self):
         timelines = self.timelines
         extents = offset_ranges_of(timelines, self.broker.stores)
         for number, partition in enumerate(self.partitions):
@@ -229,7 +229,7 @@ class Switching(RuleBasedStateMachine):
         assert len(self.partitions[0].events) == before + 1
         self.switch(0, -1, "other")
         self.publish(1, 0, fresh=False)
-        self.everything_that_was_acknowledged_is_there_once_and_in_order()
+        self.acknowledged_events_are_stored_once_and_in_order()
         assert len(self.partitions[0].events) == before + 2
 
     def nothing_is_left_behind(self):

@@ -1,4 +1,4 @@
-"""Switches over Kafka whose process dies at any point: the next one repairs what is left, on whatever node it is."""
+"""Switches over Kafka in a process that dies at any point: the next one repairs them, on any node."""
 
 import contextlib
 import itertools
@@ -37,7 +37,7 @@ ROUTES = [("default", "kafka"), ("kafka", "other-kafka")]
 
 
 class Node:
-    """A process with what it has of its own on a machine of its own."""
+    """A process with its own adapters, as on its own machine."""
 
     def __init__(self, broker: Broker, kafka: str, hosts: str, folder: Path) -> None:
         folder.mkdir()
@@ -95,8 +95,8 @@ def staying(start) -> Process:
     return start().process
 
 
-class Story:
-    """What happens to one event type."""
+class Scenario:
+    """One event type, with the events published to it."""
 
     def __init__(self, broker: Broker, staying: Process, storage_id: str) -> None:
         self._broker, self._staying = broker, staying
@@ -156,28 +156,28 @@ def die_at(node: Node, step: int) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("before", "after"), ROUTES)
-def test_wherever_a_process_dies_nothing_is_lost_and_the_next_command_on_another_node_repairs(
+def test_after_a_death_at_any_step_nothing_is_lost_and_another_node_repairs(
     broker, start, staying, before, after, step
 ):
-    story = Story(broker, staying, before)
+    scenario = Scenario(broker, staying, before)
     node = start()
     die_at(node, step)
     with contextlib.suppress(ProcessDied):
-        story.switch(node.process, after)
-    begun = story.timelines.switch
+        scenario.switch(node.process, after)
+    begun = scenario.timelines.switch
     if begun is not None:
-        # As long as the others do not know that it has died.
+        # Before the others know that it has died.
         with contextlib.suppress(Unavailable):
-            story.publish()
+            scenario.publish()
         with pytest.raises(Conflict):
-            story.switch(staying, after)
+            scenario.switch(staying, after)
     node.die()
     if step % 2:
-        story.repair()
-        story.publish()
-    story.switch(staying, after)
-    story.publish()
-    story.check()
-    assert story.timelines.switch is None
-    assert story.timelines.active.storage_id == after
-    assert begun is None or begun.closing or not story.there(begun.timeline)
+        scenario.repair()
+        scenario.publish()
+    scenario.switch(staying, after)
+    scenario.publish()
+    scenario.check()
+    assert scenario.timelines.switch is None
+    assert scenario.timelines.active.storage_id == after
+    assert begun is None or begun.closing or not scenario.there(begun.timeline)

@@ -1,6 +1,6 @@
-"""Workers are killed while they switch timelines and add partitions: nobody notices, but for a request without answer.
+"""Workers are killed while they switch timelines and add partitions: the only effects are requests without an answer.
 
-The environment variable SEED sets when.
+The environment variable SEED sets the moments.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ KILLS = length(4, 200)
 PARTITIONS_MAX = 8
 ENOUGH_S = 60
 KILLS_MAX = 5 * KILLS
-"""In case that none of them comes in time."""
+"""In case that none of them happens in time."""
 DELAY_MAX_S = 0.02
 """About as long as a change takes."""
 NAME = "order.created"
@@ -37,7 +37,7 @@ LAST = -2
 
 
 class Publisher(threading.Thread):
-    """Publishes one event after the other to a partition; remembers which ones were acknowledged."""
+    """Publishes one event after the other to a partition; records which ones were acknowledged."""
 
     def __init__(self, url):
         super().__init__()
@@ -71,7 +71,7 @@ def repartition(client, partitions):
 
 
 def until_done(url, change):
-    """Ask for a change until it is made, over a connection of its own; what dies or is refused is asked for again."""
+    """Request a change until it is made, over its own connection; failed requests are repeated."""
     deadline_s = time.monotonic() + ENOUGH_S
     while True:
         with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S) as client:
@@ -83,7 +83,7 @@ def until_done(url, change):
 
 
 class Attempt(threading.Thread):
-    """Asks for a change once; its connection is there before it starts."""
+    """Requests a change once; its connection is open before it starts."""
 
     def __init__(self, client, change, partitions):
         super().__init__()
@@ -98,7 +98,7 @@ class Attempt(threading.Thread):
 
 
 def kill_amid(server, change, partitions, chance):
-    """Kill one worker or all while a change is being made; return whether that kept it from being answered."""
+    """Kill one worker or all during a change; return whether the change was not answered."""
     with httpx.Client(base_url=server.url, timeout=ENOUGH_S) as client:
         with contextlib.suppress(httpx.HTTPError):  # the other worker may just be dying
             client.get("/health")
@@ -123,15 +123,15 @@ def read(client, partition, enough):
     return found
 
 
-def story(data):
-    """What the audit trail tells of the event type."""
+def audit_entries(data):
+    """The entries of the audit trail about the event type."""
     command = [sys.executable, "-m", "rioni", "audit", "--format", "jsonl", "--data", str(data), "--resource", NAME]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     return [json.loads(line) for line in lines]
 
 
-def check_story(entries, timelines, partitions):
-    """The trail tells everything from the creation through each switch to what there is now."""
+def check_audit_entries(entries, timelines, partitions):
+    """The trail contains everything from the creation through each switch to the current state."""
     assert [each["topic"] for each in entries[:2]] == ["event-type.created", "timeline.opened"]
     closed = [each["topic"] for each in entries].count("timeline.close-started")
     assert closed == len(timelines) - 1, "what was about to be closed is closed"
@@ -154,7 +154,7 @@ def change_and_kill(server, chance):
     while kill < KILLS or (not interrupted and kill < KILLS_MAX):
         change = (switch, repartition)[kill % 2]
         interrupted += kill_amid(server, change, partitions, chance)
-        # Whatever became of it, it can be done now, and events be published.
+        # Whatever its outcome, the change can be made now, and events be published.
         until_done(server.url, lambda client, change=change, count=partitions: change(client, count))
         until_done(server.url, lambda client: switch(client, 0))
         found = until_done(server.url, lambda client: client.get(f"/event-types/{NAME}/partitions")).json()
@@ -164,7 +164,7 @@ def change_and_kill(server, chance):
     return partitions, interrupted
 
 
-def test_workers_that_die_amid_switches_lose_double_and_lock_nothing_and_the_story_is_told(tmp_path):
+def test_workers_that_die_during_switches_lose_duplicate_and_lock_nothing(tmp_path):
     data, chance = tmp_path / "data", random.Random(os.environ.get("SEED", "1"))
     with running_server(data, "--workers", "2") as server, server.client() as client:
         body = event_type_body(name=NAME, partition_strategy="user_defined")
@@ -184,4 +184,4 @@ def test_workers_that_die_amid_switches_lose_double_and_lock_nothing_and_the_sto
     assert set(publisher.acknowledged) <= set(found) <= set(publisher.acknowledged) | publisher.unknown
     assert [each["order"] for each in timelines] == list(range(1, len(timelines) + 1))
     assert len(timelines) > KILLS
-    check_story(story(data), timelines, partitions)
+    check_audit_entries(audit_entries(data), timelines, partitions)

@@ -1,4 +1,4 @@
-"""Nodes are killed amid switches between storages on Kafka: others switch, publish and read on, and nothing is lost."""
+"""Nodes are killed during switches between storages on Kafka: others switch, publish and read, and nothing is lost."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ SETTINGS = {"RIONI_ZOOKEEPER_SESSION_TIMEOUT_S": "2"}
 
 
 class Cluster:
-    """Three nodes, and what can be held up of what they share."""
+    """Three nodes, and proxies to hold back traffic to their shared servers."""
 
     def __init__(self, nodes, environment, broker) -> None:
         self.nodes = nodes
@@ -46,7 +46,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def a_switch_that_has_begun(self, url: str, storage_id: str) -> Iterator[None]:
-        """A node is asked to switch; within the block that is in the log, and the new topic not there yet."""
+        """A node is asked to switch; within the block it is in the log, and the new topic does not exist yet."""
         before = self._switches()
         self._broker.pause()
         try:
@@ -60,7 +60,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def a_switch_that_has_closed(self, url: str, storage_id: str, topic: str) -> Iterator[None]:
-        """The same; within the block the old topic takes no events any more, and the log does not say where it ends."""
+        """The same; within the block the old topic rejects events, and the log does not contain its end yet."""
         with psycopg.connect(self._database, autocommit=True) as connection:
             connection.execute(HOLD_UP_COMPLETIONS)
             connection.execute(f"SELECT pg_advisory_lock({HELD})")
@@ -106,7 +106,7 @@ def cluster(tmp_path, cluster_environment, other_kafka_cluster):
 
 @pytest.fixture
 def client(cluster):
-    """Of the node that nobody kills."""
+    """A client of the node that is never killed."""
     with cluster.nodes.nodes[-1].client() as client:
         body = event_type_body(
             name=NAME,
@@ -128,7 +128,7 @@ def stop():
 
 @pytest.fixture
 def publishers(cluster, client, stop):
-    """One for each partition, which asks all nodes in turn."""
+    """One for each partition, which publishes to all nodes in turn."""
     urls = [node.url for node in cluster.nodes.nodes]
     publishers = [Publisher(urls, NAME, str(number), stop) for number in range(PARTITIONS)]
     for publisher in publishers:
@@ -154,7 +154,7 @@ def read(stream, wanted: dict[str, int]) -> dict[str, list[int]]:
     return found
 
 
-def test_a_node_that_is_killed_amid_a_switch_locks_and_loses_nothing(cluster, client, publishers, stop):
+def test_a_node_killed_during_a_switch_locks_and_loses_nothing(cluster, client, publishers, stop):
     begin = json.dumps([{"partition": str(number), "offset": "BEGIN"} for number in range(PARTITIONS)])
     path = f"/event-types/{NAME}/events?batch_limit=50&batch_flush_timeout=1&stream_timeout={ENOUGH_S}"
     first, second, staying = cluster.nodes.nodes
@@ -169,7 +169,7 @@ def test_a_node_that_is_killed_amid_a_switch_locks_and_loses_nothing(cluster, cl
         switch(client, "default")
         with cluster.a_switch_that_has_closed(second.url, "other", timelines(client)[-1]["topic"]):
             second.kill()
-        # Those who wait at the closed topic go on in the next one: another node completes the switch.
+        # Publishers that wait at the closed topic continue in the next one: another node completes the switch.
         until_more(publishers)
         assert [each["storage_id"] for each in timelines(client)] == ["default", "other", "default", "other"]
         assert switch(client, "other").status_code == 201

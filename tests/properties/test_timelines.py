@@ -1,4 +1,4 @@
-"""Places across timelines, compared with a plain list of all events that there ever were."""
+"""Timeline positions, compared with a plain list of all events ever stored."""
 
 from contextlib import suppress
 from itertools import accumulate
@@ -25,20 +25,20 @@ from tests.support.builders import timeline, timelines_of
 
 
 class History:
-    """One partition: how many events each of its timelines got, and how many of all are gone, oldest first."""
+    """One partition: the number of events in each of its timelines, and how many of all have expired, oldest first."""
 
     def __init__(self, lengths: list[int], expired: int, cleaned_up: int) -> None:
         self.lengths = lengths
         self.events = [
             TimelinePosition(order, position) for order, length in enumerate(lengths, 1) for position in range(length)
         ]
-        # What is cleaned up has expired before, as a whole.
+        # A timeline that is cleaned up has expired before, as a whole.
         self.cleaned_up = min(cleaned_up, len(lengths) - 1)
         self.expired = max(min(expired, len(self.events)), sum(lengths[: self.cleaned_up]))
 
     @property
     def places(self) -> list[TimelinePosition]:
-        """Every place that there is, also those that are the same."""
+        """Every timeline position, including equivalent ones."""
         return [
             TimelinePosition(order, position)
             for order, length in enumerate(self.lengths, 1)
@@ -50,7 +50,7 @@ class History:
         return [place for place in self.places if place.order > self.cleaned_up]
 
     def consumed(self, place: TimelinePosition) -> int:
-        """How many events whoever is at a place has read."""
+        """The number of events before a timeline position."""
         return sum(event <= place for event in self.events)
 
     @property
@@ -96,7 +96,7 @@ def test_a_distance_is_the_number_of_events_between(history, data):
 
 
 @given(HISTORIES, st.data(), st.integers(-15, 15))
-def test_a_shift_leads_where_the_distance_says_or_to_nothing_that_can_be_read(history, data, shift):
+def test_a_shift_is_the_inverse_of_the_distance_or_unreadable(history, data, shift):
     place = data.draw(st.sampled_from(history.known))
     target = history.consumed(place) + shift
     if history.expired <= target <= len(history.events):
@@ -110,7 +110,7 @@ def test_a_shift_leads_where_the_distance_says_or_to_nothing_that_can_be_read(hi
 
 
 @given(HISTORIES, st.data())
-def test_a_cursor_can_be_read_from_if_what_follows_it_is_still_there(history, data):
+def test_a_cursor_can_be_read_from_if_the_events_behind_it_are_still_stored(history, data):
     place = data.draw(st.sampled_from(history.places))
     if place in history.known and history.consumed(place) >= history.expired:
         assert readable_place("a", "0", place.offset, [history.ranges]) == place
@@ -120,7 +120,7 @@ def test_a_cursor_can_be_read_from_if_what_follows_it_is_still_there(history, da
 
 
 @given(HISTORIES, st.integers(1, 9), st.integers(-1, 9))
-def test_what_never_was_can_not_be_read_from(history, order, position):
+def test_positions_that_never_existed_can_not_be_read_from(history, order, position):
     place = TimelinePosition(order, position)
     assume(place not in history.places)
     with pytest.raises(UnavailableCursor):
@@ -128,7 +128,7 @@ def test_what_never_was_can_not_be_read_from(history, order, position):
 
 
 @given(HISTORIES)
-def test_everything_lies_between_the_begin_and_the_newest_event(history):
+def test_all_events_lie_between_begin_and_the_newest_event(history):
     assert history.consumed(begin(history.ranges)) == history.expired
     assert history.consumed(newest(history.ranges)) == len(history.events)
     assert readable_place("a", "0", "BEGIN", [history.ranges]) == begin(history.ranges)
@@ -139,7 +139,7 @@ def test_everything_lies_between_the_begin_and_the_newest_event(history):
 
 
 @given(HISTORIES, st.data(), st.integers(-1, 12))
-def test_what_was_stored_since_a_time_comes_behind_its_place_and_nothing_else_that_is_left(history, data, since):
+def test_exactly_the_events_stored_since_a_time_follow_its_position(history, data, since):
     ages = data.draw(st.lists(st.integers(0, 2), min_size=len(history.events), max_size=len(history.events)))
     times = dict(zip(history.events, accumulate(ages), strict=True))
 
@@ -156,7 +156,7 @@ def test_what_was_stored_since_a_time_comes_behind_its_place_and_nothing_else_th
 
 
 @given(HISTORIES, st.data())
-def test_who_follows_the_timelines_from_a_place_meets_every_later_event_once(history, data):
+def test_following_the_timelines_from_a_position_yields_every_later_event_once(history, data):
     after = data.draw(st.sampled_from(history.places))
     met = [
         event

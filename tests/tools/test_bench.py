@@ -1,4 +1,4 @@
-"""The load generator, against a small server that speaks the frames of the API."""
+"""The load generator, against a minimal server with the stream format of the API."""
 
 import json
 import socket
@@ -38,13 +38,13 @@ def test_publishing_sends_exactly_the_events_asked_for_all_different_and_of_the_
     assert api.event_types["e.t"]["category"] == category
 
 
-def test_an_event_is_never_smaller_than_it_must_be():
+def test_an_event_is_never_smaller_than_its_minimum():
     bodies = Bodies("data", 1, 0)
     (event,) = json.loads(bodies.next())
     assert event["data"] == {"number": 1, "text": ""}
 
 
-def test_an_event_type_that_exists_is_used_as_it_is(api):
+def test_an_existing_event_type_is_used_unchanged(api):
     api.event_types["e.t"] = {"category": "business"}
     publish(_publish(api))
     assert api.event_types == {"e.t": {"category": "business"}}
@@ -58,7 +58,7 @@ def test_publishing_ends_when_the_time_is_over(api):
     assert report.seconds < 10
 
 
-def test_refused_events_are_counted_as_errors_and_not_as_events(api):
+def test_rejected_events_are_counted_as_errors_and_not_as_events(api):
     api.publish_status = 422
     report = publish(_publish(api))
     assert report.events == 0
@@ -67,7 +67,7 @@ def test_refused_events_are_counted_as_errors_and_not_as_events(api):
     assert report.problem == '{"detail": "refused"}'
 
 
-def test_a_server_that_breaks_off_ends_the_measurement_with_what_was_answered(api):
+def test_a_server_that_disconnects_ends_the_measurement_with_the_answers_so_far(api):
     api.closes_after = 10
     report = publish(_publish(api))
     assert report.statuses == {200: 9, 0: 3}
@@ -86,7 +86,7 @@ def _frame(partition: str, position: int, count: int) -> bytes:
 def test_consuming_counts_the_events_of_every_partition_and_commits_their_last_cursors(api):
     frames = [_frame("0", -1, 0), _frame("0", 9, 10), _frame("1", 4, 5), _frame("0", 19, 10), _frame("1", 4, 0)]
     joined = b"".join(frames)
-    # Frames and chunks have nothing to do with each other.
+    # Boundaries of stream lines and of chunks are independent.
     api.frames = [joined[start : start + 100] for start in range(0, len(joined), 100)]
     report = consume(_consume(api, events=25))
     assert report.events == 25
@@ -96,12 +96,12 @@ def test_consuming_counts_the_events_of_every_partition_and_commits_their_last_c
     assert api.deleted == ["/subscriptions/s-1"]
 
 
-def test_a_batch_that_comes_again_counts_once(api):
+def test_a_repeated_batch_counts_once(api):
     api.frames = [_frame("0", 9, 10), _frame("0", 19, 10), _frame("0", 9, 10), _frame("0", 29, 10)]
     assert consume(_consume(api, events=30)).events == 30
 
 
-def test_a_refused_stream_is_reported(api):
+def test_a_rejected_stream_is_reported(api):
     api.stream_status = 409
     report = consume(_consume(api))
     assert report.statuses == {409: 1}
@@ -109,14 +109,14 @@ def test_a_refused_stream_is_reported(api):
     assert report.failed
 
 
-def test_a_stream_of_something_else_is_an_error_and_the_subscription_is_removed_all_the_same(api):
+def test_an_invalid_stream_is_an_error_and_the_subscription_is_still_removed(api):
     api.frames = [b"<html>\n"]
     with pytest.raises(Malformed, match="not a batch: b'<html>'"):
         consume(_consume(api))
     assert api.deleted == ["/subscriptions/s-1"]
 
 
-def test_a_server_that_is_not_there_is_named_with_what_to_do():
+def test_an_unreachable_server_is_named_with_instructions():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         api = ApiServer()
         api.url = f"http://127.0.0.1:{taken.getsockname()[1]}"

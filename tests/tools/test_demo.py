@@ -1,4 +1,4 @@
-"""The demo as a newcomer runs it, with fewer flights."""
+"""The demo as a new user runs it, with fewer flights."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ def run_demo(folder, port):
     )
 
 
-def test_every_promise_is_checked_and_it_works_again(tmp_path):
+def test_every_promise_is_checked_and_the_demo_can_be_repeated(tmp_path):
     for _ in range(2):
         done = run_demo(tmp_path / "data", 0)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -35,12 +35,12 @@ def test_every_promise_is_checked_and_it_works_again(tmp_path):
             "The broker has ended.",
         ):
             assert promise in done.stdout
-        # Nothing but the address of the broker stands among the progress bars.
+        # Between the progress bars there is only the address of the broker.
         (address,) = done.stderr.splitlines()
         assert address.startswith("Rioni serves http://127.0.0.1:")
 
 
-def test_a_taken_port_ends_it_with_a_reason(tmp_path):
+def test_a_port_in_use_ends_the_demo_with_a_reason(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run_demo(tmp_path / "data", taken.getsockname()[1])
     assert done.returncode == 2

@@ -10,7 +10,7 @@ NOW = "2026-11-20T10:00:00.000Z"
 @pytest.mark.parametrize(
     ("table", "count"), [("airlines", 16), ("airports", 1_458), ("planes", 3_322), ("flights", 336_776)]
 )
-def test_every_table_is_there_in_full(table, count):
+def test_every_table_is_complete(table, count):
     (dataset,) = (each for each in DATASETS if each.table == table)
     assert len(rows(dataset)) == count
 
@@ -22,12 +22,12 @@ def test_flights_are_numbered_by_the_time_of_their_departure():
     assert hours == sorted(hours)
 
 
-def test_cells_that_are_missing_are_null():
+def test_missing_cells_are_null():
     assert any(flight["tailnum"] is None for flight in rows(FLIGHTS))
     assert any(plane["year"] is None for plane in rows(PLANES))
 
 
-def test_batches_hold_all_rows_as_events_of_their_category():
+def test_batches_contain_all_rows_as_events_of_their_category():
     found = list(batches(AIRLINES, rows(AIRLINES), 10, NOW))
     assert [count for count, _ in found] == [10, 6]
     (event, *_) = orjson.loads(found[0][1])

@@ -1,4 +1,4 @@
-"""The lean HTTP client of the load generator."""
+"""The minimal HTTP client of the load generator."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ def _chunked(pieces: list[bytes]) -> bytes:
 
 
 @given(st.data(), st.lists(st.binary(min_size=1)))
-def test_an_answer_is_read_the_same_however_its_bytes_arrive(data, pieces):
+def test_an_answer_is_parsed_equally_however_its_bytes_arrive(data, pieces):
     body = b"".join(pieces)
     chunked = data.draw(st.booleans())
     if chunked:
@@ -41,7 +41,7 @@ def test_an_answer_without_a_length_ends_with_the_connection():
     assert b"".join(received) == b"abc"
 
 
-def test_an_answer_that_breaks_off_is_not_complete():
+def test_a_truncated_answer_is_not_complete():
     answer = ResponseReader()
     answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", lambda _: None)
     assert not answer.end()
@@ -54,7 +54,7 @@ def test_an_answer_without_content_is_complete_at_once():
 
 
 @pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"x" * 70_000])
-def test_what_is_not_http_is_refused(raw):
+def test_an_answer_that_is_not_http_is_rejected(raw):
     with pytest.raises(ValueError, match=r"invalid literal|endless"):
         ResponseReader().feed(raw, lambda _: None)
 
@@ -66,6 +66,6 @@ def test_a_path_in_the_base_url_comes_before_the_path_of_the_request():
 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "http://", "http://x:port", "http://[::1"])
-def test_what_is_no_base_url_is_named(url):
+def test_an_invalid_base_url_is_named(url):
     with pytest.raises(Invalid, match=r"is not a (base )?URL"):
         Server(url)

@@ -1,4 +1,4 @@
-"""What a load generator reports."""
+"""The report of a load generator."""
 
 import io
 import json
@@ -15,7 +15,7 @@ def _report(latencies_s: list[float]) -> Report:
     for latency_s in latencies_s:
         report.add_answer(200, b"", now - latency_s)
         report.add_events(10, 1_000)
-    # The clock goes on while answers are added; only exact figures can be compared.
+    # The clock runs while answers are added; only exact figures can be compared.
     report.latencies_s = latencies_s
     report.ended_s = report.started_s + 2
     return report

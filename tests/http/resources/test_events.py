@@ -24,7 +24,7 @@ METADATA = {"eid": "0d1b6f0e-3c52-4d8c-9b50-0f2b7f6d2a11", "occurred_at": "2026-
 
 @pytest.fixture
 def client(tmp_path):
-    """A client of publishing whose store never lives to say what it has written."""
+    """A client that publishes to a store that dies between writing and answering."""
     with running_broker(tmp_path / "data") as broker:
         broker.do(CreateEventType(spec=event_type_spec()))
         stores = SingleStore(DiesAfterAppend(broker.store))
@@ -37,7 +37,7 @@ def client(tmp_path):
         yield falcon.testing.TestClient(app)
 
 
-def test_what_nobody_knows_is_answered_with_a_result_for_each_event(client):
+def test_an_unknown_outcome_is_answered_with_a_result_for_each_event(client):
     """Reference publishing#partial-results."""
     events = [{"order_id": str(number), "metadata": METADATA} for number in range(2)]
     response = client.simulate_post("/event-types/order.created/events", body=json.dumps(events))

@@ -1,4 +1,4 @@
-"""Streams without a server: their ports, and what tests do to them."""
+"""Streams without a server: their ports, and ways to drive them."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def signals(clock: ManualClock) -> MemorySignals:
 
 @pytest.fixture
 def timelines() -> list[Timelines]:
-    """What the process knows: replace the one item to let it learn something."""
+    """The timelines that the process knows: replace the one item to change them."""
     return [timelines_of(timeline(1, "topic", partitions=2))]
 
 

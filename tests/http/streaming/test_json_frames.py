@@ -40,7 +40,7 @@ def test_a_keep_alive_of_a_low_level_stream():
     assert Frames().write(send()) == b'{"cursor":{"partition":"5","offset":"001-0001--1"}}\n'
 
 
-def test_a_batch_may_come_from_several_chunks():
+def test_a_batch_may_consist_of_several_chunks():
     line = Frames().write(send(Slice(1, CHUNK, 542, 544), Slice(1, chunk(544, [b"4", b"5"]), 544, 546)))
     assert json.loads(line)["events"] == [{"z": "é"}, {}, 4, 5]
     assert json.loads(line)["cursor"]["offset"] == "001-0001-000000000000000545"
@@ -60,7 +60,7 @@ def test_names_are_escaped(name: str):
     }
 
 
-def test_every_batch_has_a_token_of_its_own():
+def test_every_batch_has_a_unique_token():
     """Reference subscriptions#cursor-tokens."""
     frames = Frames(random_token)
     tokens = {json.loads(frames.write(send()))["cursor"]["cursor_token"] for _ in range(100)}

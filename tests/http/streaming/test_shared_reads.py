@@ -48,7 +48,7 @@ def test_all_get_the_same_answer_until_a_notification(signals, clock):
     assert [shared(), shared()] == [1, 1]
 
 
-def test_an_answer_is_good_for_a_second_at_most(signals, clock):
+def test_an_answer_is_cached_for_a_second_at_most(signals, clock):
     answers = iter(range(10))
     shared = CachedUntilNotified(lambda: next(answers), "key", signals, clock)
     assert shared() == 0
@@ -56,7 +56,7 @@ def test_an_answer_is_good_for_a_second_at_most(signals, clock):
     assert shared() == 1
 
 
-def test_who_gets_no_answer_leaves_it_to_the_next_one_to_ask(signals, clock):
+def test_after_a_failed_query_the_next_caller_queries_again(signals, clock):
     answers = iter([Unavailable("not now"), "yes"])
 
     def ask() -> str:
@@ -70,7 +70,7 @@ def test_who_gets_no_answer_leaves_it_to_the_next_one_to_ask(signals, clock):
     assert shared() == "yes"
 
 
-def test_what_comes_while_somebody_asks_is_asked_for_once_more(signals, clock):
+def test_a_notification_during_a_query_causes_another_query(signals, clock):
     answers = iter(range(10))
 
     def ask() -> int:
@@ -83,7 +83,7 @@ def test_what_comes_while_somebody_asks_is_asked_for_once_more(signals, clock):
     assert [shared(), shared(), shared()] == [0, 1, 1]
 
 
-def test_streams_at_the_same_place_read_once(tails, timelines, store):
+def test_streams_at_the_same_position_share_one_read(tails, timelines, store):
     store.append("topic", {0: [b"1"], 1: [b"2"]})
     tail, same = tails.of(timelines), tails.of(timelines)
     assert tail is same
@@ -94,7 +94,7 @@ def test_streams_at_the_same_place_read_once(tails, timelines, store):
     assert store.reads == 2
 
 
-def test_what_was_appended_since_is_read(tails, timelines, store):
+def test_newer_events_are_read(tails, timelines, store):
     tail = tails.of(timelines)
     assert tail.read(0, BEGIN, 1_000) == (1, ())
     store.append("topic", {0: [b"1"]})
@@ -105,7 +105,7 @@ def test_what_was_appended_since_is_read(tails, timelines, store):
 
 
 @pytest.mark.parametrize("bytes_max", [SHARED_BYTES_MAX, 10])
-def test_neither_is_much_kept_nor_more_given_than_was_asked_for(tails, timelines, store, bytes_max):
+def test_the_cache_is_bounded_and_reads_respect_their_limit(tails, timelines, store, bytes_max):
     store.append("topic", {0: [b"1" * SHARED_BYTES_MAX]})
     store.append("topic", {0: [b"2"]})
     tail = tails.of(timelines)
@@ -114,7 +114,7 @@ def test_neither_is_much_kept_nor_more_given_than_was_asked_for(tails, timelines
     assert store.reads == 2
 
 
-def test_who_wants_what_another_one_is_reading_waits_for_it(tails, timelines, store):
+def test_a_reader_waits_for_another_one_that_reads_the_same(tails, timelines, store):
     store.append("topic", {0: [b"1"]})
     tail, reading, go_on = tails.of(timelines), threading.Event(), threading.Event()
     read = store.read
@@ -138,7 +138,7 @@ def test_who_wants_what_another_one_is_reading_waits_for_it(tails, timelines, st
     assert store.reads == 1
 
 
-def test_a_failure_is_no_answer_for_the_others(tails, timelines, store, monkeypatch):
+def test_a_failed_read_is_not_shared_with_others(tails, timelines, store, monkeypatch):
     store.append("topic", {0: [b"1"]})
     tail = tails.of(timelines)
     with monkeypatch.context() as patch:
@@ -148,7 +148,7 @@ def test_a_failure_is_no_answer_for_the_others(tails, timelines, store, monkeypa
     assert tail.read(0, BEGIN, 1_000)[1]
 
 
-def test_a_new_timeline_has_a_tail_of_its_own(tails, timelines, store):
+def test_each_timeline_has_its_own_tail(tails, timelines, store):
     store.create_topic("next", 2)
     store.append("next", {0: [b"1"]})
     before = tails.of(timelines)

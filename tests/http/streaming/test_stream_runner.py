@@ -67,7 +67,7 @@ def test_quiet_partitions_are_kept_alive(ports, clock, subscription):
     stream.close()
 
 
-def test_two_streams_share_and_hand_over(ports, signals, subscription):
+def test_two_streams_share_partitions_and_hand_them_over(ports, signals, subscription):
     publish(ports, 0, 1)
     publish(ports, 1, 2)
     first = start(ports, subscription)
@@ -109,7 +109,7 @@ def test_an_ended_stream_leaves(ports, subscription):
     assert over == ["over"]
 
 
-def test_the_slot_of_a_client_that_has_gone_is_free_within_a_second(ports, clock, subscription):
+def test_the_slot_of_a_disconnected_client_is_free_within_a_second(ports, clock, subscription):
     """Reference streams#disconnected-clients."""
     stream = start(ports, subscription, client_with(is_disconnected=lambda: clock.monotonic() > 3))
     assert list(stream) == []
@@ -117,7 +117,7 @@ def test_the_slot_of_a_client_that_has_gone_is_free_within_a_second(ports, clock
     assert sessions(ports, subscription) == set()
 
 
-def test_who_has_gone_may_still_commit_what_was_sent(ports, signals, clock, subscription):
+def test_a_disconnected_client_may_still_commit_sent_events(ports, signals, clock, subscription):
     """Reference streams#disconnected-clients."""
     publish(ports, 0, 1, 2)
     stream = start(ports, subscription)
@@ -138,7 +138,7 @@ def test_a_reset_ends_the_stream(ports, subscription):
     assert sessions(ports, subscription) == set()
 
 
-def test_a_forgotten_subscription_ends_the_stream(ports, signals, subscription):
+def test_a_deleted_subscription_ends_the_stream(ports, signals, subscription):
     stream = start(ports, subscription)
     signals.then.append(lambda: publish(ports, 0, 1))
     next(stream)
@@ -146,8 +146,8 @@ def test_a_forgotten_subscription_ends_the_stream(ports, signals, subscription):
     assert lines(b"".join(stream))[-1]["info"] == {"debug": "Subscription deleted"}
 
 
-class Forgetful:
-    """A coordinator that forgets everything between two questions of a stream."""
+class LosesSubscriptions:
+    """A coordinator that loses all subscriptions between two calls of a stream."""
 
     def __init__(self, coordinator: EmbeddedCoordinator) -> None:
         self._coordinator = coordinator
@@ -162,8 +162,8 @@ class Forgetful:
         return self._coordinator.cursors(subscription_id)
 
 
-def test_a_subscription_may_be_deleted_between_two_questions(ports, signals, subscription):
-    forgetful = Forgetful(ports.coordinator)
+def test_a_subscription_may_be_deleted_between_two_calls(ports, signals, subscription):
+    forgetful = LosesSubscriptions(ports.coordinator)
     stream = start(dataclasses.replace(ports, coordinator=forgetful), subscription)
     signals.then.append(lambda: setattr(forgetful, "forgets", True))
     signals.then.append(lambda: signals.notify(f"subscription:{subscription}"))
@@ -204,7 +204,7 @@ def test_a_failing_store_ends_the_stream_with_the_reason(ports, signals, subscri
     assert "A stream failed" in caplog.text
 
 
-def test_a_stream_that_ends_before_it_knows_any_cursor_says_why(ports, subscription, monkeypatch):
+def test_a_stream_that_ends_before_it_knows_any_cursor_gives_the_reason(ports, subscription, monkeypatch):
     stream = start(ports, subscription)
 
     def fail(*_: object) -> None:
@@ -216,7 +216,7 @@ def test_a_stream_that_ends_before_it_knows_any_cursor_says_why(ports, subscript
     assert line["cursor"]["offset"] == "001-0001--1"
 
 
-def test_a_defect_ends_the_stream_and_tells_nothing_of_its_inside(ports, signals, subscription, monkeypatch, caplog):
+def test_an_internal_error_ends_the_stream_without_showing_details(ports, signals, subscription, monkeypatch, caplog):
     stream = start(ports, subscription)
 
     def fail(*_: object) -> None:
@@ -229,7 +229,7 @@ def test_a_defect_ends_the_stream_and_tells_nothing_of_its_inside(ports, signals
     assert "secret" in caplog.text
 
 
-def test_a_lost_notification_delays_only(ports, clock, signals, subscription):
+def test_a_lost_notification_only_causes_a_delay(ports, clock, signals, subscription):
     stream = start(ports, subscription)
     signals.then.append(lambda: ports.stores.of("default")._partition("topic", 0).append(chunk(0, [b"1"])))
     assert lines(next(stream))[0]["events"] == [1]
@@ -256,7 +256,7 @@ def test_a_low_level_stream(ports, signals):
     assert signals.watches == set()
 
 
-def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
+def test_a_busy_stream_notices_that_its_client_has_disconnected(ports, clock):
     """Reference low-level-streams#client-disconnects."""
     gone: list[bool] = []
     stream = LowLevelStream(
@@ -275,7 +275,7 @@ def test_a_busy_stream_notices_that_its_client_has_gone(ports, clock):
     assert len(list(stream)) <= 1
 
 
-def test_a_client_is_let_go_of_even_where_its_session_can_not_be_ended(ports, subscription):
+def test_a_stream_ends_even_if_its_session_can_not_be_ended(ports, subscription):
     over = []
     stream = start(ports, subscription, client_with(on_close=lambda: over.append("over")))
     ports.coordinator.close()
@@ -293,7 +293,7 @@ def test_a_closed_connection_is_noticed():
             assert not is_disconnected(connection)
             end(client)
             connection.recv(100)
-            assert connection.recv(1) == b""  # now the end has arrived
+            assert connection.recv(1) == b""  # now the end of the connection has arrived
             assert is_disconnected(connection)
             client.close()
             connection.close()

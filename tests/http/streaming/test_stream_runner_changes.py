@@ -1,4 +1,4 @@
-"""What changes while a stream lasts: timelines, sessions, and what may be seen."""
+"""Changes during a stream: timelines, sessions, and visibility."""
 
 import dataclasses
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def switched(*latest: int) -> Timelines:
     return timelines_of(timeline(1, "topic", partitions=2, latest_position=latest), timeline(2, "next", partitions=2))
 
 
-def test_a_stream_goes_on_in_the_next_timeline_without_being_woken_for_its_events(ports, signals, timelines):
+def test_a_stream_continues_in_the_next_timeline_without_a_notification_of_its_events(ports, signals, timelines):
     """Reference low-level-streams#timeline-switches."""
     publish(ports, 0, 0, 1)
     stream = LowLevelStream(
@@ -37,7 +37,7 @@ def test_a_stream_goes_on_in_the_next_timeline_without_being_woken_for_its_event
     assert [line["cursor"]["offset"] for line in lines(next(stream))] == [format_offset(1, 0), format_offset(1, 1)]
 
     def switch() -> None:
-        # The stream does not watch the new topic yet: only the look at the timelines tells of its events.
+        # The stream does not watch the new topic yet: it learns of its events only by checking the timelines.
         ports.stores.of("default").create_topic("next", 2)
         ports.stores.of("default").append("next", {0: [b"2"], 1: [b"10"]})
         timelines[:] = [switched(1, -1)]
@@ -70,7 +70,7 @@ def test_events_of_a_timeline_that_was_cleaned_up_are_counted_as_skipped(ports, 
     stream.close()
 
 
-def test_a_stream_ends_when_its_subscription_gets_a_partition_that_it_does_not_know(ports, signals, subscription):
+def test_a_stream_ends_when_its_subscription_gets_an_unknown_partition(ports, signals, subscription):
     stream = start(ports, subscription)
     new = EventTypePartition("a", "2")
     signals.then.append(lambda: ports.coordinator.extend(subscription, {new: format_offset(1, -1)}))
@@ -84,7 +84,7 @@ def publish_with(ports: StreamPorts, partition: int, headers: Headers, *events: 
     ports.stores.of("default").append("topic", batch, headers={partition: [headers] * len(events)})
 
 
-def test_what_is_not_delivered_is_committed_in_the_name_of_the_stream(ports, signals, subscription):
+def test_hidden_events_are_committed_by_the_session_of_the_stream(ports, signals, subscription):
     publish_with(ports, 0, Headers(subscription_id="another"), 0, 1)
     publish(ports, 0, 2)
     stream = start(ports, subscription)
@@ -94,7 +94,7 @@ def test_what_is_not_delivered_is_committed_in_the_name_of_the_stream(ports, sig
     stream.close()
 
 
-def test_nothing_is_committed_by_a_stream_that_has_lost_its_session(ports, signals, subscription):
+def test_nothing_is_committed_by_a_stream_without_a_session(ports, signals, subscription):
     stream = start(ports, subscription)
     stream._check_events()
     publish_with(ports, 0, Headers(subscription_id="another"), 0)
@@ -105,22 +105,22 @@ def test_nothing_is_committed_by_a_stream_that_has_lost_its_session(ports, signa
     stream.close()
 
 
-def test_a_process_that_stood_still_for_too_long_sends_nothing_more(ports, signals, subscription):
+def test_a_process_that_was_suspended_for_too_long_sends_nothing_more(ports, signals, subscription):
     """Reference streams#dead-streams."""
     stream = start(ports, subscription, batch_limit=1)
     publish(ports, 0, 1)
     assert lines(next(stream))[0]["events"] == [1]
     publish(ports, 0, 2, 3)
     stream._check_events()
-    # As one that others have taken for dead, although it knows nothing of it yet.
+    # Like a process that others consider dead, although it does not know that yet.
     ports.coordinator.close()
     (last,) = lines(next(stream))
     assert "events" not in last
     assert last["info"]["debug"] == "Session ended"
 
 
-class Dispossessing:
-    """A coordinator that takes the session of a busy stream between a look and the next one."""
+class EndsSession:
+    """A coordinator that ends the session of a busy stream between two checks."""
 
     def __init__(self, coordinator: EmbeddedCoordinator, between: Callable[[], object]) -> None:
         self._coordinator, self._between = coordinator, between
@@ -141,12 +141,12 @@ class Dispossessing:
         return self.looks < 2
 
 
-def test_a_stream_that_has_events_to_send_ends_with_its_session(ports, signals, clock, subscription):
+def test_a_stream_with_pending_events_ends_with_its_session(ports, signals, clock, subscription):
     def between() -> None:
         publish(ports, 0, 1)
         clock.advance(100)
 
-    dispossessing = Dispossessing(ports.coordinator, between)
+    dispossessing = EndsSession(ports.coordinator, between)
     stream = start(dataclasses.replace(ports, coordinator=dispossessing), subscription)
     (last,) = lines(b"".join(stream))
     assert dispossessing.looks == 2
@@ -155,7 +155,7 @@ def test_a_stream_that_has_events_to_send_ends_with_its_session(ports, signals, 
     assert sessions(ports, subscription) == set()
 
 
-def test_what_somebody_may_see_can_change_while_the_stream_lasts(ports, signals, subscription):
+def test_visibility_can_change_during_a_stream(ports, signals, subscription):
     blue = Subject(name="blue")
     visibility = [Visibility(reader=blue)]
     stream = start(ports, subscription, client_with(visibility=lambda: visibility[0]))
@@ -175,8 +175,8 @@ def test_what_somebody_may_see_can_change_while_the_stream_lasts(ports, signals,
 # --- cursors beyond the last event ---
 
 
-def test_a_stream_that_would_wait_beyond_the_last_event_ends_and_names_the_cursor(ports, subscription):
-    """As after a restore of older events: the two that were published since would never come.
+def test_a_stream_waiting_beyond_the_last_event_ends_and_names_the_cursor(ports, subscription):
+    """As after a restore of older events: the two that were published since would never be sent.
 
     Source: reference streams#end-reasons.
     """
@@ -193,7 +193,7 @@ def test_a_stream_that_would_wait_beyond_the_last_event_ends_and_names_the_curso
     assert not sessions(ports, subscription)
 
 
-def test_a_client_that_commits_ahead_while_it_streams_goes_on(ports, subscription, signals):
+def test_a_stream_continues_when_its_client_commits_ahead(ports, subscription, signals):
     """Reference subscriptions#commits-ahead."""
     publish(ports, 0, 0, 1)
     stream = start(ports, subscription)
@@ -204,9 +204,7 @@ def test_a_client_that_commits_ahead_while_it_streams_goes_on(ports, subscriptio
     stream.close()
 
 
-def test_a_cursor_in_a_timeline_that_is_not_known_here_yet_is_not_taken_for_one_beyond_the_end(
-    ports, subscription, timelines, signals
-):
+def test_a_cursor_in_a_timeline_not_known_yet_is_not_beyond_the_end(ports, subscription, timelines, signals):
     first = start(ports, subscription)
     ports.coordinator.commit(subscription, first._stream_id, [(A, format_offset(2, 0))])
     first.close()

@@ -54,7 +54,7 @@ def test_entries_are_found_by_time_actor_and_resource(found, wanted, topics):
 
 
 @pytest.mark.usefixtures("found")
-def test_no_transaction_stays_open_for_who_takes_the_entries_slowly(broker, monkeypatch):
+def test_no_transaction_stays_open_for_a_slow_reader(broker, monkeypatch):
     monkeypatch.setattr(audit_log, "ENTRIES_PER_READ", 4)
     under_way = set()
 

@@ -1,4 +1,4 @@
-"""Which event types are listed."""
+"""Filters of the list of event types."""
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ TEAM = {"team": "orders", "shop.org/tier": "1"}
 
 @pytest.fixture(scope="module")
 def find(tmp_path_factory):
-    """The names of the event types that are asked for."""
+    """The names of the event types that match."""
     owned = EventTypeAuthorization(admins=(ALICE,), readers=(BOB, EVERYBODY), writers=(ALICE, BOB))
     with running_broker(tmp_path_factory.mktemp("data") / "rioni") as broker:
         for spec in (
@@ -70,9 +70,9 @@ def find(tmp_path_factory):
     ],
     ids=str,
 )
-def test_those_are_listed_for_which_everything_holds(find, wanted, names):
+def test_event_types_that_match_all_filters_are_listed(find, wanted, names):
     assert find(**wanted) == names
 
 
-def test_a_pattern_with_very_many_stars_is_answered_at_once(find):
+def test_a_pattern_with_very_many_stars_is_evaluated_at_once(find):
     assert find(name="*r" * 5_000 + "x") == []

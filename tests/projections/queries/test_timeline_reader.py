@@ -11,8 +11,8 @@ from tests.support.memory import MemoryEventStore, SingleStore
 NAME = "order.created"
 
 
-class HearsLate(MemoryEventStore):
-    """A store that has heard of nothing that others have appended, until it asks."""
+class LaggingStore(MemoryEventStore):
+    """A store that knows appends of other processes only after a query."""
 
     def newest(self, topic, partitions=1):
         del partitions
@@ -26,14 +26,14 @@ def timelines(broker):
     return broker.registry.timelines(NAME)
 
 
-def test_what_others_have_appended_a_moment_ago_counts_where_somebody_asks_for_now(broker, timelines):
-    store = HearsLate(broker.clock)
+def test_newest_consistent_includes_recent_appends_of_other_processes(broker, timelines):
+    store = LaggingStore(broker.clock)
     store.create_topic(timelines.active.topic, 1)
     store.append(timelines.active.topic, {0: [b"{}", b"{}"]})
     assert newest_of(timelines, SingleStore(store)) == [TimelinePosition(1, -1)]
     assert newest_consistent(timelines, SingleStore(store)) == [TimelinePosition(1, 1)]
 
 
-def test_a_topic_that_is_gone_is_not_found(broker, timelines):
+def test_a_deleted_topic_is_not_found(broker, timelines):
     with pytest.raises(NotFound):
         newest_consistent(timelines, SingleStore(MemoryEventStore(broker.clock)))

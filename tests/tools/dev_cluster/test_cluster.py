@@ -19,7 +19,7 @@ needs_java = pytest.mark.skipif(bool(jars.missing()), reason=jars.missing())
 
 
 @pytest.mark.kafka
-def test_a_broker_answers_and_goes_on_after_it_was_killed(other_kafka_cluster):
+def test_a_broker_answers_and_continues_after_it_was_killed(other_kafka_cluster):
     admin = AdminClient({"bootstrap.servers": other_kafka_cluster.kafka})
     assert list(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1]
     (broker,) = other_kafka_cluster.kafkas
@@ -51,7 +51,7 @@ def _leads_to(link: Path, folder: Path) -> bool:
 @pytest.mark.kafka
 @pytest.mark.postgres
 @needs_java
-def test_the_command_prints_where_the_servers_are_and_ends_them_when_it_is_told_to():
+def test_the_command_prints_the_addresses_of_the_servers_and_ends_them_on_a_signal():
     command = [sys.executable, "-m", "rioni", "cluster", "up"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said = "".join(iter(process.stderr.readline, "# Ctrl-C stops everything.\n"))
@@ -74,14 +74,14 @@ def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_a_server_that_ends_at_once_is_reported_with_what_it_said(tmp_path):
+def test_a_server_that_ends_at_once_is_reported_with_its_output(tmp_path):
     server = Server("The server", ["sh", "-c", "echo no such disk; exit 1"], tmp_path, ready=lambda: False)
     server.start()
     with pytest.raises(Unavailable, match=r"The server did not start:\nno such disk"):
         server.wait()
 
 
-def test_what_a_machine_lacks_is_said(monkeypatch, tmp_path):
+def test_missing_programs_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert jars.missing() == "This needs Java 17 or newer and Maven on the path."

@@ -20,7 +20,7 @@ def test_maven_is_needed_to_fetch_the_servers(cache):
         jars.fetch()
 
 
-def test_once_they_are_there_nothing_is_fetched(cache):
+def test_cached_jars_are_not_fetched_again(cache):
     folder = jars._folder()
     folder.mkdir(parents=True)
     assert folder.parent == cache

@@ -1,4 +1,4 @@
-"""How servers of a local cluster are paused."""
+"""Pausing servers of a local cluster."""
 
 import sys
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def written(server: Server) -> int:
     return sum(path.stat().st_size for path in server.folder.glob("?.txt"))
 
 
-def test_a_paused_server_does_nothing_from_the_moment_that_pause_returns(busy: Server):
+def test_a_paused_server_does_nothing_once_pause_has_returned(busy: Server):
     for _ in range(3):
         busy.pause()
         before = written(busy)

@@ -4,7 +4,7 @@ from rioni.config.settings import Config
 from rioni.http.resources.streams.stream_response import stream_limits
 
 
-def test_a_stream_that_asks_for_no_end_gets_one_of_its_own_between_50_and_70_minutes():
+def test_a_stream_without_a_timeout_gets_one_between_50_and_70_minutes():
     """Reference low-level-streams#parameters, streams#parameters: so that not all streams end at the same time.
 
     Source: reference low-level-streams#stream-timeout.
@@ -14,7 +14,7 @@ def test_a_stream_that_asks_for_no_end_gets_one_of_its_own_between_50_and_70_min
     assert all(3_000 <= timeout_s <= 4_200 for timeout_s in timeouts_s)
 
 
-def test_the_limits_are_those_of_the_settings():
+def test_the_limits_are_set_by_the_settings():
     config = Config(stream_timeout_max_s=5_000, commit_timeout_max_s=5, stream_memory_bytes_max=7)
     limits = stream_limits(SimpleNamespace(config=config))
     assert (limits.stream_timeout_max_s, limits.commit_timeout_max_s, limits.memory_bytes_max) == (5_000, 5, 7)

@@ -13,7 +13,7 @@ def test_partitions_are_sorted_as_strings():
     assert [key.partition for key in partitions_of(timelines)] == ["0", "1", "10", *"23456789"]
 
 
-def test_what_follows_a_committed_cursor_is_counted_across_timelines_and_never_negative():
+def test_events_behind_a_committed_cursor_are_counted_across_timelines_and_never_negative():
     """Reference subscriptions#unconsumed-events."""
     timelines = timelines_of(timeline(1, "a", partitions=3, latest_position=(4, -1, 9)), timeline(2, "b", partitions=3))
     keys = [EventTypePartition("order.created", str(number)) for number in range(3)]

@@ -83,6 +83,17 @@ def test_filters_select_the_same_as_queries_of_the_live_audit_log(url, engine, h
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_short_log_is_exported_in_few_tasks(url, write, spark, tmp_path):
+    write(islice(entries(Author(Random(3)).commands()), 20))
+    spark.sparkContext.setJobGroup("export", "counted")
+    run(url, tmp_path)
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("export")]
+    tasks = [tracker.getStageInfo(stage).numTasks for job in jobs for stage in job.stageIds]
+    assert 3 <= sum(tasks) <= 10 * spark.sparkContext.defaultParallelism
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_target_that_is_not_empty_is_rejected_and_kept(url, engine, history, spark, tmp_path):
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "mine.txt").write_text("keep")

@@ -19,7 +19,7 @@ from rioni.projections.bulk import shadow
 from rioni.projections.bulk.executors import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
-from rioni.projections.bulk.source import damage_named, read_head, record_batch, sorted_log
+from rioni.projections.bulk.source import damage_named, partitions, read_head, record_batch, sorted_log
 from rioni.projections.queries.audit_log import AuditFilter
 
 
@@ -69,7 +69,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
             rows = sorted_log(spark, database, head).mapInArrow(
                 partial(audit_rows, schema=columns), from_arrow_schema(columns)
             )
-            _write(rows.where(_matches(wanted)), beside)
+            _write(rows.where(_matches(wanted)), beside, partitions(spark, head))
             count = spark.read.parquet(str(beside)).count() if any(beside.glob("day=*")) else 0
         (beside / HEAD_FILE).write_bytes(msgspec.json.encode({"position": head.position, "hash": head.hash.hex()}))
         _check_empty(target)
@@ -95,9 +95,9 @@ def audit_rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Itera
         yield record_batch(schema, zip(*rows, strict=True))
 
 
-def _write(rows: DataFrame, folder: Path) -> None:
+def _write(rows: DataFrame, folder: Path, tasks: int) -> None:
     day = f.substring("recorded_at", 1, len("2026-01-01"))
-    in_order = rows.withColumn("day", day).repartition("day").sortWithinPartitions("day", "position")
+    in_order = rows.withColumn("day", day).repartition(tasks, "day").sortWithinPartitions("day", "position")
     in_order.write.mode("append").partitionBy("day").parquet(str(folder))
 
 

@@ -12,7 +12,9 @@ from xdist.scheduler import LoadFileScheduling
 SHARING: Mapping[str, Iterable[str]] = {
     "spark": ("tests/bulk/test_audit.py", "tests/bulk/test_commands.py", "tests/bulk/test_rebuild.py"),
     "several_brokers": (
+        "tests/storage/kafka/idempotence/test_idempotent_appender.py",
         "tests/storage/kafka/test_delivery.py",
+        "tests/storage/kafka/test_events_faults.py",
         "tests/storage/kafka/topics/test_topics_stale_leaders.py",
     ),
     "other_kafka_cluster": (

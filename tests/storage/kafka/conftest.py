@@ -1,9 +1,13 @@
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
@@ -13,6 +17,10 @@ from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.clock import ManualClock
 from tests.support.faulty_cluster import BROKERS, KafkaProxies
+from tests.support.waiting import wait_until
+
+
+METADATA_TIMEOUT_S = 5
 
 
 @pytest.fixture
@@ -22,21 +30,50 @@ def connection(kafka_cluster: LocalCluster) -> Connection:
     return Connection(bootstrap_servers=kafka_cluster.kafka, topic_prefix=f"{uuid4()}-", refuses_late=False)
 
 
+class SeveralBrokers(NamedTuple):
+    """Three brokers of one Kafka, connected through proxies."""
+
+    cluster: LocalCluster
+    proxies: KafkaProxies
+
+    def restore(self) -> None:
+        """Let all brokers run and reach each other; blocks until every partition has all of its replicas in sync."""
+        self.proxies.heal()
+        for broker in self.cluster.kafkas:
+            broker.resume()
+            if not broker.alive:
+                broker.start()
+        for broker in self.cluster.kafkas:
+            broker.wait()
+        admin = AdminClient({"bootstrap.servers": self.cluster.kafka})
+        wait_until(lambda: in_sync(admin))
+
+
+def in_sync(admin: AdminClient) -> bool:
+    """Whether all brokers are there, and no partition lacks a replica."""
+    with contextlib.suppress(KafkaException):
+        found = admin.list_topics(timeout=METADATA_TIMEOUT_S)
+        partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
+        return len(found.brokers) == BROKERS and all(len(each.isrs) == len(each.replicas) for each in partitions)
+    return False
+
+
 @pytest.fixture(scope="session")
-def several_brokers(shared_by_group: ExitStack) -> KafkaProxies:
+def several_brokers(shared_by_group: ExitStack) -> SeveralBrokers:
     if reason := jars.missing():
         pytest.skip(reason)
-    brokers = KafkaProxies(shared_by_group)
-    shared_by_group.enter_context(running_cluster(brokers=BROKERS, postgres=False, detours=brokers.detours()))
-    shared_by_group.callback(brokers.heal)
-    return brokers
+    proxies = KafkaProxies(shared_by_group)
+    cluster = running_cluster(brokers=BROKERS, postgres=False, detours=proxies.detours())
+    several = SeveralBrokers(shared_by_group.enter_context(cluster), proxies)
+    shared_by_group.callback(proxies.heal)
+    return several
 
 
 @pytest.fixture
-def brokers(several_brokers: KafkaProxies) -> Iterator[KafkaProxies]:
-    """Three brokers of one Kafka; a test may cut them off from each other and from itself."""
-    yield several_brokers
-    several_brokers.heal()
+def brokers(several_brokers: SeveralBrokers) -> Iterator[KafkaProxies]:
+    """Three brokers of one Kafka; a test may cut them off from each other and from itself, suspend and kill them."""
+    yield several_brokers.proxies
+    several_brokers.restore()
 
 
 @pytest.fixture

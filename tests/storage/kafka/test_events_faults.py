@@ -1,7 +1,7 @@
 """The event store while brokers die and come back: three brokers, with three replicas of every topic."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from uuid import uuid4
 
@@ -14,21 +14,20 @@ from rioni.domain.timelines.position import Bounds
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.tools.dev_cluster import jars
-from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
+from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import PARTITIONS, TOPIC, events, read_all
+from tests.storage.kafka.conftest import SeveralBrokers
+from tests.support.faulty_cluster import KafkaProxies
 from tests.support.waiting import wait_until
 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    if reason := jars.missing():
-        pytest.skip(reason)
-    with running_cluster(brokers=3, postgres=False) as cluster:
-        yield cluster
+@pytest.fixture
+def cluster(several_brokers: SeveralBrokers, brokers: KafkaProxies) -> LocalCluster:
+    """Brokers that a test may kill and suspend."""
+    return several_brokers.cluster
 
 
 @pytest.fixture

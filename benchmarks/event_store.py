@@ -37,18 +37,18 @@ def batch_of(size: int) -> list[bytes]:
 
 
 def open_store(path: Path, *, patched: bool):
-    offload = direct
+    run_in_pool = direct
     if patched:
         pool = gevent.get_hub().threadpool
 
-        def offload(function, *args, **kwargs):
+        def run_in_pool(function, *args, **kwargs):
             return pool.apply(function, args, kwargs)
 
     signals_path = path / "signals"
     signals_path.mkdir(exist_ok=True)
     signals = EmbeddedSignals(signals_path)
     return EmbeddedEventStore(
-        path / "events.db", clock=SystemClock(), signals=signals, pools=StorePools.all(offload)
+        path / "events.db", clock=SystemClock(), signals=signals, pools=StorePools.all(run_in_pool)
     ), signals
 
 

@@ -1,4 +1,4 @@
-"""The layout of the repository: its packages, tests that mirror them, and dependencies in one direction."""
+"""The layout of the repository: its packages, the place of their tests, and dependencies in one direction."""
 
 import subprocess
 import sys

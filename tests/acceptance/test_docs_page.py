@@ -54,21 +54,21 @@ SHOWN = """Object.fromEntries([...document.querySelectorAll("article .call")].ma
 @pytest.fixture
 def open_page(browser, server):
     """Opens /docs; any error that the browser reports fails the test."""
-    contexts, complaints = [], []
+    contexts, errors = [], []
 
     def open_page(size="desktop", **options):
         context = browser.new_context(viewport=SIZES[size], **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{server.url}/docs")
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert errors == []
 
 
 @pytest.mark.one_server

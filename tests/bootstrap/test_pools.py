@@ -149,10 +149,10 @@ def test_overdue_tasks_are_distinguished_from_slow_ones(gate):
 
 def test_storages_have_their_own_pools_up_to_a_bound():
     pools = Pools()
-    offloads = [pools.of_storage(f"storage-{number}") for number in range(10 * STORAGES_MAX)]
-    assert len({each.read for each in offloads}) == STORAGES_MAX + 1
-    assert pools.of_storage("storage-0") == offloads[0]
-    assert offloads[0].read.name == "reading of storage storage-0"
+    storage_pools = [pools.of_storage(f"storage-{number}") for number in range(10 * STORAGES_MAX)]
+    assert len({each.read for each in storage_pools}) == STORAGES_MAX + 1
+    assert pools.of_storage("storage-0") == storage_pools[0]
+    assert storage_pools[0].read.name == "reading of storage storage-0"
     assert {each.kind for each in pools} == set(KINDS)
 
 

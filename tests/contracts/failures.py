@@ -54,7 +54,7 @@ class FailureContract(CoordinationSuite):
         second = name()
         coordinator.join(subscription, second)
         coordinator.commit(subscription, second, [(A0, offset(position))])
-        assert [trouble.failures for trouble in coordinator.delivery_failures(subscription).values()] == [times] * times
+        assert [failure.failures for failure in coordinator.delivery_failures(subscription).values()] == [times] * times
 
     def test_handing_over_uncommitted_events_is_a_failure(self, coordinator, other, subscription, stream):
         coordinator.record_delivery_attempt(subscription, stream, A0, offset(4))
@@ -86,9 +86,9 @@ class FailureContract(CoordinationSuite):
         assert other.delivery_failures(subscription) == {A0: DeliveryFailure(1, offset(4), offset(5))}
         other.join(subscription, stream)
         other.record_delivery_attempt(subscription, stream, A0, offset(4))
-        for position, troubles in ((4, {A0: DeliveryFailure(0, offset(4), offset(5))}), (5, {})):
+        for position, expected in ((4, {A0: DeliveryFailure(0, offset(4), offset(5))}), (5, {})):
             other.commit(subscription, stream, [(A0, offset(position))])
-            assert coordinator.delivery_failures(subscription) == troubles
+            assert coordinator.delivery_failures(subscription) == expected
 
     def test_a_cursor_reset_resets_the_failures_of_its_partitions(self, coordinator, subscription, stream):
         for key in (A0, A1):

@@ -36,12 +36,12 @@ def test_results_are_shared_by_all_requests_for_a_while():
         looks.append(1)
         return FINE
 
-    examination = HealthChecker({"it": look}, clock)
+    checker = HealthChecker({"it": look}, clock)
     for _ in range(3):
-        examination.results()
+        checker.results()
     assert len(looks) == 1
     clock.advance(int(HOLDS_S * 1_000) + 1)
-    examination.results()
+    checker.results()
     assert len(looks) == 2
 
 
@@ -54,9 +54,9 @@ def test_a_hanging_check_has_failed_and_is_not_started_again_before_it_ends():
         answers.wait()
         return FINE
 
-    examination = HealthChecker({"it": hang}, ImpatientClock())
+    checker = HealthChecker({"it": hang}, ImpatientClock())
     for _ in range(2):
-        assert "No response" in examination.results()["it"].reason
+        assert "No response" in checker.results()["it"].reason
     assert len(looks) == 1
     answers.set()
 

@@ -20,7 +20,7 @@ CLIENTS = 8
 SOAK_S = length(65.0, 1_080.0)
 WARM_S = length(25.0, 120.0)
 """By then caches, pools and heaps have reached their size."""
-SETTLING_S = 60.0
+RELEASE_TIMEOUT_S = 60.0
 STORAGES = 2
 THREADS_MAX = 8 + sum(limits.threads * (STORAGES if kind in OF_STORAGES else 1) for kind, limits in KINDS.items())
 """Threads of one worker: those of its pools, which start when they are first needed, and some others."""
@@ -75,11 +75,11 @@ def usage(server: RunningServer) -> Usage:
     )
 
 
-def settled(server: RunningServer) -> Usage:
+def usage_after_release(server: RunningServer) -> Usage:
     """The usage when nothing has been released for some time, though no client is connected any more."""
     wait_until(lambda: server.metric('rioni_streams{api="high"}') == 0)
     least, since_s = usage(server), time.monotonic()
-    deadline_s = since_s + SETTLING_S
+    deadline_s = since_s + RELEASE_TIMEOUT_S
     while time.monotonic() < min(deadline_s, since_s + 5):
         time.sleep(0.2)
         now = usage(server)
@@ -92,12 +92,12 @@ def run(server: RunningServer, storages: list[str]) -> None:
     soak = Soak(server, storages)
     soak.run(CLIENTS, WARM_S)
     assert soak.problems == []
-    workers, warm = server.workers(), settled(server)
+    workers, warm = server.workers(), usage_after_release(server)
     soak.run(CLIENTS, SOAK_S)
     assert soak.problems == []
     assert soak.rounds >= CLIENTS
     assert server.workers() == workers, "a worker was replaced"
-    assert settled(server).growth(warm, len(workers)) == []
+    assert usage_after_release(server).growth(warm, len(workers)) == []
 
 
 def test_a_server_with_two_workers_answers_all_clients_and_does_not_grow(tmp_path):

@@ -61,7 +61,7 @@ class Reader:
     received_at_s: dict[EventTypePartition, float] = field(default_factory=dict)
     events: int = 0
     gone: bool = False
-    pump: SubscriptionStream = field(init=False)
+    runner: SubscriptionStream = field(init=False)
 
 
 class Streaming(RuleBasedStateMachine):
@@ -145,7 +145,7 @@ class Streaming(RuleBasedStateMachine):
         # Not random: the assignment depends on the order of the ids.
         self.joined += 1
         reader = Reader(f"stream-{self.joined}", worker, parameters)
-        others = [each for each in self.readers if each.pump is not None]
+        others = [each for each in self.readers if each.runner is not None]
         try:
             self.workers[worker].join(self.subscription, reader.stream_id, requested)
         except Conflict:
@@ -153,7 +153,7 @@ class Streaming(RuleBasedStateMachine):
             automatic = sum(not each.parameters.partitions for each in others)
             assert taken & set(requested) if requested else automatic >= len(self.keys) - len(taken)
             return
-        reader.pump = SubscriptionStream(
+        reader.runner = SubscriptionStream(
             self.subscription,
             reader.stream_id,
             parameters,
@@ -171,8 +171,8 @@ class Streaming(RuleBasedStateMachine):
             ),
             DeadLetterHandler(policy=self.policy, handle=self.send_to_dead_letter_queue) if self.policy else None,
         )
-        release = reader.pump._release
-        reader.pump._release = lambda keys: ([self.check_release(reader, key) for key in keys], release(keys))
+        release = reader.runner._release
+        reader.runner._release = lambda keys: ([self.check_release(reader, key) for key in keys], release(keys))
         self.readers.append(reader)
 
     @precondition(lambda self: self.readers)
@@ -237,7 +237,7 @@ class Streaming(RuleBasedStateMachine):
         dead._workers._fd = -1
         dead._database.close()
         for reader in [reader for reader in self.readers if reader.worker == worker]:
-            reader.pump._waiter.close()
+            reader.runner._waiter.close()
             self.readers.remove(reader)
         self.workers[worker] = self.open_worker()
 
@@ -274,14 +274,14 @@ class Streaming(RuleBasedStateMachine):
         self.given_up[key].update(range(before + 1, position + 1))
 
     def go_on(self, reader: Reader, *, woken: bool) -> None:
-        pump = reader.pump
-        pump._check_client(woken=woken)
-        while not pump._done and (data := pump._execute()):
+        runner = reader.runner
+        runner._check_client(woken=woken)
+        while not runner._done and (data := runner._execute()):
             for line in data.splitlines():
                 self.receive(reader, json.loads(line))
-        if pump._done:
-            assert pump._machine._closing, "no end without a reason"
-            pump.close()
+        if runner._done:
+            assert runner._machine._closing, "no end without a reason"
+            runner.close()
             assert reader.stream_id not in self.workers[0].topology(self.subscription).sessions
             self.readers.remove(reader)
 
@@ -289,7 +289,7 @@ class Streaming(RuleBasedStateMachine):
         key = EventTypePartition(line["cursor"]["event_type"], line["cursor"]["partition"])
         events = line.get("events", [])
         # A stream without partitions sends the reason of its end on a partition of another one, and nothing else.
-        if events or not reader.pump._machine._closing:
+        if events or not reader.runner._machine._closing:
             assert self.workers[0].topology(self.subscription).partitions[key].session == reader.stream_id, "one owner"
         if not events:
             return
@@ -328,7 +328,7 @@ class Streaming(RuleBasedStateMachine):
     @invariant()
     def windows_are_counted_right(self):
         for reader in self.readers:
-            machine = reader.pump._machine
+            machine = reader.runner._machine
             assert machine._sender.uncommitted == sum(each.outstanding.count for each in machine._round_robin)
 
     @invariant()
@@ -408,13 +408,13 @@ class StreamingWithDeadLetters(Streaming):
         # Streams that are open now are stuck at poison events; new ones commit all that they can.
         for reader in list(self.readers):
             self.workers[reader.worker].leave(self.subscription, reader.stream_id)
-            reader.pump._waiter.close()
+            reader.runner._waiter.close()
             self.readers.remove(reader)
-        troubles = self.workers[0].delivery_failures(self.subscription)
+        failures = self.workers[0].delivery_failures(self.subscription)
         suspects = {
-            key: parse_offset(trouble.failed, partition="", oldest_order=1).position
-            for key, trouble in troubles.items()
-            if trouble.failures >= self.policy.send_count
+            key: parse_offset(failure.failed, partition="", oldest_order=1).position
+            for key, failure in failures.items()
+            if failure.failures >= self.policy.send_count
         }
         before = {key: set(positions) for key, positions in self.dead_lettered.items()}
         super().everything_is_consumed()

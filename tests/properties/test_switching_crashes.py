@@ -196,7 +196,7 @@ class Switching(RuleBasedStateMachine):
     @invariant()
     def acknowledged_events_are_stored_once_and_in_order(self):
         timelines = self.timelines
-        extents = offset_ranges_of(timelines, self.broker.stores)
+        ranges = offset_ranges_of(timelines, self.broker.stores)
         for number, partition in enumerate(self.partitions):
             place, found = TimelinePosition(1, BEFORE_FIRST), []
             while True:
@@ -207,8 +207,8 @@ class Switching(RuleBasedStateMachine):
                     found += chunk.data.split(b",")
                 place = TimelinePosition(order, chunks[-1].next - 1)
             assert found == partition.events[partition.removed :]
-            assert distance(begin(extents[number]), newest(extents[number]), extents[number]) == len(found)
-            assert newest_of(timelines, self.broker.stores)[number] == newest(extents[number])
+            assert distance(begin(ranges[number]), newest(ranges[number]), ranges[number]) == len(found)
+            assert newest_of(timelines, self.broker.stores)[number] == newest(ranges[number])
 
     def teardown(self):
         try:

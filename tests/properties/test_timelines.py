@@ -143,10 +143,10 @@ def test_exactly_the_events_stored_since_a_time_follow_its_position(history, dat
     ages = data.draw(st.lists(st.integers(0, 2), min_size=len(history.events), max_size=len(history.events)))
     times = dict(zip(history.events, accumulate(ages), strict=True))
 
-    def first_since(extent):
-        positions = range(extent.oldest, extent.newest + 1)
-        later = [position for position in positions if times[TimelinePosition(extent.order, position)] >= since]
-        return min(later, default=extent.newest + 1)
+    def first_since(offset_range):
+        positions = range(offset_range.oldest, offset_range.newest + 1)
+        later = [position for position in positions if times[TimelinePosition(offset_range.order, position)] >= since]
+        return min(later, default=offset_range.newest + 1)
 
     place = place_since(history.ranges, first_since)
     earlier = sum(time < since for time in times.values())

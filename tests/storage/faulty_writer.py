@@ -29,7 +29,7 @@ PARTITION = EventTypePartition("a", "0")
 _pool = ThreadPoolExecutor(1)
 
 
-def _offload(function, *args, **kwargs):
+def _run_in_pool(function, *args, **kwargs):
     return _pool.submit(function, *args, **kwargs).result(60)
 
 
@@ -41,7 +41,7 @@ class NoSignals:
 
 
 def _events(path: Path):
-    store = EmbeddedEventStore(path, clock=ManualClock(), signals=NoSignals(), pools=StorePools.all(_offload))
+    store = EmbeddedEventStore(path, clock=ManualClock(), signals=NoSignals(), pools=StorePools.all(_run_in_pool))
 
     def write(number: int) -> None:
         store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
@@ -50,7 +50,7 @@ def _events(path: Path):
 
 
 def _cursors(path: Path):
-    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=NoSignals(), pool=_offload)
+    coordinator = EmbeddedCoordinator(path, clock=ManualClock(), signals=NoSignals(), pool=_run_in_pool)
     coordinator.join("s", "stream")
 
     def write(number: int) -> None:

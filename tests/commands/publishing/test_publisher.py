@@ -52,12 +52,12 @@ def test_a_large_batch_is_read_and_prepared_in_the_thread_pool(broker):
     broker.do(CreateEventType(spec=event_type_spec()))
     offloaded = []
 
-    def offload(function, *arguments):
+    def run_in_pool(function, *arguments):
         offloaded.append(function)
         return function(*arguments)
 
     publisher = Publisher(
-        broker.registry, broker.access, broker.timeline, broker.clock, Random(1), broker.limits, offload
+        broker.registry, broker.access, broker.timeline, broker.clock, Random(1), broker.limits, run_in_pool
     )
     events = [{"order_id": str(number), "metadata": METADATA} for number in range(OBJECTS_SOON // 2 + 1)]
     for batch, expected in (events[:1], []), (events, [split, prepare]):

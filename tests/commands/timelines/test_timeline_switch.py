@@ -294,8 +294,8 @@ def test_the_retention_of_a_timeline_starts_when_its_closing_ends(broker, event_
         with pytest.raises(Unavailable, match="no answer"):
             switch(broker)
     # The store accepts events all the time, and closes the topic after more than the retention time.
-    kept_ms, begun_at_ms = event_type.retention_ms, milliseconds(timelines(broker).switch.timeline.switched_at)
-    closed_at_ms = begun_at_ms + 2 * kept_ms
+    retention_ms, begun_at_ms = event_type.retention_ms, milliseconds(timelines(broker).switch.timeline.switched_at)
+    closed_at_ms = begun_at_ms + 2 * retention_ms
     broker.clock.advance(closed_at_ms - broker.clock.now_ms())
     publish(broker)
     late = msgspec.structs.replace(broker.context().origin, recorded_at=rfc3339(closed_at_ms))
@@ -307,7 +307,7 @@ def test_the_retention_of_a_timeline_starts_when_its_closing_ends(broker, event_
         broker.clock.advance(60_000)
         background_jobs.expire()
         assert timelines(broker).readable[0].id == old.id
-        broker.clock.advance(kept_ms)
+        broker.clock.advance(retention_ms)
         background_jobs.expire()
         assert [each.id for each in timelines(broker).readable] == [new.id]
     assert (milliseconds(new.switched_at), milliseconds(new.created_at)) == (closed_at_ms, begun_at_ms)

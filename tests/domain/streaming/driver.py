@@ -117,7 +117,7 @@ class Driver:
         self.ownership[partition] = self.ownership[partition]._replace(committed=place(position))
         self.step(Coordinated(self.ownership))
 
-    def beat(self, partition: EventTypePartition) -> None:
+    def heartbeat(self, partition: EventTypePartition) -> None:
         """Commit the same cursor again."""
         holding = self.ownership[partition]
         self.ownership[partition] = holding._replace(heartbeats=holding.heartbeats + 1)
@@ -130,7 +130,7 @@ class Driver:
     def own_from(self, partition: EventTypePartition, committed: int) -> None:
         self.own(partition, committed=committed)
 
-    def give_back(self, partition: EventTypePartition) -> None:
+    def withdraw_request(self, partition: EventTypePartition) -> None:
         self.want(partition, wanted=False)
 
     def lose_all(self) -> None:

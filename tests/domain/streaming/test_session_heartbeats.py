@@ -8,7 +8,7 @@ def test_committing_the_same_cursor_again_restarts_the_commit_timeout():
     stream.publish(A, 1)
     for _ in range(3):
         stream.wait(9)
-        stream.beat(A)
+        stream.heartbeat(A)
     stream.wait(9)
     assert stream.closed is None
     stream.wait(1)
@@ -21,7 +21,7 @@ def test_heartbeats_of_one_partition_do_not_hide_another():
     stream.publish(B, 1)
     stream.publish(A, 1)
     stream.wait(9)
-    stream.beat(A)
+    stream.heartbeat(A)
     stream.wait(1)
     assert stream.closed == Reason.COMMIT_TIMEOUT
 
@@ -46,7 +46,7 @@ def test_heartbeats_delay_neither_a_hand_over_nor_the_end():
     ending.end(Reason.CLIENT_GONE)
     for stream in (releasing, ending):
         stream.wait(9)
-        stream.beat(A)
+        stream.heartbeat(A)
         stream.wait(1)
     assert releasing.released == [A]
     assert ending.closed == Reason.CLIENT_GONE

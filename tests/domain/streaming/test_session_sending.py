@@ -62,7 +62,7 @@ from tests.support.tables import rows
         ("9.3 a new owner begins behind what is committed", {},
          [("publish_alone", B, 4), ("own_from", B, 1)], [("1", 2, [2]), ("1", 3, [3])]),
         ("9.3 given back before it was released", {"max_uncommitted_events": 1},
-         [("publish", A, 3), ("want", A), ("give_back", A), ("commit", A, 0)], [("0", 0, [0]), ("0", 1, [1])]),
+         [("publish", A, 3), ("want", A), ("withdraw_request", A), ("commit", A, 0)], [("0", 0, [0]), ("0", 1, [1])]),
     ),
 )  # fmt: skip
 def test_batches_are_sent_as_in_the_contract(parameters, steps, batches):

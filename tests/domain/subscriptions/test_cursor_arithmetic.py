@@ -86,17 +86,17 @@ RETAINED = [[OffsetRange(2, 5, 9), OffsetRange(3, 0, -1), OffsetRange(4, 0, 3)]]
 
 
 @pytest.mark.parametrize(
-    ("extents", "place"),
+    ("ranges", "place"),
     rows(
         ("2.1 nothing was ever written", [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)], TimelinePosition(1, -1)),
         ("2.1 what was written has expired", [OffsetRange(1, 5, 4), OffsetRange(2, 0, -1)], TimelinePosition(2, -1)),
         ("2.1 an empty timeline comes first", [OffsetRange(1, 0, -1), OffsetRange(2, 0, 3)], TimelinePosition(2, -1)),
     ),
 )
-def test_begin_is_resolved_as_in_the_contract(extents, place):
+def test_begin_is_resolved_as_in_the_contract(ranges, place):
     """Reference cursors#begin."""
-    assert begin(extents) == place
-    assert readable_place("a", "0", place.offset, [extents]) == place
+    assert begin(ranges) == place
+    assert readable_place("a", "0", place.offset, [ranges]) == place
 
 
 @pytest.mark.parametrize(
@@ -150,16 +150,14 @@ def test_reading_cannot_begin_at_unavailable_positions(partition, offset, text):
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5), st.data())
 def test_arithmetic_agrees_with_a_plain_list_of_all_events(lengths, data):
-    extents = [OffsetRange(order, 0, length - 1) for order, length in enumerate(lengths, 1)]
-    everything = [
-        TimelinePosition(extent.order, position) for extent in extents for position in range(extent.newest + 1)
-    ]
+    ranges = [OffsetRange(order, 0, length - 1) for order, length in enumerate(lengths, 1)]
+    everything = [TimelinePosition(each.order, position) for each in ranges for position in range(each.newest + 1)]
     start = data.draw(st.integers(0, len(everything)))
     end = data.draw(st.integers(0, len(everything)))
     initial = everything[start - 1] if start else TimelinePosition(1, -1)
     final = everything[end - 1] if end else TimelinePosition(1, -1)
-    assert distance(initial, final, extents) == end - start
-    assert distance(shifted(initial, end - start, extents), final, extents) == 0
+    assert distance(initial, final, ranges) == end - start
+    assert distance(shifted(initial, end - start, ranges), final, ranges) == 0
 
 
 def test_partitions_not_known_yet_are_empty():

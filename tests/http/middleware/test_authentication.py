@@ -157,13 +157,13 @@ def test_a_valid_token_is_checked_again_at_intervals(clock):
     assert source.asked == 300 // RECHECK_S
 
 
-@pytest.mark.parametrize(("expires_at_ms", "lapsed"), [(None, True), (END_MS, False)])
-def test_while_the_source_is_down_only_tokens_with_a_known_expiry_stay_valid(clock, expires_at_ms, lapsed):
+@pytest.mark.parametrize(("expires_at_ms", "expired"), [(None, True), (END_MS, False)])
+def test_while_the_source_is_down_only_tokens_with_a_known_expiry_stay_valid(clock, expires_at_ms, expired):
     """Reference streams#right-checks."""
     source = Source(TokenInfo(uid="alice", scopes=frozenset({"uid"}), expires_at_ms=expires_at_ms))
     who = caller(source, clock)
     source.down = True
     clock.advance(int(RECHECK_S * 1000))
-    assert who.is_expired() == lapsed
+    assert who.is_expired() == expired
     clock.advance(END_MS - clock.now_ms())
     assert who.is_expired()

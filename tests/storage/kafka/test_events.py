@@ -38,12 +38,12 @@ class TestKafkaEventStore(EventStoreContract):
     def silent_store(self, open_store: Callable[..., KafkaEventStore]) -> Iterator[KafkaEventStore]:
         answers = threading.Event()
 
-        def offload(function, /, *args, **kwargs):
+        def run_in_pool(function, /, *args, **kwargs):
             if function.__name__ == "_write":
                 answers.wait()
             return function(*args, **kwargs)
 
-        yield open_store(pools=StorePools.all(offload), append_timeout_s=0.5)
+        yield open_store(pools=StorePools.all(run_in_pool), append_timeout_s=0.5)
         answers.set()
 
 

@@ -36,10 +36,10 @@ def process():
     """Creates the lease of one process; it is closed with the test."""
     with contextlib.ExitStack() as stack:
 
-        def make(url: str, party: ClusterIdentity) -> DatabaseLease:
-            occupancy = DatabaseLease(create_engine(url), party)
-            stack.callback(occupancy.close)
-            return occupancy
+        def make(url: str, cluster: ClusterIdentity) -> DatabaseLease:
+            lease = DatabaseLease(create_engine(url), cluster)
+            stack.callback(lease.close)
+            return lease
 
         yield make
 
@@ -92,9 +92,9 @@ def test_of_concurrent_acquisitions_those_of_one_cluster_succeed(url, process):
     arrivals = [process(url, ClusterIdentity(str(number), f"number {number}")) for number in range(8)]
     entered = []
 
-    def arrive(occupancy):
+    def arrive(lease):
         with contextlib.suppress(Unavailable):
-            entered.append(occupancy.acquire(0))
+            entered.append(lease.acquire(0))
 
     threads = [threading.Thread(target=arrive, args=(each,)) for each in arrivals]
     for each in threads:
@@ -160,27 +160,27 @@ def test_the_server_detects_a_silent_host_by_tcp_keepalives(url, monkeypatch):
 
 
 def test_an_sqlite_file_needs_no_lease_besides_the_lock_of_its_directory(tmp_path, process):
-    for party in (ONE, OTHER):
-        assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", party).acquire(0))
+    for cluster in (ONE, OTHER):
+        assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", cluster).acquire(0))
 
 
-def _entered(occupancy):
+def _entered(lease):
     try:
-        occupancy.acquire(0)
+        lease.acquire(0)
     except Unavailable:
         return False
     return True
 
 
-def _refused(occupancy):
-    if entered := _entered(occupancy):
-        occupancy.close()
+def _refused(lease):
+    if entered := _entered(lease):
+        lease.close()
     return not entered
 
 
-def _checked(occupancy):
+def _checked(lease):
     try:
-        occupancy.check()
+        lease.check()
     except Unavailable:
         return False
     return True

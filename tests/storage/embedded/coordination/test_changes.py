@@ -112,9 +112,9 @@ def test_leaving_after_a_commit_is_no_failure_and_a_commit_after_leaving_is_reje
     )
     assert outcomes[2] == [True]
     assert outcomes[4] == "Session with stream id a not found"
-    cursors, _, troubles = state(database)
+    cursors, _, failures = state(database)
     assert cursors == ALL | {A0: offset(5)}
-    assert list(troubles) == [A1]
+    assert list(failures) == [A1]
 
 
 def test_commits_of_several_subscriptions_share_a_transaction(database):

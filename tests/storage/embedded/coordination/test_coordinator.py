@@ -188,12 +188,12 @@ def test_a_file_of_version_1_is_upgraded_with_counters_and_keeps_its_cursors(tmp
 def test_waiting_commits_share_a_transaction(directory: DataDirectory, signals, clock):
     held: list[int] = []
 
-    def offload(function, *args, **kwargs):
+    def run_in_pool(function, *args, **kwargs):
         if args and isinstance(args[0], list):
             held.append(len(args[0]))
         return function(*args, **kwargs)
 
-    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals, pool=offload)
+    coordinator = EmbeddedCoordinator(directory.coordination, clock=clock, signals=signals, pool=run_in_pool)
     subscription, stream = str(uuid4()), str(uuid4())
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, stream)

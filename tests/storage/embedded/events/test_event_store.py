@@ -22,12 +22,12 @@ class TestEmbeddedEventStore(EventStoreContract):
     ) -> Iterator[EmbeddedEventStore]:
         answers = threading.Event()
 
-        def offload(function, /, *args, **kwargs):
+        def run_in_pool(function, /, *args, **kwargs):
             answers.wait()
             return function(*args, **kwargs)
 
         store = EmbeddedEventStore(
-            directory.events, clock=clock, signals=signals, pools=StorePools.all(offload), append_timeout_s=1.0
+            directory.events, clock=clock, signals=signals, pools=StorePools.all(run_in_pool), append_timeout_s=1.0
         )
         yield store
         answers.set()

@@ -105,10 +105,10 @@ from tests.support.clock import ManualClock
 
 pool = ThreadPoolExecutor(1)
 
-def offload(function, *args):
+def run_in_pool(function, *args):
     return pool.submit(function, *args).result()
 
-pools = StorePools.all(offload)
+pools = StorePools.all(run_in_pool)
 store = EmbeddedEventStore(Path(sys.argv[1]), clock=ManualClock(), signals=NoSignals(), pools=pools)
 refused = 0
 acknowledged = []

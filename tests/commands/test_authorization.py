@@ -45,3 +45,14 @@ def test_administrators_and_unauthenticated_readers_see_the_events_of_all_owners
     broker.registry.refresh()
     assert broker.access.visibility(subject(ALICE)).reader is None
     assert broker.access.visibility(UNAUTHENTICATED).reader is None
+
+
+def test_the_filter_of_a_subscription_decides_what_its_readers_see(broker):
+    broker.do(CreateEventType(spec=event_type_spec()))
+    subscription, _ = broker.do(CreateSubscription(spec=subscription_spec(filter="event.n == 1")))
+    broker.registry.refresh()
+    wanted = broker.access.visibility(UNAUTHENTICATED, subscription.id).wanted
+    assert wanted is not None
+    assert wanted.matches(b'{"n":1}')
+    assert not wanted.matches(b'{"n":2}')
+    assert broker.access.visibility(UNAUTHENTICATED).wanted is None

@@ -36,6 +36,9 @@ REFERENCED_BYTES_MAX = 2_000_000
 """How much schema is walked behind references. Honest schemas stay below a few times their size; two reference cycles
 of different lengths, which fit into a schema of legal size, would make millions of pairs."""
 
+PAIR_BYTES = 150
+"""What a pair of references counts in addition, since it takes time however small the definitions are."""
+
 _PATH_CHARACTERS_MAX = 1000
 
 _OVERLOOKED = ("pattern", "format", "exclusiveMaximum", "exclusiveMinimum")
@@ -130,7 +133,7 @@ class _Comparison:
             return
         self.followed.add((old, new, pair.is_frozen))
         before, after = resolve(self.old.root, old), resolve(self.new.root, new)
-        self.referenced_bytes += len(msgspec.json.encode((before, after)))
+        self.referenced_bytes += PAIR_BYTES + len(msgspec.json.encode((before, after)))
         if self.referenced_bytes > REFERENCED_BYTES_MAX:
             self._report(pair, "NOT_COMPARABLE")
         else:

@@ -24,6 +24,7 @@ _STRUCTURE: Mapping[str, tuple[str, ...]] = {
     "array": ("items", "additionalItems", "contains"),
     "object": ("properties", "required", "dependencies", "patternProperties", "additionalProperties", "propertyNames"),
 }
+_ABOUT = {group: frozenset((*ATTRIBUTES[group], *_STRUCTURE.get(group, ()))) for group in ATTRIBUTES}
 _MEMBER_KEYWORDS = frozenset(("properties", "required", "minProperties", "maxProperties"))
 _SHAPE_KEYWORDS = frozenset(("type", "items", "minItems", "maxItems", "uniqueItems", *COMPOSITIONS))
 
@@ -83,7 +84,7 @@ def kind_of(node: Node) -> str:
 def speaks_of(node: Node, type_name: str) -> bool:
     """Whether some keyword is about values of a type."""
     group = "number" if type_name in _NUMBERS else type_name
-    return any(keyword in node for keyword in (*ATTRIBUTES.get(group, ()), *_STRUCTURE.get(group, ())))
+    return not _ABOUT.get(group, frozenset()).isdisjoint(node)
 
 
 def compositions(node: Node) -> tuple[str, ...]:

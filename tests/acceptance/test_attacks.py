@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 STALL_S_MAX = 0.05
 ORDINARY_FACTOR = 4
 """The limit on a busy machine: this many times the stall that ordinary work causes there."""
-CROWD_FACTOR = 4
+CONTENTION_FACTOR = 4
 RESIDENT_BYTES_MAX = 300_000_000
 ROUNDS = 5
 
@@ -203,13 +203,13 @@ def event_attacks():
     yield publishing("many empty events", "test.plain", *[b"{}"] * 99_000)
     yield publishing("more events than a batch has", "test.plain", *[b"{}"] * 100_001, statuses=(413,))
     yield publishing("an event of 5 MB", "test.plain", event(a="x" * 5_000_000))
-    yield publishing("5 MB for nobody", "nobody", *[event(a="x" * 50_000)] * 100, statuses=(404,))
+    yield publishing("5 MB for an unknown event type", "unknown", *[event(a="x" * 50_000)] * 100, statuses=(404,))
     yield publishing("5 MB of duplicate keys", "test.plain", *[with_member(b'{"x":1,"x":2}')] * 25_000, statuses=(400,))
 
 
 def consumer_attacks():
     """Requests that keep a broker busy with cursors and parameters of consumers; none names an existing resource."""
-    nobody = "/subscriptions/00000000-0000-0000-0000-000000000007"
+    unknown = "/subscriptions/00000000-0000-0000-0000-000000000007"
     item = {"event_type": "test.plain", "partition": "9" * 20, "offset": "0", "cursor_token": ""}
     stream = (("X-Nakadi-StreamId", str(uuid.UUID(int=7))),)
 
@@ -220,9 +220,9 @@ def consumer_attacks():
     yield sent("many event types", "POST", "/subscriptions", {"owning_application": "x", "event_types": types}, 422)
     plain = {"owning_application": "x", "event_types": ["test.plain"], "read_from": "cursors"}
     yield sent("many initial cursors", "POST", "/subscriptions", plain | {"initial_cursors": [item] * 2_000}, 413, 422)
-    yield sent("many commits", "POST", f"{nobody}/cursors", {"items": [item] * 2_000}, 404, headers=stream)
-    yield sent("many resets", "PATCH", f"{nobody}/cursors", {"items": [item] * 2_000}, 404)
-    yield sent("many partitions", "POST", f"{nobody}/events", {"partitions": [item] * 2_000}, 404)
+    yield sent("many commits", "POST", f"{unknown}/cursors", {"items": [item] * 2_000}, 404, headers=stream)
+    yield sent("many resets", "PATCH", f"{unknown}/cursors", {"items": [item] * 2_000}, 404)
+    yield sent("many partitions", "POST", f"{unknown}/events", {"partitions": [item] * 2_000}, 404)
     yield sent("many digits", "POST", "/event-types/test.plain/cursors-lag", [item | {"offset": "9" * 200_000}], 422)
     many = b"[%b]" % b",".join([b'{"partition":"0","offset":"0"}'] * 500)
     headers = (("X-Nakadi-Cursors", many.decode()),)
@@ -256,7 +256,7 @@ def test_no_attack_delays_others_exhausts_memory_or_ends_a_worker(attacks, tmp_p
         with running_server(tmp_path / f"attacked-{number}", "--workers", "1") as server:
             ordinary_s = work(server)
             stalls_s = attack(server, attacks)
-        allowed_s = max(STALL_S_MAX, ORDINARY_FACTOR * ordinary_s) * crowd()
+        allowed_s = max(STALL_S_MAX, ORDINARY_FACTOR * ordinary_s) * contention()
         guilty = {name: stall for name, stall in stalls_s.items() if stall > allowed_s}
         if not guilty:
             return
@@ -264,9 +264,9 @@ def test_no_attack_delays_others_exhausts_memory_or_ends_a_worker(attacks, tmp_p
     raise AssertionError(found)
 
 
-def crowd():
-    """How much other processes on this machine may lengthen a stall: the wait of a process that computes."""
-    return max(1, CROWD_FACTOR * os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+def contention():
+    """The factor by which other processes on this machine may lengthen a stall."""
+    return max(1, CONTENTION_FACTOR * os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def work(server):

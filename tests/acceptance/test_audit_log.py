@@ -68,7 +68,7 @@ def test_the_event_type_exists_with_the_feature_and_a_subscription_gets_every_ch
     assert created["metadata"]["event_type"] == LOG
 
 
-def test_authorized_clients_may_publish_to_it_but_only_valid_events(client):
+def test_authorized_clients_may_publish_valid_events_to_the_audit_log(client):
     client.post("/settings/features", json={"feature": "audit_log_collection", "enabled": True})
     response = client.post(f"/event-types/{LOG}/events", json=[{"data_op": "C", "data_type": "x", "data": {}}])
     assert response.status_code == 422
@@ -86,15 +86,15 @@ def test_events_continue_when_their_event_type_gets_another_timeline(client, sub
             assert client.put(f"/settings/blacklist/{name}").is_success
         seen, switched = [], []
         while len(seen) < 3 or not switched:
-            told = [event["data"] for event in stream.batch().get("events", [])]
-            seen += [each["resource_id"] for each in told if each["resource_type"] == "blacklist_entry"]
-            timelines = [each["new_object"] for each in told if each["resource_type"] == "timeline"]
+            changes = [event["data"] for event in stream.batch().get("events", [])]
+            seen += [each["resource_id"] for each in changes if each["resource_type"] == "blacklist_entry"]
+            timelines = [each["new_object"] for each in changes if each["resource_type"] == "timeline"]
             switched += [each for each in timelines if each["event_type"] == LOG and each["order"] == 2]
     assert sorted(seen) == sorted(name.replace("/", ":") for name in names)
     assert len(switched) == 1
 
 
-def test_unauthorized_clients_read_neither_events_nor_offsets_of_it(tmp_path):
+def test_unauthorized_clients_read_neither_events_nor_offsets_of_the_audit_log(tmp_path):
     write_tokens(tmp_path / "tokens.toml", {"admin": {"uid": "operations"}, "stranger": {"uid": "shop"}})
     environment = {
         "RIONI_AUTH_MODE": "basic",

@@ -57,7 +57,7 @@ def read_low_level(client, name, count, accept=MEDIA_TYPE):
 
 
 @pytest.mark.parametrize("version", ["0", "1"])
-def test_what_is_published_in_avro_is_read_as_json(client, create, name, version):
+def test_events_published_in_avro_are_read_as_json(client, create, name, version):
     create(name, schema=AVRO)
     response = publish(client, name, order(1), order(2), version=version)
     assert (response.status_code, response.content) == (200, b"")

@@ -233,7 +233,7 @@ def dated(server):
     return name
 
 
-def test_a_body_may_come_in_chunks(client, create, name):
+def test_a_body_may_be_sent_in_chunks(client, create, name):
     create(name)
     batch = json.dumps([event(), event()]).encode()
     pieces = (batch[start : start + 7] for start in range(0, len(batch), 7))

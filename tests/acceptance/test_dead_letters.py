@@ -177,7 +177,7 @@ def problem_detail(response):
     return response.json()["detail"]
 
 
-def test_bad_requests_get_the_reason(client, create, subscribe, name):
+def test_bad_requests_are_answered_with_the_reason(client, create, subscribe, name):
     """Reference streams#listing-dead-letters."""
     create(name, **partitions(1))
     path = f"/subscriptions/{subscribe(name)}/dead-letters"

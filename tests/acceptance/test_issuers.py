@@ -74,7 +74,7 @@ def server(tmp_path_factory, keys):
         yield running
 
 
-def minted(issuer, uid, realm):
+def token_headers(issuer, uid, realm):
     """The headers of a client with a token of an issuer."""
     now_s = int(time.time())
     claims = {"iss": f"https://{issuer}.example", "aud": AUDIENCE, "sub": uid, "realm": realm, "scope": "uid"}
@@ -84,12 +84,12 @@ def minted(issuer, uid, realm):
 
 
 def test_the_administrator_comes_from_one_issuer_alone(client):
-    assert client.get("/settings/admins", headers=minted("tools", "operations", "services")).status_code == 200
+    assert client.get("/settings/admins", headers=token_headers("tools", "operations", "services")).status_code == 200
     for issuer, realm in (("staff", "services"), ("partner", "services"), ("staff", "/services"), ("tools", "users")):
-        refused = client.get("/settings/admins", headers=minted(issuer, "operations", realm))
+        refused = client.get("/settings/admins", headers=token_headers(issuer, "operations", realm))
         assert refused.status_code in (401, 403), issuer
-    problem(client.get("/event-types", headers=minted("staff", "operations", "services")), 401)
-    problem(client.get("/settings/admins", headers=minted("partner", "operations", "services")), 403)
+    problem(client.get("/event-types", headers=token_headers("staff", "operations", "services")), 401)
+    problem(client.get("/settings/admins", headers=token_headers("partner", "operations", "services")), 403)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_the_administrator_comes_from_one_issuer_alone(client):
     ],
 )
 def test_each_issuer_issues_only_its_own_identities(client, issuer, uid, realm, status):
-    assert client.get("/event-types", headers=minted(issuer, uid, realm)).status_code == status
+    assert client.get("/event-types", headers=token_headers(issuer, uid, realm)).status_code == status

@@ -113,9 +113,9 @@ def test_timelines_in_kafka_can_be_verified_while_the_server_runs(create, publis
     publish(name, "0", "1")
     assert list(admin_operations.verify(Config(data=data, kafka=kafka_cluster.kafka))) == []
     # Verification really reads Kafka: without Kafka it fails.
-    (nobody,) = free_ports(1)
+    (unused_port,) = free_ports(1)
     with pytest.raises(Unavailable):
-        list(admin_operations.verify(Config(data=data, kafka=f"{HOST}:{nobody}", kafka_request_timeout_s=1)))
+        list(admin_operations.verify(Config(data=data, kafka=f"{HOST}:{unused_port}", kafka_request_timeout_s=1)))
 
 
 def test_metrics_include_kafka(client, create, publish, name):

@@ -14,7 +14,7 @@ from tests.support.server import START_S, running_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
-IMPATIENT = {"RIONI_DATABASE_LOCK_TIMEOUT_S": "1"}
+SHORT_TIMEOUT = {"RIONI_DATABASE_LOCK_TIMEOUT_S": "1"}
 """The timeout of brokers that wait for a database in use."""
 
 
@@ -29,7 +29,7 @@ def refusal(data, environment):
     command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--workers", "1", "--data", str(data)]
     done = subprocess.run(
         command,
-        env={**os.environ, **environment, **IMPATIENT},
+        env={**os.environ, **environment, **SHORT_TIMEOUT},
         capture_output=True,
         text=True,
         check=False,
@@ -63,7 +63,7 @@ def test_nodes_of_one_cluster_share_a_database_and_nodes_of_others_are_rejected(
         pass
     with (
         running_server(tmp_path / "one", "--workers", "1", environment=shared),
-        running_server(tmp_path / "two", "--workers", "1", environment=shared | spelled_otherwise(shared)),
+        running_server(tmp_path / "two", "--workers", "1", environment=shared | with_other_host_names(shared)),
     ):
         for other in (alone, elsewhere):
             assert "in use by a node with zookeeper path /" in refusal(tmp_path / "other", other)
@@ -73,6 +73,6 @@ def test_nodes_of_one_cluster_share_a_database_and_nodes_of_others_are_rejected(
             migrate(tmp_path / "source", target, lambda *_: None)
 
 
-def spelled_otherwise(shared):
+def with_other_host_names(shared):
     """The same servers of ZooKeeper under another name."""
     return {"RIONI_ZOOKEEPER": shared["RIONI_ZOOKEEPER"].replace("127.0.0.1", "localhost")}

@@ -113,7 +113,7 @@ def test_after_a_crash_of_the_database_requests_are_503_until_it_is_back_and_str
 @contextlib.contextmanager
 def paused(pid):
     """A server that is suspended with all of its processes, like an unreachable machine."""
-    processes = list(family(pid))
+    processes = list(process_tree(pid))
     try:
         for each in processes:
             os.kill(each, signal.SIGSTOP)
@@ -123,10 +123,10 @@ def paused(pid):
             os.kill(each, signal.SIGCONT)
 
 
-def family(pid):
+def process_tree(pid):
     yield pid
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        yield from family(int(child))
+        yield from process_tree(int(child))
 
 
 def test_while_the_database_is_suspended_streams_continue(server, postgres, client, create, name):

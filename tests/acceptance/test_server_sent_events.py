@@ -64,8 +64,8 @@ def test_a_reconnecting_browser_commits_the_batches_that_it_received(client, cre
     path = f"/subscriptions/{subscription}/events?batch_limit=2&batch_flush_timeout=1&commit_timeout=1"
     seen = read(client, f"{path}&max_uncommitted_events=2&stream_timeout=1")
     assert order_ids(seen) == ["1", "2"]
-    (told,) = [each for each in seen if each.get("event") == "stream"]
-    assert json.loads(told["data"]).keys() == {"stream_id"}
+    (information,) = [each for each in seen if each.get("event") == "stream"]
+    assert json.loads(information["data"]).keys() == {"stream_id"}
     last = [each["id"] for each in seen if "id" in each][-1]
     again = EVENTS | {"Last-Event-ID": last}
     assert order_ids(read(client, f"{path}&max_uncommitted_events=2&stream_timeout=1", again)) == ["3"]
@@ -79,10 +79,10 @@ def test_a_script_commits_with_the_stream_id_from_the_stream(client, server, cre
     path = f"/subscriptions/{subscribe(name, read_from='begin')}"
     with client.stream("GET", f"{path}/events?batch_flush_timeout=1&stream_limit=1", headers=EVENTS) as response:
         lines = response.iter_lines()
-        told = json.loads(next(line for line in lines if line.startswith("data:"))[5:])
+        information = json.loads(next(line for line in lines if line.startswith("data:"))[5:])
         batch = json.loads(next(line for line in lines if line.startswith("data:"))[5:])
         with server.client() as other:
-            headers = {"X-Nakadi-StreamId": told["stream_id"]}
+            headers = {"X-Nakadi-StreamId": information["stream_id"]}
             assert other.post(f"{path}/cursors", json={"items": [batch["cursor"]]}, headers=headers).status_code == 204
         assert any("Stream limit" in line for line in lines)
 

@@ -166,18 +166,18 @@ def test_the_status_shows_the_partitions_of_each_event_type(client, server, thre
         assert (item["id"], list(item)[-1]) == (three[0], "status")
         return item["status"]
 
-    nobody = {"state": "unassigned", "stream_id": ""}
+    no_owner = {"state": "unassigned", "stream_id": ""}
     assert status() == [
-        {"event_type": f"{name}.a", "partitions": [{"partition": "0", **nobody}]},
-        {"event_type": f"{name}.b", "partitions": [{"partition": "0", **nobody}, {"partition": "1", **nobody}]},
+        {"event_type": f"{name}.a", "partitions": [{"partition": "0", **no_owner}]},
+        {"event_type": f"{name}.b", "partitions": [{"partition": "0", **no_owner}, {"partition": "1", **no_owner}]},
     ]
     body = {"partitions": [{"event_type": f"{name}.b", "partition": "1"}]}
     path = f"/subscriptions/{three[0]}/events"
     with server.client() as other, open_stream(other, path, "POST", json=body) as stream:
         owner = {"state": "assigned", "stream_id": stream.stream_id, "assignment_type": "direct"}
         assert status() == [
-            {"event_type": f"{name}.a", "partitions": [{"partition": "0", **nobody}]},
-            {"event_type": f"{name}.b", "partitions": [{"partition": "0", **nobody}, {"partition": "1", **owner}]},
+            {"event_type": f"{name}.a", "partitions": [{"partition": "0", **no_owner}]},
+            {"event_type": f"{name}.b", "partitions": [{"partition": "0", **no_owner}, {"partition": "1", **owner}]},
         ]
     plain = client.get(f"/subscriptions?owning_application={app}").json()["items"]
     assert all("status" not in item for item in plain)

@@ -147,14 +147,14 @@ class EventStoreContract:
         assert caught.value.failed == {0: "timed out", 2: "timed out"}
 
     def test_concurrent_appends_are_all_stored_once_at_the_returned_positions(self, store: EventStore):
-        told: dict[tuple[int, int], bytes] = {}
+        returned: dict[tuple[int, int], bytes] = {}
 
         def publish(publisher: int) -> None:
             for number in range(20):
                 batch = events(f"{publisher}-{number}-a", f"{publisher}-{number}-b")
                 firsts = store.append(TOPIC, {publisher % PARTITIONS: batch, (publisher + 1) % PARTITIONS: batch})
                 for partition, first in firsts.items():
-                    told[partition, first], told[partition, first + 1] = batch
+                    returned[partition, first], returned[partition, first + 1] = batch
 
         run_all([threading.Thread(target=publish, args=(publisher,)) for publisher in range(8)])
         found = {
@@ -162,8 +162,8 @@ class EventStoreContract:
             for partition in range(PARTITIONS)
             for position, event in enumerate(read_all(store, TOPIC, partition))
         }
-        assert found == told
-        assert len(told) == 8 * 20 * 4
+        assert found == returned
+        assert len(returned) == 8 * 20 * 4
 
     def test_an_unknown_topic_fails_only_its_own_publisher(self, store: EventStore):
         outcomes: list[bool] = []

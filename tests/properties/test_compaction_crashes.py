@@ -102,7 +102,7 @@ class Compaction(RuleBasedStateMachine):
         before_ms = self.clock.now_ms() - lag_ms
         for model in self.partitions:
             model.may_be_gone.update(model.superseded(before_ms))
-        with self.mortal(lives):
+        with self.dying(lives):
             self.store.compact(TOPIC, before_ms)
             for model in self.partitions:
                 model.gone.update(model.superseded(before_ms))
@@ -110,7 +110,7 @@ class Compaction(RuleBasedStateMachine):
     @rule(age_ms=st.integers(20, 100), lives=st.integers(-1, STEPS_MAX))
     def expire(self, age_ms, lives):
         before_ms = self.clock.now_ms() - age_ms
-        with self.mortal(lives):
+        with self.dying(lives):
             self.store.delete_before(TOPIC, before_ms)
         for model, bounds in zip(self.partitions, self.store.bounds(TOPIC), strict=True):
             young = sum(at_ms >= before_ms for *_, at_ms in model.events[model.oldest :])
@@ -124,7 +124,7 @@ class Compaction(RuleBasedStateMachine):
         self.open()
 
     @contextlib.contextmanager
-    def mortal(self, lives):
+    def dying(self, lives):
         """Die after so many steps, if they are not too many: only what is on the disk by then is left."""
         left = itertools.count(lives, -1)
 

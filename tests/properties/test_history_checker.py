@@ -140,11 +140,11 @@ def gap_after_a_reset(history):
     history.streams["three"].deliveries[0] = delivery(26, 4)
 
 
-def again_though_committed(history):
+def repeated_though_committed(history):
     history.streams["two"].deliveries[0] = delivery(6, 1, 2, 3)
 
 
-def again_within_a_stream(history):
+def repeated_within_a_stream(history):
     history.streams["three"].deliveries.append(delivery(27.5, 7, 8))
 
 
@@ -152,7 +152,7 @@ def cursor_moved_back(history):
     history.observations.insert(2, seen(12, 2))
 
 
-def commit_forgotten(history):
+def commit_lost(history):
     history.observations[:3] = [seen(8, 1)]
 
 
@@ -160,7 +160,7 @@ def commit_after_the_end(history):
     history.streams["three"].commits.append(commit(31, 8, 200))
 
 
-def commit_of_what_it_never_got(history):
+def commit_of_undelivered_events(history):
     history.streams["two"].commits.append(commit(8.5, 5, 200))
 
 
@@ -244,12 +244,12 @@ def registered_twice(history):
         (gap_within_a_stream, "gap"),
         (gap_after_a_hand_over, "gap"),
         (gap_after_a_reset, "gap"),
-        (again_though_committed, "repeated"),
-        (again_within_a_stream, "repeated"),
+        (repeated_though_committed, "repeated"),
+        (repeated_within_a_stream, "repeated"),
         (cursor_moved_back, "moved back"),
-        (commit_forgotten, "moved back"),
+        (commit_lost, "moved back"),
         (commit_after_the_end, "foreign"),
-        (commit_of_what_it_never_got, "foreign"),
+        (commit_of_undelivered_events, "foreign"),
         (two_owners, "foreign"),
         (silent_end, "silent"),
         (registered_and_unseen, "forgotten"),

@@ -107,16 +107,16 @@ def copied(written: Path) -> Iterator[Copy]:
 def test_entries_of_several_writers_are_in_one_chain_without_gaps(empty, history, data):
     with Copy(empty) as copy:
         writers = [copy.open() for _ in range(3)]
-        told = []
+        appended_entries = []
         for command_origin, events in history:
             writer = data.draw(st.sampled_from(writers))
             with writer.transaction() as transaction:
                 for stream, group in groupby(events, lambda event: event.stream):
-                    version = Counter(entry.stream for entry in told)[stream]
-                    told += transaction.append(stream, version, list(group), command_origin)
-        assert [entry.position for entry in told] == list(range(1, len(told) + 1))
-        assert all(writer.entries(0, 1_000) == told for writer in writers)
-        assert {writer.head().position for writer in writers} == {len(told)}
+                    version = Counter(entry.stream for entry in appended_entries)[stream]
+                    appended_entries += transaction.append(stream, version, list(group), command_origin)
+        assert [entry.position for entry in appended_entries] == list(range(1, len(appended_entries) + 1))
+        assert all(writer.entries(0, 1_000) == appended_entries for writer in writers)
+        assert {writer.head().position for writer in writers} == {len(appended_entries)}
         for writer in writers:
             writer.close()
         assert copy.findings() == []

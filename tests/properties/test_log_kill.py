@@ -33,10 +33,10 @@ def test_log_and_read_models_agree_after_a_kill_at_any_moment(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'registry.db'}"
     with closing(open_log(url)) as log:
         for _ in range(KILLS):
-            told = append_until_killed(url, chance.randint(1, 60), chance.random() / 100)
+            reported = append_until_killed(url, chance.randint(1, 60), chance.random() / 100)
             assert list(verify(log.engine, TOPICS)) == []
             head = log.head().position
-            assert head >= told
+            assert head >= reported
             with reading(log.engine) as connection:
                 assert Projector().position(connection) == head
         assert head > KILLS
@@ -52,12 +52,12 @@ def append_until_killed(url: str, lines: int, more_s: float) -> int:
     """Kill an appending process some time after so many commits, and return the last position that it has printed."""
     command = projecting_writer.command(url, SEED)
     with subprocess.Popen(command, cwd=projecting_writer.ROOT, stdout=subprocess.PIPE, text=True) as process:
-        told = list(islice(process.stdout, lines))
+        reported = list(islice(process.stdout, lines))
         # The moment is random; nothing is waited for here.
         threading.Event().wait(more_s)
         process.kill()
-        told += process.stdout
-    return int(told[-1]) if told else 0
+        reported += process.stdout
+    return int(reported[-1]) if reported else 0
 
 
 def open_log(url: str) -> SqlEventLog:

@@ -178,12 +178,12 @@ class Streaming(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(data=st.data(), woken=st.booleans())
     def run(self, data, woken):
-        self.go_on(data.draw(st.sampled_from(self.readers)), woken=woken)
+        self.run_stream(data.draw(st.sampled_from(self.readers)), woken=woken)
 
     @rule()
     def run_all(self):
         for reader in list(self.readers):
-            self.go_on(reader, woken=True)
+            self.run_stream(reader, woken=True)
 
     @rule(seconds=st.integers(1, COMMIT_TIMEOUT_S))
     def wait(self, seconds):
@@ -218,12 +218,12 @@ class Streaming(RuleBasedStateMachine):
 
     @precondition(lambda self: self.readers)
     @rule(requested=st.sampled_from([(), *((key,) for key in KEYS)]))
-    def visit(self, requested):
+    def join_and_leave(self, requested):
         """A stream joins, the others begin to release partitions, and it leaves before it has received any."""
         others = list(self.readers)
         self.join(0, requested, 1, 1, 0, 3600)
         for reader in others:
-            self.go_on(reader, woken=True)
+            self.run_stream(reader, woken=True)
         for reader in self.readers:
             if reader not in others:
                 self.workers[0].leave(self.subscription, reader.stream_id)
@@ -273,7 +273,7 @@ class Streaming(RuleBasedStateMachine):
         self.confirmed[key] = max(self.confirmed[key], position)
         self.given_up[key].update(range(before + 1, position + 1))
 
-    def go_on(self, reader: Reader, *, woken: bool) -> None:
+    def run_stream(self, reader: Reader, *, woken: bool) -> None:
         runner = reader.runner
         runner._check_client(woken=woken)
         while not runner._done and (data := runner._execute()):
@@ -367,7 +367,7 @@ class Streaming(RuleBasedStateMachine):
         rounds_without_progress, before = 0, self.committed()
         while rounds_without_progress < 200:
             for reader in list(self.readers):
-                self.go_on(reader, woken=True)
+                self.run_stream(reader, woken=True)
                 if reader in self.readers:
                     for key, position in reader.last.items():
                         self.try_commit(reader, key, position)
@@ -378,7 +378,7 @@ class Streaming(RuleBasedStateMachine):
                 self.join(0, (), 5, 2, 0, 3600)
             rounds_without_progress = 0 if (now := self.committed()) != before else rounds_without_progress + 1
             before = now
-        pytest.fail("events are left that nobody gets")
+        pytest.fail("some events are never delivered")
 
 
 class StreamingWithDeadLetters(Streaming):

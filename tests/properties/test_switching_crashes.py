@@ -130,7 +130,7 @@ class Switching(RuleBasedStateMachine):
         if unfinished is not None and unfinished.closing:
             before += 1  # it can only be completed
         try:
-            with self.mortal(which, lives) as worker:
+            with self.dying(which, lives) as worker:
                 worker.timeline_switcher.switch(command, self.broker.context())
                 assert len(self.timelines.timelines) == before + 1
         except Conflict:
@@ -146,7 +146,7 @@ class Switching(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1), lives=st.integers(-1, 19), count=st.integers(1, PARTITIONS_MAX))
     def repartition(self, which, lives, count):
         try:
-            with self.mortal(which, lives) as worker:
+            with self.dying(which, lives) as worker:
                 worker.bus.dispatch(Repartition(event_type=NAME, partition_count=count), self.broker.context())
         except Invalid:
             assert count < len(self.partitions)
@@ -178,7 +178,7 @@ class Switching(RuleBasedStateMachine):
             partition.removed = max(partition.removed, sum(at_ms < before_ms for at_ms in partition.times_ms))
 
     @contextlib.contextmanager
-    def mortal(self, which, lives):
+    def dying(self, which, lives):
         """A process that dies after so many calls, if they are not too many; another one then takes its place."""
         worker = self.workers[which]
         worker.lives_left = lives

@@ -97,7 +97,7 @@ class Attempt(threading.Thread):
             self.interrupted = True
 
 
-def kill_amid(server, change, partitions, chance):
+def kill_during(server, change, partitions, chance):
     """Kill one worker or all during a change; return whether the change was not answered."""
     with httpx.Client(base_url=server.url, timeout=ENOUGH_S) as client:
         with contextlib.suppress(httpx.HTTPError):  # the other worker may just be dying
@@ -135,14 +135,14 @@ def check_audit_entries(entries, timelines, partitions):
     assert [each["topic"] for each in entries[:2]] == ["event-type.created", "timeline.opened"]
     closed = [each["topic"] for each in entries].count("timeline.close-started")
     assert closed == len(timelines) - 1, "what was about to be closed is closed"
-    told = [each for each in entries if each["topic"].startswith("timeline.")]
-    assert all(earlier["after"] == later["before"] for earlier, later in pairwise(told)), "a change is missing"
-    last = told[-1]["after"]
+    changes = [each for each in entries if each["topic"].startswith("timeline.")]
+    assert all(earlier["after"] == later["before"] for earlier, later in pairwise(changes)), "a change is missing"
+    last = changes[-1]["after"]
     assert [each["id"] for each in last["timelines"]] == [each["id"] for each in timelines]
     assert "switch" not in last
     assert last["timelines"][-1]["partitions"] == partitions
     steps = {"timeline.repartitioned", "timeline.close-started"}
-    switches = [each["topic"] for each in told[1:] if each["topic"] not in steps]
+    switches = [each["topic"] for each in changes[1:] if each["topic"] not in steps]
     assert set(switches[::2]) == {"timeline.switch-started"}
     assert set(switches[1::2]) <= {"timeline.switched", "timeline.switch-aborted"}
     assert switches.count("timeline.switched") == len(timelines) - 1
@@ -153,7 +153,7 @@ def change_and_kill(server, chance):
     partitions, interrupted, kill = 1, 0, 0
     while kill < KILLS or (not interrupted and kill < KILLS_MAX):
         change = (switch, repartition)[kill % 2]
-        interrupted += kill_amid(server, change, partitions, chance)
+        interrupted += kill_during(server, change, partitions, chance)
         # Whatever its outcome, the change can be made now, and events be published.
         until_done(server.url, lambda client, change=change, count=partitions: change(client, count))
         until_done(server.url, lambda client: switch(client, 0))

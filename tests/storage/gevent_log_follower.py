@@ -34,12 +34,12 @@ def main(url: str) -> None:
         each.follow(lambda: None)
     while not all(each._head._listener.position() == 0 for each in (log, other)):
         gevent.sleep(0.001)
-    told: list[int] = []
+    returned: list[int] = []
 
     def append(number: int) -> None:
         (entry,) = pool.apply(note, (log, f"stream {number}"))
         assert other.position() >= entry.position <= log.position()
-        told.append(entry.position)
+        returned.append(entry.position)
         pool.apply(log.entries, (0, 10))
 
     greenlets = [threading.Thread(target=append, args=(number,)) for number in range(GREENLETS)]
@@ -52,11 +52,11 @@ def main(url: str) -> None:
             gevent.sleep(0.001)
             # More greenlets than connections wait for a position; those that know it already need no connection.
             assert log.position() == 0
-            assert not told
+            assert not returned
     for greenlet in greenlets:
         greenlet.join()
 
-    assert sorted(told) == [entry.position for entry in read_all(log)] == list(range(1, GREENLETS + 1))
+    assert sorted(returned) == [entry.position for entry in read_all(log)] == list(range(1, GREENLETS + 1))
     assert not list(verify(engine, TOPICS))
     for each in (log, other):
         each.close()

@@ -34,12 +34,12 @@ def main(url: str) -> None:
     # Another process holds the write lock for a while.
     fd = os.open(f"{engine.url.database}-lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    told: list[int] = []
+    returned: list[int] = []
 
     def append(number: int) -> None:
-        told.append(pool.apply(note, (log, f"stream {number}"))[0].position)
+        returned.append(pool.apply(note, (log, f"stream {number}"))[0].position)
         pool.apply(log.entries, (0, 10))
-        assert log.head().position >= told[-1]
+        assert log.head().position >= returned[-1]
 
     greenlets = [threading.Thread(target=append, args=(number,)) for number in range(GREENLETS)]
     for greenlet in greenlets:
@@ -47,13 +47,13 @@ def main(url: str) -> None:
     for _ in range(TICKS):
         gevent.sleep(0.001)
         assert log.head().position == 0
-        assert not told
+        assert not returned
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
     for greenlet in greenlets:
         greenlet.join()
 
-    assert sorted(told) == [entry.position for entry in read_all(log)] == list(range(1, GREENLETS + 1))
+    assert sorted(returned) == [entry.position for entry in read_all(log)] == list(range(1, GREENLETS + 1))
     assert not list(verify(engine, TOPICS))
     with reading(engine) as connection:
         assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"

@@ -48,8 +48,8 @@ class KafkaProxies:
 
     def detours(self) -> Detours:
         """The settings by which all connections go through these proxies: brokers advertise the proxies' ports."""
-        told = [[ways[broker].port for ways in self._all] for broker in range(BROKERS)]
-        return Detours(told, [self._settings(broker) for broker in range(BROKERS)], self._lead)
+        ports = [[ways[broker].port for ways in self._all] for broker in range(BROKERS)]
+        return Detours(ports, [self._settings(broker) for broker in range(BROKERS)], self._lead)
 
     def _settings(self, broker: int) -> dict[str, object]:
         first = NODES + BROKERS

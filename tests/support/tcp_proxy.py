@@ -122,7 +122,7 @@ class _Connection:
 
 
 def _connected(target: Target | None) -> socket.socket:
-    assert target is not None, "nobody comes before it is known where this leads"
+    assert target is not None, "the address must be set before the first connection"
     if not isinstance(target, str):
         server = socket.create_connection(target, timeout=CONNECT_TIMEOUT_S)
         server.settimeout(None)

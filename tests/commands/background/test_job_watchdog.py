@@ -14,13 +14,13 @@ def test_hanging_jobs_are_distinguished_from_finished_ones():
     assert job_watchdog.health().reason == ""
 
 
-def test_an_error_in_a_job_does_not_prevent_the_next_round():
-    def stumble() -> None:
+def test_an_error_in_a_job_does_not_prevent_the_next_run():
+    def fail() -> None:
         raise LookupError
 
     clock = ManualClock()
     job_watchdog = JobWatchdog(clock)
-    jobs = job_watchdog.watched(stumble)
+    jobs = job_watchdog.watched(fail)
     clock.advance(int(SILENT_S * 1_000) + 1)
     jobs()
     assert job_watchdog.health().reason == ""

@@ -92,7 +92,7 @@ def test_an_empty_record_and_an_empty_batch_are_accepted(broker):
     assert stored(broker)[0].keys() == {"metadata"}
 
 
-def test_a_payload_may_come_in_single_object_encoding(broker):
+def test_a_payload_may_be_in_single_object_encoding(broker):
     create(broker)
     header = single_object_header(canonical_form(parse_event_schema(json.dumps(ORDER))))
     assert publish(broker, envelope(header + datum(GOOD))).events == 1

@@ -52,7 +52,9 @@ def subscribe(broker):
         ("7.4 cursors: BEGIN", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="BEGIN"),), -1),
     ),
 )
-def test_reading_begins_where_the_subscription_says(broker, positions, subscribe, read_from, cursors, position):
+def test_reading_begins_at_the_position_set_by_the_subscription(
+    broker, positions, subscribe, read_from, cursors, position
+):
     subscription = subscribe(read_from=read_from, initial_cursors=cursors)
     positions.initialise(subscription)
     assert broker.coordinator.cursors(subscription.id) == {PARTITION: format_offset(1, position)}

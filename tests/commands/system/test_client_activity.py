@@ -38,7 +38,7 @@ def test_a_process_knows_the_activity_of_its_own_clients_at_once(process, clock)
     assert process.of("publish", "order") == {"alice": LastActivity(START_MS, START_MS + 10, 7)}
 
 
-def test_other_processes_know_it_after_the_next_tick(process, activity, clock):
+def test_other_processes_know_the_activity_after_the_next_tick(process, activity, clock):
     """Reference operations#activity-records."""
     other = ActivityTracker(activity, clock, direct)
     process.tick()

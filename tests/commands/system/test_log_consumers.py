@@ -294,8 +294,8 @@ def test_during_a_timeline_switch_the_audit_log_waits_and_reports_everything_onc
     broker.do(CloseTimeline(event_type=AUDIT_LOG, timeline=timeline))
     for _ in range(2):
         feeds.tick()
-    told = [("C", "blacklist_entry", "PRODUCER_APP:shop"), ("C", "timeline", timeline.id)]
-    assert summaries(published(broker)) == told
+    reported = [("C", "blacklist_entry", "PRODUCER_APP:shop"), ("C", "timeline", timeline.id)]
+    assert summaries(published(broker)) == reported
 
 
 def test_events_stored_before_a_switch_are_not_stored_again_after_it_even_in_another_storage(broker):
@@ -370,8 +370,10 @@ def test_a_command_of_several_transactions_is_reported_once_wherever_the_process
     broker.feeds(FEED).tick()
     eids = [event["metadata"]["eid"] for event in published(broker)]
     assert len(eids) == len(set(eids))
-    told = summaries(published(broker))
-    assert told.count(("C", "event_type", NAME)) == told.count(("C", "blacklist_entry", "PRODUCER_APP:shop")) == 1
+    reported = summaries(published(broker))
+    assert (
+        reported.count(("C", "event_type", NAME)) == reported.count(("C", "blacklist_entry", "PRODUCER_APP:shop")) == 1
+    )
 
 
 def test_only_one_process_publishes_and_another_one_continues_where_it_ended(broker):

@@ -161,22 +161,22 @@ class TakesHalf:
 
 
 @pytest.fixture
-def publish_amid(broker, monkeypatch):
+def publish_during(broker, monkeypatch):
     """Publishes three events while a callback changes their topic."""
 
-    def publish_amid(happens):
+    def publish_during(happens):
         half, of = TakesHalf(broker.store, happens), broker.stores.of
         monkeypatch.setattr(broker.stores, "of", lambda name: half if name == "default" else of(name))
         body = json.dumps([{"order_id": str(number), "metadata": METADATA} for number in range(3)]).encode()
         return broker.publisher.publish(PublishEvents(event_type=NAME, body=body, flow_id=""), BROKER)
 
-    return publish_amid
+    return publish_during
 
 
-def test_the_rest_of_a_batch_that_a_closing_topic_did_not_store_goes_to_the_next_topic(broker, publish_amid):
+def test_the_rest_of_a_batch_that_a_closing_topic_did_not_store_goes_to_the_next_topic(broker, publish_during):
     """Reference timelines#publishers."""
     broker.do(CreateStorage(storage=StorageEntry(id="a", storage_type="embedded", default=False)))
-    published = publish_amid(lambda: switch(broker, "a"))
+    published = publish_during(lambda: switch(broker, "a"))
     assert (published.events, published.partly) == (3, ())
     old, new = timelines(broker).timelines
     assert (old.latest_position, broker.stores.of("a").bounds(new.topic)) == ((0,), [Bounds(0, 1)])
@@ -229,7 +229,7 @@ class Stores:
         return self._stores[storage_id]
 
 
-def test_without_a_next_timeline_the_events_not_stored_are_reported(broker, publish_amid):
+def test_without_a_next_timeline_the_events_not_stored_are_reported(broker, publish_during):
     """Reference publishing#partial-results."""
     store, topic = broker.store, timelines(broker).active.topic
 
@@ -237,7 +237,7 @@ def test_without_a_next_timeline_the_events_not_stored_are_reported(broker, publ
         broker.start_switch(NAME)
         store.close_topic(topic)
 
-    published = publish_amid(closes)
+    published = publish_during(closes)
     assert [(item.publishing_status, item.detail) for item in published.partly] == [("failed", "interrupted")] * 3
     assert store.bounds(topic) == [Bounds(0, 0)]
 

@@ -75,7 +75,7 @@ def test_all_timelines_get_the_partitions_and_the_statistic_is_adjusted(broker):
     assert broker.topics(before) == ["timeline.repartitioned", "event-type.changed"]
 
 
-def test_repeating_it_changes_nothing(broker):
+def test_repeating_a_repartitioning_changes_nothing(broker):
     broker.do(repartition(3))
     head = broker.log.head()
     broker.do(repartition(3))

@@ -148,11 +148,11 @@ def test_of_two_processes_that_create_the_same_event_type_one_succeeds(broker, o
 
 @pytest.mark.parametrize("at", STEPS)
 def test_a_process_considered_dead_creates_nothing_and_leaves_no_topic(broker, one, at):
-    def taken_for_dead():
+    def considered_dead():
         one.coordinator.close()
         run_background_jobs(broker)
 
-    at_step(one, at, taken_for_dead)
+    at_step(one, at, considered_dead)
     assert create(broker, one) is (Unavailable if at in UNDER_WAY else True)
     assert check(broker) == ([] if at in UNDER_WAY else [NAME])
 

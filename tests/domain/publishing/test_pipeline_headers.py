@@ -25,11 +25,11 @@ def owned(value, type_="path"):
     return rules(event_owner_selector=EventOwnerSelector(type=type_, name="retailer", value=value))
 
 
-def anybody(_owner, _eid):
+def permits_any_owner(_owner, _eid):
     pass
 
 
-def only_acme(owner, eid):
+def permits_acme(owner, eid):
     if owner != ACME:
         raise AccessDenied("WRITE", f"event:{eid}")
 
@@ -58,22 +58,22 @@ def test_tagged_events_are_for_one_subscription():
 
 def test_each_event_has_its_owner():
     events = [event(0, brand="acme"), event(1), event(2, brand=None), event(3, brand=7)]
-    headers = publish(events, owned("brand"), check_owner=anybody).headers
+    headers = publish(events, owned("brand"), check_owner=permits_any_owner).headers
     assert headers == {0: [Headers(owner=ACME), Headers(), Headers(), Headers(owner=Attribute("retailer", "7"))]}
 
 
 def test_a_static_owner_owns_every_event():
-    headers = publish([event()], owned("acme", "static"), check_owner=only_acme).headers
+    headers = publish([event()], owned("acme", "static"), check_owner=permits_acme).headers
     assert headers == {0: [Headers(owner=ACME)]}
 
 
 def test_an_owner_may_be_a_field_set_by_the_broker():
-    def nobody(owner, eid):
+    def permits_no_owner(owner, eid):
         raise AccessDenied("WRITE", f"event:{eid}")
 
     by = owned("metadata.published_by")
-    assert publish([event()], by, publisher="acme", check_owner=only_acme).headers == {0: [Headers(owner=ACME)]}
-    assert rejections([event(0), event(1)], by, check_owner=nobody) == [
+    assert publish([event()], by, publisher="acme", check_owner=permits_acme).headers == {0: [Headers(owner=ACME)]}
+    assert rejections([event(0), event(1)], by, check_owner=permits_no_owner) == [
         item("failed", "enriching", 0, f"Access on WRITE event:{EIDS[0]} denied", partition="0"),
         item("aborted", "enriching", 1, partition="0"),
     ]
@@ -81,7 +81,7 @@ def test_an_owner_may_be_a_field_set_by_the_broker():
 
 def test_events_of_other_owners_can_not_be_published():
     events = [event(0, brand="acme"), event(1, brand="other"), event(2, order_id=1)]
-    assert rejections(events, owned("brand"), check_owner=only_acme) == [
+    assert rejections(events, owned("brand"), check_owner=permits_acme) == [
         item("aborted", "validating", 0),
         item("failed", "validating", 1, f"Access on WRITE event:{EIDS[1]} denied"),
         item("aborted", "none", 2),
@@ -91,12 +91,12 @@ def test_events_of_other_owners_can_not_be_published():
 def test_owners_are_checked_before_the_schema():
     """Reference publishing#refused-batches."""
     events = [event(0, brand="acme", order_id=1), event(1, brand="acme")]
-    results = rejections(events, owned("brand"), check_owner=only_acme)
+    results = rejections(events, owned("brand"), check_owner=permits_acme)
     assert [(result["publishing_status"], result["step"]) for result in results] == [
         ("failed", "validating"),
         ("aborted", "validating"),
     ]
-    assert rejections([event(0, brand="other", order_id=1)], owned("brand"), check_owner=only_acme)[0]["detail"] == (
+    assert rejections([event(0, brand="other", order_id=1)], owned("brand"), check_owner=permits_acme)[0]["detail"] == (
         f"Access on WRITE event:{EIDS[0]} denied"
     )
 
@@ -182,5 +182,5 @@ def test_events_of_other_owners_can_not_be_deleted():
     for selector, says in (("brand", {"brand": "other"}), ("metadata.published_by", {})):
         owner = EventOwnerSelector(type="path", name="retailer", value=selector)
         by = rules(cleanup_policy="compact", event_owner_selector=owner)
-        (result,) = rejections([{**keyed(0), **says}], by, deletes=True, check_owner=only_acme)
+        (result,) = rejections([{**keyed(0), **says}], by, deletes=True, check_owner=permits_acme)
         assert result["detail"] == f"Access on WRITE event:{EIDS[0]} denied"

@@ -13,6 +13,6 @@ def play(driver: Driver, steps: Iterable[tuple[Any, ...]]) -> Driver:
     return driver
 
 
-def told(driver: Driver) -> list[tuple[str, int, list[int]]]:
+def new_batches(driver: Driver) -> list[tuple[str, int, list[int]]]:
     """The batches since the last call: partition, position, events."""
     return [(batch.partition.partition, batch.position, batch.events) for batch in driver.taken()]

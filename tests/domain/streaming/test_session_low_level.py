@@ -7,7 +7,7 @@ import pytest
 
 from rioni.domain.streaming.messages import Reason
 from tests.domain.streaming.driver import A, B, Batch, low_level
-from tests.domain.streaming.script import play, told
+from tests.domain.streaming.script import new_batches, play
 from tests.support.tables import rows
 
 
@@ -78,7 +78,7 @@ from tests.support.tables import rows
 )
 def test_batches_are_flushed_as_in_the_contract(parameters, steps, batches):
     """Reference low-level-streams#memory-limit, low-level-streams#stream-limit, low-level-streams#skipped-events."""
-    assert told(play(low_level(A, B, **parameters), steps)) == batches
+    assert new_batches(play(low_level(A, B, **parameters), steps)) == batches
 
 
 @pytest.mark.parametrize(

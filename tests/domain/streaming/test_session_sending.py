@@ -7,7 +7,7 @@ import pytest
 
 from rioni.domain.streaming.messages import Reason
 from tests.domain.streaming.driver import A, B, subscription
-from tests.domain.streaming.script import play, told
+from tests.domain.streaming.script import new_batches, play
 from tests.support.tables import rows
 
 
@@ -67,7 +67,7 @@ from tests.support.tables import rows
 )  # fmt: skip
 def test_batches_are_sent_as_in_the_contract(parameters, steps, batches):
     """Reference streams#when-a-batch-is-sent, streams#memory-limit, subscriptions#commits-ahead."""
-    assert told(play(subscription(**parameters), steps)) == batches
+    assert new_batches(play(subscription(**parameters), steps)) == batches
 
 
 @pytest.mark.parametrize(

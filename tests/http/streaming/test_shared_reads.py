@@ -116,12 +116,12 @@ def test_the_cache_is_bounded_and_reads_respect_their_limit(tails, timelines, st
 
 def test_a_reader_waits_for_another_one_that_reads_the_same(tails, timelines, store):
     store.append("topic", {0: [b"1"]})
-    tail, reading, go_on = tails.of(timelines), threading.Event(), threading.Event()
+    tail, reading, continue_reading = tails.of(timelines), threading.Event(), threading.Event()
     read = store.read
 
     def slowly(*args):
         reading.set()
-        assert go_on.wait(10)
+        assert continue_reading.wait(10)
         return read(*args)
 
     store.read = slowly
@@ -130,7 +130,7 @@ def test_a_reader_waits_for_another_one_that_reads_the_same(tails, timelines, st
     for reader in readers:
         reader.start()
     assert reading.wait(10)
-    go_on.set()
+    continue_reading.set()
     for reader in readers:
         reader.join(10)
     assert len(found) == 3

@@ -42,10 +42,10 @@ def main(path: Path) -> None:
     # Another process holds the write lock on a slow disk.
     fd = os.open(path / "events.db-lock", os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    told: list[int] = []
+    returned: list[int] = []
     killed = gevent.spawn(store.append, "topic", {0: events("killed")})
     greenlets = [
-        threading.Thread(target=lambda number=number: told.append(store.append("topic", {0: events(number)})[0]))
+        threading.Thread(target=lambda number=number: returned.append(store.append("topic", {0: events(number)})[0]))
         for number in range(GREENLETS)
     ]
     for greenlet in greenlets:
@@ -53,7 +53,7 @@ def main(path: Path) -> None:
     for _ in range(TICKS):
         gevent.sleep(0.001)
         assert store.bounds("topic")[0].newest == -1
-        assert not told
+        assert not returned
     killed.kill()
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
@@ -64,7 +64,7 @@ def main(path: Path) -> None:
     found = read_all(store, "topic", 0)
     # The first one was being written already when its caller was killed, which did not affect the others.
     assert sorted(found) == sorted(events("killed", *range(GREENLETS)))
-    assert sorted(told) == sorted(found.index(event) for event in events(*range(GREENLETS)))
+    assert sorted(returned) == sorted(found.index(event) for event in events(*range(GREENLETS)))
     assert store.delete_before("topic", 2**52) == GREENLETS + 1
     assert store.verify() == []
     waiter.close()

@@ -34,7 +34,7 @@ def test_a_new_directory_is_created_with_its_parents_and_opened_again(tmp_path: 
         assert directory.path == path
 
 
-def test_only_the_owner_has_access_to_it(tmp_path: Path):
+def test_only_the_owner_has_access_to_the_directory(tmp_path: Path):
     with DataDirectory(tmp_path / "data") as directory:
         assert directory.path.stat().st_mode & 0o077 == 0
 

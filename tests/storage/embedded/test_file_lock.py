@@ -57,12 +57,12 @@ def test_waiting_for_a_lock_that_others_hold_times_out_and_succeeds_later(path, 
     threads = threading.active_count()
     release()
 
-    def had():
+    def can_lock():
         with contextlib.suppress(Unavailable), lock.held(1):
             return True
         return False
 
-    wait_until(had)
+    wait_until(can_lock)
     # A wait that timed out releases the lock, and its files are closed.
     assert wait_until(lambda: not lock._given_up)
     assert threading.active_count() == threads
@@ -97,7 +97,7 @@ def test_files_are_not_left_open(path, hold):
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
-def test_where_no_thread_can_be_started_nothing_is_left_open(tmp_path, monkeypatch):
+def test_if_no_thread_can_be_started_no_file_is_left_open(tmp_path, monkeypatch):
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 

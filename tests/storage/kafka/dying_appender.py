@@ -46,7 +46,7 @@ def main(servers: str, prefix: str, database: str, folder: str, step: str, kind:
     elif step == "noted":
         Delivery.deliver = die
     else:
-        Delivery.deliver = die_having_delivered(Delivery.deliver, step)
+        Delivery.deliver = die_after_partial_delivery(Delivery.deliver, step)
     signals = EmbeddedSignals(Path(folder))
     connection = Connection(bootstrap_servers=servers, topic_prefix=prefix)
     store = KafkaEventStore(connection, open_index(database, "storage"), clock=SystemClock(), signals=signals)
@@ -57,7 +57,7 @@ def die(*_args: object, **_kwargs: object) -> NoReturn:
     os._exit(DIED)
 
 
-def die_having_delivered(deliver: Callable[..., None], step: str) -> Callable[..., NoReturn]:
+def die_after_partial_delivery(deliver: Callable[..., None], step: str) -> Callable[..., NoReturn]:
     def deliver_some(self, group, now_ms):
         (batch,) = group
         if step == "some partitions":

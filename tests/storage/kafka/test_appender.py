@@ -12,20 +12,20 @@ pytestmark = pytest.mark.kafka
 
 
 def test_the_store_reports_its_measurements(open_store, signals):
-    told: dict[str, list[float]] = defaultdict(list)
-    store = open_store(measurements=StoreMeasurements(*(told[name].append for name in StoreMeasurements._fields)))
+    measured: dict[str, list[float]] = defaultdict(list)
+    store = open_store(measurements=StoreMeasurements(*(measured[name].append for name in StoreMeasurements._fields)))
     store.create_topic(TOPIC, 2)
     store.append(TOPIC, {0: events(1)})
-    assert len(told["append_seconds"]) == 1
-    assert told["append_seconds"][0] > 0
+    assert len(measured["append_seconds"]) == 1
+    assert measured["append_seconds"][0] > 0
     read_all(store, TOPIC, 0)
-    assert sum(told["loaded_bytes"]) == len(events(1)[0])
+    assert sum(measured["loaded_bytes"]) == len(events(1)[0])
     watch = signals.watch([f"topic:{TOPIC}"])
     store.append(TOPIC, {0: events(2), 1: events(3)})
-    while told["events_behind"][-1:] != [0]:
+    while measured["events_behind"][-1:] != [0]:
         assert watch.wait(ENOUGH_S)
     watch.close()
     store.close_topic(TOPIC)
     with pytest.raises(TopicClosed):
         store.append(TOPIC, {0: events(4)})
-    assert sum(told["failed_batches"]) == 1
+    assert sum(measured["failed_batches"]) == 1

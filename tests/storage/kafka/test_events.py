@@ -231,7 +231,7 @@ def test_events_compacted_by_kafka_are_read_as_removed_events(store, clock, open
     assert read_headers(late, TOPIC, 0)[0] == COMPACTED
 
 
-def test_a_topic_extended_or_deleted_by_another_process_is_seen_so(store, other_store):
+def test_changes_of_a_topic_by_another_process_are_noticed(store, other_store):
     store.create_topic(TOPIC, 1)
     store.append(TOPIC, {0: events(1)})
     assert store.newest(TOPIC) == [0]

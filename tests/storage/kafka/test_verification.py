@@ -93,8 +93,8 @@ def test_topics_with_unclean_leader_election_are_reported_until_it_is_forbidden(
     found, store, open_store, connection, make_safe
 ):
     allow_unclean_leaders(connection)
-    (told,) = found()
-    assert told.startswith(f"topic {TOPIC}: {UNCLEAN} is not set to false")
+    (finding,) = found()
+    assert finding.startswith(f"topic {TOPIC}: {UNCLEAN} is not set to false")
     make_safe(store)
     wait_until(lambda: not found(compacted=True))
     # The configuration is cached; only another process queries it again.

@@ -201,15 +201,15 @@ def test_concurrent_appends_of_processes_are_neither_lost_nor_interleaved(log: S
         subprocess.Popen(log_writer.command(url, f"w{number}", appends), cwd=log_writer.ROOT, stdout=subprocess.PIPE)
         for number in range(writers)
     ]
-    told = []
+    reported = []
     for process in processes:
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0
-        told += [line.split() for line in output.decode().splitlines()]
+        reported += [line.split() for line in output.decode().splitlines()]
     entries = read_all(log)
     assert [entry.position for entry in entries] == list(range(1, 2 * writers * appends + 1))
-    assert len(told) == writers * appends
-    for name, number, first, second in told:
+    assert len(reported) == writers * appends
+    for name, number, first, second in reported:
         assert int(second) == int(first) + 1
         pair = entries[int(first) - 1 : int(second)]
         assert [entry.event for entry in pair] == [Noted(name=name, text=f"{number} {each}") for each in "ab"]
@@ -222,10 +222,10 @@ def test_a_killed_process_leaves_whole_transactions_including_all_that_it_report
     for run, lines in enumerate((1, 20, 60)):
         name = f"run {run}"
         with subprocess.Popen(log_writer.command(url, name, 0), cwd=log_writer.ROOT, stdout=subprocess.PIPE) as process:
-            told = [line.decode() for line in itertools.islice(process.stdout, lines)]
+            printed = [line.decode() for line in itertools.islice(process.stdout, lines)]
             process.kill()
-            told += [line.decode() for line in process.stdout]
-        expected[name] = len(told)
+            printed += [line.decode() for line in process.stdout]
+        expected[name] = len(printed)
         assert not list(verify(log.engine, TOPICS))
         # The next writer does not wait for the dead one.
         note(log, f"after {name}")

@@ -35,7 +35,7 @@ class ColourNoted(DomainEvent, frozen=True, kw_only=True):
     colour: str = ""
 
 
-class Burnt(DomainEvent, frozen=True, kw_only=True):
+class NoteDeleted(DomainEvent, frozen=True, kw_only=True):
     """A topic that the next release adds."""
 
     TOPIC = "note.burnt"
@@ -44,7 +44,7 @@ class Burnt(DomainEvent, frozen=True, kw_only=True):
     name: str
 
 
-NEXT_TOPICS = TOPICS | {"note.noted": ColourNoted, "note.burnt": Burnt}
+NEXT_TOPICS = TOPICS | {"note.noted": ColourNoted, "note.burnt": NoteDeleted}
 NEXT_FORMATS = {**FORMATS, 2: Format("0.2.0", {"note.noted": 2, "note.burnt": 1})}
 
 
@@ -131,7 +131,7 @@ def test_while_an_older_node_is_alive_only_its_format_is_written(engine, release
     older, newer = release(is_next=False), release(is_next=True)
     write(newer, ColourNoted(name="a", text="x"))
     assert [entry.event for entry in older.entries(0, 10)] == [Noted(name="a", text="x")]
-    for refused in (ColourNoted(name="a", text="y", colour="red"), Burnt(name="a")):
+    for refused in (ColourNoted(name="a", text="y", colour="red"), NoteDeleted(name="a")):
         with pytest.raises(NotReadByAll, match=r"reads the log up to format 1.* Upgrade all nodes"):
             write(newer, refused)
     write(older, Noted(name="a", text="y"))
@@ -139,6 +139,6 @@ def test_while_an_older_node_is_alive_only_its_format_is_written(engine, release
     older.close()
 
     wait_until(partial(accepted, newer, ColourNoted(name="a", text="z", colour="red")))
-    write(newer, Burnt(name="a"))
+    write(newer, NoteDeleted(name="a"))
     assert stored(engine)[0] == 2
     assert len(stored(engine)[1]) == 4

@@ -90,18 +90,18 @@ def test_the_next_cluster_waits_for_the_last_node_to_leave(url, process):
 
 def test_of_concurrent_acquisitions_those_of_one_cluster_succeed(url, process):
     arrivals = [process(url, ClusterIdentity(str(number), f"number {number}")) for number in range(8)]
-    entered = []
+    acquired = []
 
-    def arrive(lease):
+    def acquire(lease):
         with contextlib.suppress(Unavailable):
-            entered.append(lease.acquire(0))
+            acquired.append(lease.acquire(0))
 
-    threads = [threading.Thread(target=arrive, args=(each,)) for each in arrivals]
+    threads = [threading.Thread(target=acquire, args=(each,)) for each in arrivals]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
-    assert len(entered) == 1
+    assert len(acquired) == 1
 
 
 def test_databases_of_one_server_are_leased_independently(postgres_url, process):
@@ -113,7 +113,7 @@ def test_databases_of_one_server_are_leased_independently(postgres_url, process)
 def test_a_lost_lock_is_acquired_again(url, process):
     held = process(url, ONE).acquire(0)
     assert end_sessions(url) == 1
-    wait_until(lambda: _refused(process(url, OTHER)))
+    wait_until(lambda: _rejected(process(url, OTHER)))
     wait_until(lambda: _checked(held))
     assert not held.refusal
 
@@ -133,7 +133,7 @@ def test_a_process_that_lost_the_lease_names_the_new_holder_and_gets_it_back_aft
     held = process(url, ONE).acquire(0)
     # As if its own thread were late: the result is the same.
     other = process(url, OTHER)
-    while not _entered(other):
+    while not _acquired(other):
         end_sessions(url)
     wait_until(lambda: OTHER.name in held.refusal)
     with pytest.raises(Unavailable, match="in use by a node with zookeeper"):
@@ -144,18 +144,18 @@ def test_a_process_that_lost_the_lease_names_the_new_holder_and_gets_it_back_aft
 
 
 def test_the_server_detects_a_silent_host_by_tcp_keepalives(url, monkeypatch):
-    told = []
+    options = []
     connect = postgres_connections.connect
 
-    def noting(arguments, parameters):
-        told.append(parameters["options"])
+    def recording(arguments, parameters):
+        options.append(parameters["options"])
         return connect(arguments, parameters)
 
-    monkeypatch.setattr(postgres_connections, "connect", noting)
+    monkeypatch.setattr(postgres_connections, "connect", recording)
     engine = create_engine(url)
     with engine.connect():
         for setting in ("tcp_keepalives_idle=10", "tcp_keepalives_interval=5", "tcp_keepalives_count=3"):
-            assert f"-c {setting}" in told[0]
+            assert f"-c {setting}" in options[0]
     engine.dispose()
 
 
@@ -164,7 +164,7 @@ def test_an_sqlite_file_needs_no_lease_besides_the_lock_of_its_directory(tmp_pat
         assert _checked(process(f"sqlite:///{tmp_path / 'registry.db'}", cluster).acquire(0))
 
 
-def _entered(lease):
+def _acquired(lease):
     try:
         lease.acquire(0)
     except Unavailable:
@@ -172,10 +172,10 @@ def _entered(lease):
     return True
 
 
-def _refused(lease):
-    if entered := _entered(lease):
+def _rejected(lease):
+    if acquired := _acquired(lease):
         lease.close()
-    return not entered
+    return not acquired
 
 
 def _checked(lease):

@@ -63,14 +63,16 @@ def test_events_are_stored_lost_or_unknown_as_reported_to_publishers(tmp_path, w
     with contextlib.closing(open_store(path)) as store:
         found = [int(each) for each in read_all(store, "topic", 0)]
         assert len(set(found)) == len(found)
-        told = {word: {number for number, answer in answered.items() if answer == word} for word in answered.values()}
-        assert told.get("stored", set()) <= set(found)
-        assert not told.get("nothing", set()) & set(found)
+        reported = {
+            word: {number for number, answer in answered.items() if answer == word} for word in answered.values()
+        }
+        assert reported.get("stored", set()) <= set(found)
+        assert not reported.get("nothing", set()) & set(found)
         # A publisher that repeats a batch of unknown outcome under its idempotency key stores it once.
-        for number in sorted(told.get("unknown", ())):
+        for number in sorted(reported.get("unknown", ())):
             store.append("topic", {0: [b"%d" % number]}, claim=IdempotencyClaim(str(number), "digest"))
         found = [int(each) for each in read_all(store, "topic", 0)]
-        assert sorted(found) == sorted(told.get("stored", set()) | told.get("unknown", set()))
+        assert sorted(found) == sorted(reported.get("stored", set()) | reported.get("unknown", set()))
         assert store.verify() == []
 
 

@@ -103,7 +103,7 @@ def known(coordinator, subscription, key):
         return coordinator.cursors(subscription)[key]
 
 
-def test_a_connection_comes_back_however_many_nodes_are_watched(hosts, start_at):
+def test_a_connection_is_restored_however_many_nodes_are_watched(hosts, start_at):
     with closing(start_at(hosts, SESSION_TIMEOUT_S)) as process:
         coordinator, session = process.coordinator, process.session
         subscription, stream = name(), name()
@@ -407,21 +407,21 @@ def own_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def lonely(own_cluster: LocalCluster, start_at) -> Iterator:
+def only_process(own_cluster: LocalCluster, start_at) -> Iterator:
     with closing(start_at(f"{own_cluster.zookeeper}/{uuid4()}", SESSION_TIMEOUT_S)) as process:
         yield process
 
 
-def test_without_zookeeper_streams_continue_until_others_may_have_taken_over(own_cluster, lonely):
+def test_without_zookeeper_streams_continue_until_others_may_have_taken_over(own_cluster, only_process):
     """Reference operations#worker-death."""
     (zookeeper,) = own_cluster.zookeepers
-    coordinator, session = lonely.coordinator, lonely.session
+    coordinator, session = only_process.coordinator, only_process.session
     subscription, stream = name(), name()
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, stream)
     deleted = name()
     coordinator.initialise(deleted, ALL)
-    watch = lonely.signals.watch([f"subscription:{subscription}"])
+    watch = only_process.signals.watch([f"subscription:{subscription}"])
     coordinator.topology(subscription)
     cursors = coordinator.cursors(subscription)
     zookeeper.pause()
@@ -454,9 +454,9 @@ def test_without_zookeeper_streams_continue_until_others_may_have_taken_over(own
     watch.close()
 
 
-def test_acknowledged_commits_survive_the_death_of_zookeeper(own_cluster, lonely):
+def test_acknowledged_commits_survive_the_death_of_zookeeper(own_cluster, only_process):
     (zookeeper,) = own_cluster.zookeepers
-    coordinator = lonely.coordinator
+    coordinator = only_process.coordinator
     subscription, stream = name(), name()
     coordinator.initialise(subscription, ALL)
     coordinator.join(subscription, stream)
@@ -464,5 +464,5 @@ def test_acknowledged_commits_survive_the_death_of_zookeeper(own_cluster, lonely
     zookeeper.kill()
     zookeeper.start()
     zookeeper.wait()
-    wait_until(lonely.session.is_session_safe)
+    wait_until(only_process.session.is_session_safe)
     assert coordinator.cursors(subscription)[A0] == offset(7)

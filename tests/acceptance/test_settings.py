@@ -13,7 +13,7 @@ DEFAULT_ADMIN = {"data_type": "service", "value": "stups_nakadi"}
 
 
 def test_the_default_administrator_is_always_shown_and_never_stored(client):
-    """It is in every list, whatever was posted.
+    """The default administrator is in every list, whatever was posted.
 
     Source: reference settings-and-storages#get-admins, settings-and-storages#set-admins,
     authorization#default-administrator.
@@ -156,7 +156,7 @@ ADMINS = {"admins": [ALICE], "readers": [ALICE], "writers": [ALICE]}
         ("9.1 blacklist is written again", "DELETE", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
         ("9.1 features are written", "POST", "/settings/features", {"feature": "access_log_enabled"}, 204),
         ("9.1 events are published", "POST", "/event-types/{name}/events", [event()], 200),
-        ("9.1 reading goes on", "GET", "/event-types/{name}", None, 200),
+        ("9.1 reading continues", "GET", "/event-types/{name}", None, 200),
     ),
 )
 def test_writing_to_the_database_can_be_switched_off(client, subscribed, switch, method, path, body, status):

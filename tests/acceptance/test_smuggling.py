@@ -131,7 +131,7 @@ def test_bad_chunks_are_a_problem_and_close_the_connection(bounds, body):
         ("chunks", headers(CHUNKED, body=b'2;a="b"\r\n[]\r\n0\r\nX: y\r\n\r\n'), 200),
         ("a Host with a port", headers(b"Content-Length: 2", body=b"[]", host=b"Host: [::1]:8080\r\n"), 200),
         ("an empty Host", headers(b"Content-Length: 2", body=b"[]", host=b"Host:\r\n"), 200),
-        ("a body that nobody reads", headers(b"Content-Length: 5", line=b"POST /nope HTTP/1.1\r\n"), 404),
+        ("a body that is not read", headers(b"Content-Length: 5", line=b"POST /nope HTTP/1.1\r\n"), 404),
         ("a header that is not the length", headers(b"Content_Length: 5", body=b""), 400),
         (
             "HTTP/2 is not spoken",

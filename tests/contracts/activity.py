@@ -1,4 +1,4 @@
-"""What every adapter of the port `Activity` promises: subclasses provide the fixtures `activity` and `other`."""
+"""The contract of the port `Activity`: subclasses provide the fixtures `activity` and `other`."""
 
 import pytest
 

@@ -57,7 +57,7 @@ class Reader:
     last: dict[EventTypePartition, int] = field(default_factory=dict)
     """The position delivered last, for each partition."""
     held: dict[EventTypePartition, int] = field(default_factory=dict)
-    """The same, for those that it has not released since."""
+    """The position delivered last, for partitions that it has not released since."""
     received_at_s: dict[EventTypePartition, float] = field(default_factory=dict)
     events: int = 0
     gone: bool = False

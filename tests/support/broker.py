@@ -101,7 +101,7 @@ class Broker:
         return self.stores.of(DEFAULT_STORAGE)
 
     def stores_without(self, storage_id: str) -> EventStores:
-        """The same, except that one storage can't be opened."""
+        """All stores, except that one storage can't be opened."""
 
         def find(wanted: str) -> StorageEntry | None:
             found = self._storage(wanted)

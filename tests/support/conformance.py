@@ -49,7 +49,7 @@ def check(response: httpx.Response) -> None:
 
 
 def resolved(part: dict[str, Any]) -> dict[str, Any]:
-    """What a reference of the description leads to."""
+    """The target of a reference in the description."""
     while "$ref" in part:
         reference, part = part["$ref"], _document()
         for name in reference.removeprefix("#/").split("/"):

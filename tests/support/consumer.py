@@ -39,7 +39,7 @@ def commit(address: str, path: str, stream: str, cursor: dict) -> None:
 
 
 def consume(address: str, other: str, path: str) -> None:
-    """One stream, from its beginning to its end."""
+    """Run one stream, from its beginning to its end."""
     connection, begun = http.client.HTTPConnection(address, timeout=TIMEOUT_S), time.monotonic()
     connection.request("GET", f"{path}/events?{QUERY}")
     response = connection.getresponse()

@@ -23,7 +23,7 @@ class ProcessDied(BaseException):
 
 
 class Process:
-    """What one process has, with a hook into the steps of its commands."""
+    """The parts of one process, with a hook into the steps of its commands."""
 
     def __init__(self, broker: Broker, coordinator: Coordinator, stores: EventStores | None = None) -> None:
         """Share log, clock and signals with others; `stores` in place of the broker's own."""

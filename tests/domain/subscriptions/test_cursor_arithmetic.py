@@ -89,7 +89,7 @@ RETAINED = [[OffsetRange(2, 5, 9), OffsetRange(3, 0, -1), OffsetRange(4, 0, 3)]]
     ("ranges", "place"),
     rows(
         ("2.1 nothing was ever written", [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)], TimelinePosition(1, -1)),
-        ("2.1 what was written has expired", [OffsetRange(1, 5, 4), OffsetRange(2, 0, -1)], TimelinePosition(2, -1)),
+        ("2.1 all events have expired", [OffsetRange(1, 5, 4), OffsetRange(2, 0, -1)], TimelinePosition(2, -1)),
         ("2.1 an empty timeline comes first", [OffsetRange(1, 0, -1), OffsetRange(2, 0, 3)], TimelinePosition(2, -1)),
     ),
 )

@@ -1,4 +1,4 @@
-"""From the lines of a spool to KPI events."""
+"""Turning the lines of a spool into KPI events."""
 
 from uuid import UUID
 

@@ -57,7 +57,7 @@ class _Message:
 
 
 class _Consumer:
-    """Its first poll returns nothing and lasts until it is told to end; each further poll returns one event."""
+    """Its first poll returns nothing and blocks until the test releases it; each further poll returns one event."""
 
     polled = threading.Event()
     goes_on = threading.Event()
@@ -101,7 +101,7 @@ class _Topics:
 
 
 class _Pool:
-    """One thread, and a deadline after which a call continues and its result is lost."""
+    """A pool of one thread, and a deadline after which a call continues and its result is lost."""
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread, self.given_up = thread, threading.Event()

@@ -295,10 +295,10 @@ def test_tokens_of_unknown_issuers_send_no_request(web, clock):
         ("one in the middle", {"attributes": ["user:lice*"]}, {}, None),
         ("both, one is wrong", {"realms": ["services"], "attributes": ["user:alice"]}, {}, None),
         ("a prefix", {"uid_prefix": "partner/"}, {}, "partner/alice"),
-        ("a prefix of what it may", {"uid_prefix": "partner/", "attributes": ["user:partner/*"]}, {}, "partner/alice"),
+        ("a permitted prefix", {"uid_prefix": "partner/", "attributes": ["user:partner/*"]}, {}, "partner/alice"),
         ("a prefix of something else", {"uid_prefix": "partner/", "attributes": ["user:alice"]}, {}, None),
         ("a prefix that makes it too long", {"uid_prefix": "p"}, {"sub": "a" * 255}, None),
-        ("a prefix of nobody", {"uid_prefix": "p"}, {"sub": ""}, None),
+        ("a prefix without a user", {"uid_prefix": "p"}, {"sub": ""}, None),
     ),
 )
 def test_an_issuer_issues_only_identities_within_its_bounds(web, clock, bounds, claims, uid):

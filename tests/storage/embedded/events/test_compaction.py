@@ -1,4 +1,4 @@
-"""What compaction removes, and what it never does: reference timelines#compaction."""
+"""The events that compaction removes, and those that it must keep: reference timelines#compaction."""
 
 import contextlib
 import subprocess

@@ -21,11 +21,13 @@ from rioni.bootstrap.consistency.acceptance import accept_loss
 from rioni.config.settings import Config
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
-from tests.support.server import PROMETHEUS, open_stream, running_server
+from tests.support.server import PROMETHEUS, open_stream, refused_start, running_server
 from tests.support.tcp_proxy import proxies_to
 from tests.support.waiting import wait_until
 
 
+PROGRAM = ("-m", "rioni")
+"""Runs the program itself; most other tests fork their servers."""
 ANY = {"type": "json_schema", "schema": "{}"}
 
 pytestmark = pytest.mark.slow
@@ -56,8 +58,7 @@ def test_a_port_in_use_is_named_with_instructions(tmp_path):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example.org"])
 def test_a_broker_without_access_control_must_be_requested_explicitly(tmp_path, host):
-    code, said = serve("--port", "0", "--host", host, "--data", str(tmp_path / "data"))
-    assert code == 2
+    said = refused_start(tmp_path / "data", "--host", host)
     assert said.startswith(f"Error: host {host} can be reached from other machines, and auth_mode is off")
     assert "--allow-unauthenticated or RIONI_ALLOW_UNAUTHENTICATED=true" in said
     assert not (tmp_path / "data").exists()
@@ -73,7 +74,7 @@ def test_a_broker_without_access_control_logs_warnings_while_it_runs(tmp_path):
 
 
 def test_a_data_directory_has_only_one_server(tmp_path):
-    with running_server(tmp_path / "data") as server:
+    with running_server(tmp_path / "data", program=PROGRAM) as server:
         code, said = serve("--port", "0", "--data", str(tmp_path / "data"))
         assert code == 2
         assert f"is in use by the process {server.process.pid}" in said
@@ -94,8 +95,7 @@ def test_an_unusable_zookeeper_is_named_before_requests_are_served(tmp_path, pos
             f"Error: zookeeper_options: {tmp_path}/options.toml sets user, which needs password.",
         ),
     ):
-        code, said = serve("--port", "0", "--data", str(tmp_path / "data"), **cluster, **settings)
-        assert code == 2
+        said = refused_start(tmp_path / "data", environment=cluster | settings)
         assert "Traceback" not in said
         assert "Rioni serves" not in said
         assert said.splitlines()[-1].startswith(error)
@@ -128,16 +128,14 @@ def test_a_worker_that_dies_while_zookeeper_is_down_ends_no_other(tmp_path, post
 
 def test_a_foreign_directory_is_left_unchanged(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    code, said = serve("--port", "0", "--data", str(tmp_path))
-    assert code == 2
+    said = refused_start(tmp_path)
     assert "is not a data directory of Rioni, and it is not empty" in said
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_file_in_place_of_the_data_directory_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    code, said = serve("--port", "0", "--data", str(tmp_path / "file"))
-    assert code == 2
+    said = refused_start(tmp_path / "file")
     assert "is not a directory" in said
 
 
@@ -151,8 +149,7 @@ def test_a_file_in_place_of_the_data_directory_is_named(tmp_path):
     ],
 )
 def test_a_wrong_setting_names_the_right_one(tmp_path, options, environment, hint):
-    code, said = serve("--data", str(tmp_path / "data"), *options, **environment)
-    assert code == 2
+    said = refused_start(tmp_path / "data", *options, environment=environment)
     assert hint in said
     assert "Traceback" not in said
 
@@ -172,7 +169,8 @@ def test_settings_come_from_the_environment_and_from_a_file(tmp_path):
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_streams_end_with_a_reason_when_the_server_is_stopped(tmp_path, sent):
     """Reference operations#shutdown."""
-    with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
+    running = running_server(tmp_path / "data", "--workers", "2", program=PROGRAM)
+    with running as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a"))
         body = {"owning_application": "x", "event_types": ["a"]}
         subscription_id = client.post("/subscriptions", json=body).json()["id"]
@@ -277,7 +275,8 @@ def test_an_older_events_file_is_rejected_and_its_accepted_loss_recorded(tmp_pat
 
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):
     """Reference operations#worker-death."""
-    with running_server(tmp_path / "data", "--workers", "2") as server, server.client() as client:
+    running = running_server(tmp_path / "data", "--workers", "2", program=PROGRAM)
+    with running as server, server.client() as client:
         client.post("/event-types", json=event_type_body(name="a"))
         assert client.post("/event-types/a/events", json=[event()]).status_code == 200
         killed = server.workers()

@@ -1,15 +1,11 @@
 """A PostgreSQL database belongs to one broker, or to one cluster: others are rejected, whatever their settings."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from rioni.bootstrap.migration import migrate
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
-from tests.support.server import START_S, running_server
+from tests.support.server import refused_start, running_server
 
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -26,18 +22,9 @@ def alone(postgres_url):
 
 def refusal(data, environment):
     """The error of a broker that is rejected."""
-    command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--workers", "1", "--data", str(data)]
-    done = subprocess.run(
-        command,
-        env={**os.environ, **environment, **SHORT_TIMEOUT},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
+    said = refused_start(data, "--workers", "1", environment={**environment, **SHORT_TIMEOUT})
+    assert "Traceback" not in said
+    return said.splitlines()[-1]
 
 
 def test_a_second_broker_is_rejected_and_a_killed_one_may_restart(tmp_path, alone):

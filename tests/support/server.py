@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.conformance import check
+from tests.support.forked_servers import ForkedProcess
 
 
 START_S = 60
@@ -26,7 +27,7 @@ STOP_S = 30
 class RunningServer:
     """A server that was started for a test."""
 
-    def __init__(self, process: subprocess.Popen, url: str, lines: list[str]) -> None:
+    def __init__(self, process: subprocess.Popen | ForkedProcess, url: str, lines: list[str]) -> None:
         self.process = process
         self.url = url
         self.lines = lines
@@ -64,17 +65,29 @@ class RunningServer:
 
 @contextlib.contextmanager
 def running_server(
-    data: Path, *options: str, environment: dict[str, str] | None = None, program: Sequence[str] = ("-m", "rioni")
+    data: Path, *options: str, environment: dict[str, str] | None = None, program: Sequence[str] | None = None
 ) -> Iterator[RunningServer]:
-    """Start a server on a free port; it is ended with the block."""
-    process = subprocess.Popen(
-        [sys.executable, *program, "serve", "--port", "0", "--data", str(data), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, **(environment or {})},
-    )
+    """Start a server on a free port; it is ended with the block.
+
+    Args:
+        data: its data directory.
+        options: of the command line.
+        environment: what is added to that of the tests.
+        program: arguments of Python that run it in a new process; by default a process that is ready is forked.
+    """
+    arguments = ["serve", "--port", "0", "--data", str(data), *options]
+    environment = {**os.environ, **(environment or {})}
+    if program is None:
+        process = ForkedProcess(arguments, environment)
+    else:
+        process = subprocess.Popen(
+            [sys.executable, *program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=environment,
+        )
     lines: list[str] = []
     drain = threading.Thread(target=_drain, args=(process, lines))
     drain.start()
@@ -92,11 +105,25 @@ def running_server(
         process.stdout.close()
 
 
-def _drain(process: subprocess.Popen, lines: list[str]) -> None:
+def refused_start(data: Path, *options: str, environment: dict[str, str] | None = None) -> str:
+    """The output of a server that refuses to start, which must be an error with the exit code 2."""
+    arguments = ["serve", "--port", "0", "--data", str(data), *options]
+    process = ForkedProcess(arguments, {**os.environ, **(environment or {})})
+    with process.stdout:
+        try:
+            code = process.wait(START_S)
+        finally:
+            process.terminate()
+        said = process.stdout.read()
+    assert code == 2, said
+    return said
+
+
+def _drain(process: subprocess.Popen | ForkedProcess, lines: list[str]) -> None:
     lines.extend(process.stdout)
 
 
-def _wait_for_url(process: subprocess.Popen, lines: list[str]) -> str:
+def _wait_for_url(process: subprocess.Popen | ForkedProcess, lines: list[str]) -> str:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         for line in list(lines):

@@ -1,0 +1,159 @@
+"""Servers forked from one process that has imported everything: that takes a quarter of the CPU time of a new process.
+
+That process starts when a server is first needed, and ends with the test run, also when that dies. What it forks runs
+`rioni serve` in a session of its own, as if it had been executed. `tests/test_server.py` starts real processes.
+"""
+
+import atexit
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+# NOTE: gevent replaces these in the process that forks, where no event loop runs.
+from os import close, fork, waitpid
+from pathlib import Path
+from signal import signal as set_handler
+
+
+ROOT = Path(__file__).parents[2]
+MESSAGE_BYTES_MAX = 100_000
+"""Of the arguments and the environment of a server."""
+ANSWER_TIMEOUT_S = 60
+PRELOADED = (
+    "rioni.cli.app",
+    "rioni.server",
+    "alembic.command",
+    "rioni.storage.tokens.jwt_tokens",
+    "rioni.storage.kafka.events",
+    "rioni.storage.zookeeper.coordination",
+    "psycopg",
+    "cel",
+)
+"""With what `rioni serve` imports only if it needs it."""
+
+
+class ForkedProcess:
+    """A process that is the child of another one; usable like `subprocess.Popen`."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start `rioni` with these arguments; its output goes to `stdout`."""
+        output, output_end = os.pipe()
+        self._exit_code, exit_code_end = os.pipe()
+        self.pid = _ask(arguments, environment, [output_end, exit_code_end])
+        os.close(output_end)
+        os.close(exit_code_end)
+        self.stdout = os.fdopen(output)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, None while the process runs; negative after a signal."""
+        if self.returncode is None and select.select([self._exit_code], [], [], 0)[0]:
+            self.returncode = int(os.read(self._exit_code, 16))
+            os.close(self._exit_code)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, and return the exit code; subprocess.TimeoutExpired if it takes longer."""
+        if self.returncode is None and not select.select([self._exit_code], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("rioni", timeout)
+        return self.poll()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+_lock = threading.Lock()
+
+
+def _ask(arguments: Sequence[str], environment: Mapping[str, str], files: list[int]) -> int:
+    request = {"arguments": arguments, "environment": dict(environment), "folder": str(Path.cwd())}
+    with _lock:
+        connection = _connection()
+        socket.send_fds(connection, [json.dumps(request).encode()], files)
+        return int(connection.recv(16))
+
+
+@functools.cache
+def _connection() -> socket.socket:
+    connection, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(ANSWER_TIMEOUT_S)
+    with other_end:
+        command = [sys.executable, "-m", __name__, str(other_end.fileno())]
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[other_end.fileno()], start_new_session=True
+        )
+    atexit.register(process.wait, ANSWER_TIMEOUT_S)
+    atexit.register(connection.close)
+    return connection
+
+
+# --- the process that forks ---
+
+
+def main(connection: socket.socket) -> None:
+    """Fork a server for each request until the other end of the connection is closed; returns in each of them."""
+    exit_code_ends: dict[int, int] = {}
+
+    def reap(*_: object) -> None:
+        for pid, file in list(exit_code_ends.items()):
+            ended, status = waitpid(pid, os.WNOHANG)
+            if ended:
+                os.write(file, str(os.waitstatus_to_exitcode(status)).encode())
+                close(exit_code_ends.pop(pid))
+
+    set_handler(signal.SIGCHLD, reap)
+    while True:
+        message, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, 2)
+        if not message:
+            sys.exit()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        if (pid := fork()) == 0:
+            os.dup2(files[0], 1)
+            os.dup2(files[0], 2)
+            for file in [connection.detach(), *files, *exit_code_ends.values()]:
+                close(file)
+            _become(json.loads(message))
+            return
+        exit_code_ends[pid] = files[1]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        close(files[0])
+        connection.send(str(pid).encode())
+
+
+def _become(request: dict) -> None:
+    set_handler(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["rioni", *request["arguments"]]
+
+
+if __name__ == "__main__":
+    control = socket.socket(fileno=int(sys.argv[1]))
+    sys.argv = ["rioni", "serve"]
+    import gevent.monkey
+
+    gevent.monkey.patch_all()
+    for module in PRELOADED:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    main(control)
+    # An import has made an event loop, which needs files of its own now.
+    gevent.reinit()
+    importlib.import_module("rioni.__main__").main()

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
+from structlog.dev import ConsoleRenderer, plain_traceback
 
 from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
@@ -31,6 +33,9 @@ settings.register_profile("ci", _COMMON, max_examples=25, derandomize=True, prin
 settings.register_profile("fast", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("nightly", _COMMON, max_examples=2_000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# PERF: by default Rich colours each traceback that is logged, with a second of work.
+structlog.configure([*structlog.get_config()["processors"][:-1], ConsoleRenderer(exception_formatter=plain_traceback)])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

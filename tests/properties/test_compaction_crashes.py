@@ -211,5 +211,5 @@ class Statements:
 
 
 TestCompaction = Compaction.TestCase
-TestCompaction.settings = settings(max_examples=length(30, 2_000), stateful_step_count=20, deadline=None)
+TestCompaction.settings = settings(max_examples=length(15, 2_000), stateful_step_count=20, deadline=None)
 TestCompaction.pytestmark = [pytest.mark.nightly]

@@ -424,9 +424,9 @@ class StreamingWithDeadLetters(Streaming):
 
 
 TestStreaming = Streaming.TestCase
-TestStreaming.settings = settings(max_examples=length(80, 5_000), stateful_step_count=50, deadline=None)
+TestStreaming.settings = settings(max_examples=length(40, 5_000), stateful_step_count=50, deadline=None)
 TestStreaming.pytestmark = [pytest.mark.nightly]
 
 TestStreamingWithDeadLetters = StreamingWithDeadLetters.TestCase
-TestStreamingWithDeadLetters.settings = settings(max_examples=length(40, 2_500), stateful_step_count=40, deadline=None)
+TestStreamingWithDeadLetters.settings = settings(max_examples=length(20, 2_500), stateful_step_count=40, deadline=None)
 TestStreamingWithDeadLetters.pytestmark = [pytest.mark.nightly]

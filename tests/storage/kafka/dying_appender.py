@@ -1,9 +1,10 @@
-"""A process that appends a batch with an idempotency key, and dies at one step of it.
+"""Processes that append a batch with an idempotency key or event ids, and die at one step of it.
 
-Run as `python -m tests.storage.kafka.dying_appender <brokers> <prefix> <database> <folder> <step>`; a step is one of
-`STEPS`. The topic exists.
+`python -m tests.storage.kafka.dying_appender` reads the arguments of `main` from each line of its standard input, forks
+such a process, and prints its exit code: none of them has to import anything.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -28,17 +29,13 @@ DIED = 9
 STEPS = ("looked up", "noted", "one event", "some partitions", "acknowledged")
 
 
-def command(connection: Connection, database: str, folder: Path, step: str, once: str) -> list[str]:
-    own = [connection.bootstrap_servers, connection.topic_prefix, database, str(folder), step, once]
-    return [sys.executable, "-m", "tests.storage.kafka.dying_appender", *own]
-
-
 def once(kind: str) -> dict[str, Any]:
     """The idempotency key or event ids of the batch."""
     return {"claim": CLAIM} if kind == "claim" else {"ids": IDS}
 
 
 def main(servers: str, prefix: str, database: str, folder: str, step: str, kind: str) -> None:
+    """Append `BATCHES` to `TOPIC`, which exists, and die at a step, one of `STEPS`."""
     if step == "looked up":
         IdempotencyIndex.begin = die
     elif step == "acknowledged":
@@ -73,4 +70,8 @@ def die_after_partial_delivery(deliver: Callable[..., None], step: str) -> Calla
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            main(*json.loads(line))
+            sys.exit()
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)  # noqa: T201 - its answer

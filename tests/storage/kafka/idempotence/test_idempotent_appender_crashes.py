@@ -1,8 +1,10 @@
 """Batches are stored once although a process dies at any step, the database fails, or Kafka does not answer."""
 
+import json
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import WAIT_S
 from rioni.tools.dev_cluster.cluster import LocalCluster
 from tests.contracts.event_store import TOPIC, events, read_all
-from tests.storage.kafka.dying_appender import BATCHES, CLAIM, DIED, STEPS, command, once
+from tests.storage.kafka import dying_appender
+from tests.storage.kafka.dying_appender import BATCHES, CLAIM, DIED, STEPS, once
 from tests.support.clock import ManualClock
 
 
@@ -53,13 +56,24 @@ def store(open_store: Callable[..., KafkaEventStore]) -> KafkaEventStore:
     return store
 
 
+@pytest.fixture(scope="module")
+def appenders() -> Iterator[subprocess.Popen[str]]:
+    """Forks the appenders that die."""
+    command = [sys.executable, "-m", dying_appender.__name__]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
 @pytest.fixture
-def die(connection: Connection, database: str, tmp_path: Path) -> Callable[[str, str], None]:
+def die(
+    appenders: subprocess.Popen[str], connection: Connection, database: str, tmp_path: Path
+) -> Callable[[str, str], None]:
     def die(step: str, kind: str) -> None:
         (folder := tmp_path / "dying").mkdir()
-        assert (
-            subprocess.run(command(connection, database, folder, step, kind), cwd=ROOT, check=False).returncode == DIED
-        )
+        arguments = [connection.bootstrap_servers, connection.topic_prefix, database, str(folder), step, kind]
+        appenders.stdin.write(json.dumps(arguments) + "\n")
+        appenders.stdin.flush()
+        assert int(appenders.stdout.readline()) == DIED
 
     return die
 

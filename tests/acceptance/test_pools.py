@@ -63,7 +63,7 @@ def test_streams_waiting_for_the_quota_delay_no_other_requests(tmp_path, name):
 
         def open_stream(_number):
             path = f"{server.url}/subscriptions/{subscription}/events"
-            with httpx.stream("GET", path, timeout=PATIENCE_S) as stream:
+            with httpx.stream("GET", path, timeout=PATIENCE_S, verify=False) as stream:
                 return stream.status_code
 
         with stopped_holder(tmp_path / "data" / "slots.db-lock"), ThreadPoolExecutor(40) as threads:
@@ -93,7 +93,7 @@ def test_a_storage_that_hangs_does_not_affect_others(tmp_path, name):
 
         def publish(event_type):
             path = f"{server.url}/event-types/{event_type}/events"
-            return httpx.post(path, json=[event()], timeout=PATIENCE_S).status_code
+            return httpx.post(path, json=[event()], timeout=PATIENCE_S, verify=False).status_code
 
         with stopped_holder(tmp_path / "data" / "events-other.db-lock"), ThreadPoolExecutor(30) as threads:
             hanging = [threads.submit(publish, f"{name}-other") for _ in range(30)]
@@ -132,7 +132,9 @@ def test_a_token_service_that_hangs_does_not_delay_clients_with_cached_tokens(tm
 
                 def ask(number):
                     headers = bearer(f"stranger-{number}")
-                    return httpx.get(f"{server.url}/event-types", headers=headers, timeout=PATIENCE_S).status_code
+                    return httpx.get(
+                        f"{server.url}/event-types", headers=headers, timeout=PATIENCE_S, verify=False
+                    ).status_code
 
                 with ThreadPoolExecutor(60) as threads, server.client(headers=bearer("known")) as client:
                     strangers = [threads.submit(ask, number) for number in range(60)]
@@ -171,11 +173,13 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
 
         def ask():
             with contextlib.suppress(httpx.HTTPError):
-                return httpx.get(f"{server.url}/event-types", headers=bearer("known"), timeout=PATIENCE_S).status_code
+                return httpx.get(
+                    f"{server.url}/event-types", headers=bearer("known"), timeout=PATIENCE_S, verify=False
+                ).status_code
 
         def live():
             with contextlib.suppress(httpx.HTTPError):
-                answer = httpx.get(f"{server.url}/livez", timeout=PATIENCE_S)
+                answer = httpx.get(f"{server.url}/livez", timeout=PATIENCE_S, verify=False)
                 return answer.status_code, answer.json()["checks"]["threads"]
             return 0, {}
 
@@ -202,7 +206,7 @@ def test_hanging_threads_are_logged_with_their_stacks_and_workers_replaced_one_b
 def test_a_worker_whose_hub_hangs_logs_its_stacks(tmp_path):
     with running_server(tmp_path / "data", "--workers", "1") as server:
         # The address is announced first.
-        wait_until(lambda: httpx.get(f"{server.url}/health", timeout=PATIENCE_S).status_code == 200)
+        wait_until(lambda: httpx.get(f"{server.url}/health", timeout=PATIENCE_S, verify=False).status_code == 200)
         (worker,) = server.workers()
         # The signal that gunicorn sends to a worker without a heartbeat for 30 s.
         os.kill(worker, signal.SIGABRT)

@@ -36,7 +36,10 @@ class Publisher(threading.Thread):
                 return
 
     def _publish(self) -> None:
-        with contextlib.suppress(httpx.ConnectError), httpx.Client(base_url=self.url, timeout=10) as client:
+        with (
+            contextlib.suppress(httpx.ConnectError),
+            httpx.Client(base_url=self.url, timeout=10, verify=False) as client,
+        ):
             while True:
                 self.unknown += 3
                 response = client.post(f"/event-types/{NAME}/events", json=[event() for _ in range(3)])

@@ -46,7 +46,7 @@ class Publisher(threading.Thread):
 
     def run(self):
         number = 0
-        with httpx.Client(base_url=self.url, timeout=ENOUGH_S) as client:
+        with httpx.Client(base_url=self.url, timeout=ENOUGH_S, verify=False) as client:
             while not self.enough.is_set():
                 self.unknown.add(number)
                 with contextlib.suppress(httpx.HTTPError):
@@ -74,7 +74,7 @@ def until_done(url, change):
     """Request a change until it is made, over its own connection; failed requests are repeated."""
     deadline_s = time.monotonic() + ENOUGH_S
     while True:
-        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S) as client:
+        with contextlib.suppress(httpx.HTTPError), httpx.Client(base_url=url, timeout=ENOUGH_S, verify=False) as client:
             response = change(client)
             if response.is_success:
                 return response
@@ -99,7 +99,7 @@ class Attempt(threading.Thread):
 
 def kill_during(server, change, partitions, chance):
     """Kill one worker or all during a change; return whether the change was not answered."""
-    with httpx.Client(base_url=server.url, timeout=ENOUGH_S) as client:
+    with httpx.Client(base_url=server.url, timeout=ENOUGH_S, verify=False) as client:
         with contextlib.suppress(httpx.HTTPError):  # the other worker may just be dying
             client.get("/health")
         attempt = Attempt(client, change, partitions)

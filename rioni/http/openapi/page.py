@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from rioni.http.openapi.builders import JSON, PROBLEMS, Json
@@ -46,6 +45,9 @@ class Member(NamedTuple):
 
 def render(document: Json) -> str:
     """The page for a document; every text of it is shown as text."""
+    # PERF: the import takes 40 ms of every start, and few brokers are asked for the page.
+    from jinja2 import Environment  # noqa: PLC0415
+
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     resolve = _Resolver(document)
     environment.filters |= {

@@ -81,7 +81,7 @@ def usage_after_release(server: RunningServer) -> Usage:
     least, since_s = usage(server), time.monotonic()
     deadline_s = since_s + RELEASE_TIMEOUT_S
     while time.monotonic() < min(deadline_s, since_s + 5):
-        time.sleep(0.2)
+        time.sleep(0.5)
         now = usage(server)
         if any(a < b for a, b in zip(now[1:], least[1:], strict=True)):
             least, since_s = now, time.monotonic()

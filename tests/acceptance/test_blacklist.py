@@ -79,29 +79,29 @@ def ask(client, subscription_id, what, token):
 @pytest.mark.parametrize(
     ("entry", "what", "token", "status", "detail"),
     rows(
-        ("4.1-1 application", APP, "low-level stream", "noisy", 403, STREAMING),
-        ("4.1-1 application, before all else", APP, "low-level stream of nothing", "noisy", 403, STREAMING),
-        ("4.1-1 event type", ET, "low-level stream", "quiet", 403, STREAMING),
-        ("4.1-1 another event type", ET, "low-level stream of another event type", "noisy", 422, "batch_limit"),
-        ("8.2 application", APP, "stream", "noisy", 403, STREAMING),
-        ("8.2 application, POST", APP, "stream with a body", "noisy", 403, STREAMING),
-        ("8.2 application, before the subscription", APP, "stream of nothing", "noisy", 403, STREAMING),
-        ("8.2 any event type", ET, "stream", "quiet", 403, STREAMING),
-        ("7.1 application", APP, "cursors", "noisy", 403, CURSORS),
-        ("7.1 any event type", ET, "cursors", "quiet", 403, CURSORS),
-        ("7.2-5 application", APP, "commit", "noisy", 403, CURSORS),
-        ("7.2-5 before 6", APP, "commit to nothing", "noisy", 403, CURSORS),
-        ("7.2-5 any event type", ET, "commit", "quiet", 403, CURSORS),
-        ("7.2-6 not blocked", APP, "commit to nothing", "quiet", 404, UNKNOWN),
-        ("7.3 application", APP, "reset", "noisy", 403, CURSORS),
-        ("7.3 any event type", ET, "reset", "quiet", 403, CURSORS),
-        ("7.3 not blocked", APP, "reset", "quiet", 204, ""),
-        ("13.5 PRODUCER_APP", "PRODUCER_APP/noisy", "publish", "noisy", 403, STREAMING),
-        ("13.5 PRODUCER_APP, another one", "PRODUCER_APP/noisy", "publish", "quiet", 200, ""),
-        ("13.5 PRODUCER_ET", f"PRODUCER_ET/{SECOND}", "publish", "quiet", 403, STREAMING),
-        ("13.5 PRODUCER_ET, another one", f"PRODUCER_ET/{SECOND}", "publish to another event type", "quiet", 200, ""),
-        ("13.5 a blocked consumer may publish", APP, "publish", "noisy", 200, ""),
-        ("13.5 a blocked producer may consume", "PRODUCER_APP/noisy", "cursors", "noisy", 200, ""),
+        ("low-level stream: application", APP, "low-level stream", "noisy", 403, STREAMING),
+        ("low-level stream: application, before all else", APP, "low-level stream of nothing", "noisy", 403, STREAMING),
+        ("low-level stream: event type", ET, "low-level stream", "quiet", 403, STREAMING),
+        ("low-level stream: another one", ET, "low-level stream of another event type", "noisy", 422, "batch_limit"),
+        ("stream: application", APP, "stream", "noisy", 403, STREAMING),
+        ("stream: application, POST", APP, "stream with a body", "noisy", 403, STREAMING),
+        ("stream: application, before the subscription", APP, "stream of nothing", "noisy", 403, STREAMING),
+        ("stream: any event type", ET, "stream", "quiet", 403, STREAMING),
+        ("cursors: application", APP, "cursors", "noisy", 403, CURSORS),
+        ("cursors: any event type", ET, "cursors", "quiet", 403, CURSORS),
+        ("commit: application", APP, "commit", "noisy", 403, CURSORS),
+        ("commit: before the subscription is looked up", APP, "commit to nothing", "noisy", 403, CURSORS),
+        ("commit: any event type", ET, "commit", "quiet", 403, CURSORS),
+        ("commit: not blocked", APP, "commit to nothing", "quiet", 404, UNKNOWN),
+        ("reset: application", APP, "reset", "noisy", 403, CURSORS),
+        ("reset: any event type", ET, "reset", "quiet", 403, CURSORS),
+        ("reset: not blocked", APP, "reset", "quiet", 204, ""),
+        ("PRODUCER_APP", "PRODUCER_APP/noisy", "publish", "noisy", 403, STREAMING),
+        ("PRODUCER_APP, another one", "PRODUCER_APP/noisy", "publish", "quiet", 200, ""),
+        ("PRODUCER_ET", f"PRODUCER_ET/{SECOND}", "publish", "quiet", 403, STREAMING),
+        ("PRODUCER_ET, another one", f"PRODUCER_ET/{SECOND}", "publish to another event type", "quiet", 200, ""),
+        ("a blocked consumer may publish", APP, "publish", "noisy", 200, ""),
+        ("a blocked producer may consume", "PRODUCER_APP/noisy", "cursors", "noisy", 200, ""),
     ),
 )  # fmt: skip
 def test_blocked_requests_are_rejected(asked, entry, what, token, status, detail):
@@ -118,7 +118,7 @@ def test_blocked_requests_are_rejected(asked, entry, what, token, status, detail
 
 @pytest.mark.parametrize(
     ("entry", "ends"),
-    rows(("13.5 CONSUMER_APP", APP, {"noisy"}), ("13.5 CONSUMER_ET", ET, {"noisy", "quiet"})),
+    rows(("CONSUMER_APP", APP, {"noisy"}), ("CONSUMER_ET", ET, {"noisy", "quiet"})),
 )
 def test_running_streams_end_at_once_with_the_reason(asked, entry, ends):
     """Reference low-level-streams#flushing, streams#end-reasons: those of a subscription, and low-level ones."""
@@ -144,10 +144,10 @@ def test_running_streams_end_at_once_with_the_reason(asked, entry, ends):
 @pytest.mark.parametrize(
     ("kind", "side", "member"),
     rows(
-        ("13.5 CONSUMER_APP", "CONSUMER_APP", "consumers", "apps"),
-        ("13.5 CONSUMER_ET", "CONSUMER_ET", "consumers", "event_types"),
-        ("13.5 PRODUCER_APP", "PRODUCER_APP", "producers", "apps"),
-        ("13.5 PRODUCER_ET", "PRODUCER_ET", "producers", "event_types"),
+        ("CONSUMER_APP", "CONSUMER_APP", "consumers", "apps"),
+        ("CONSUMER_ET", "CONSUMER_ET", "consumers", "event_types"),
+        ("PRODUCER_APP", "PRODUCER_APP", "producers", "apps"),
+        ("PRODUCER_ET", "PRODUCER_ET", "producers", "event_types"),
     ),
 )
 def test_blacklist_entries_are_listed_by_kind(asked, kind, side, member):

@@ -35,7 +35,7 @@ def body_of(name, **changes):
     ("feature", "operation", "changes", "status", "detail"),
     rows(
         (
-            "13.4 disable_subscription_creation",
+            "disable_subscription_creation",
             NO_CREATION,
             "POST /subscriptions",
             {"consumer_group": "new"},
@@ -43,7 +43,7 @@ def body_of(name, **changes):
             CREATION,
         ),
         (
-            "13.4 disable_subscription_creation: an existing one is returned",
+            "disable_subscription_creation: an existing one is returned",
             NO_CREATION,
             "POST /subscriptions",
             {},
@@ -51,7 +51,7 @@ def body_of(name, **changes):
             "",
         ),
         (
-            "13.4 disable_subscription_creation: and may change",
+            "disable_subscription_creation: and may change",
             NO_CREATION,
             "PUT /subscriptions/{id}",
             {"labels": {"a": "b"}},
@@ -59,7 +59,7 @@ def body_of(name, **changes):
             "",
         ),
         (
-            "13.4 disable_db_write_operations: create",
+            "disable_db_write_operations: create",
             NO_WRITES,
             "POST /subscriptions",
             {"consumer_group": "new"},
@@ -67,7 +67,7 @@ def body_of(name, **changes):
             READ_ONLY,
         ),
         (
-            "13.4 disable_db_write_operations: an existing one is returned",
+            "disable_db_write_operations: an existing one is returned",
             NO_WRITES,
             "POST /subscriptions",
             {},
@@ -75,25 +75,25 @@ def body_of(name, **changes):
             "",
         ),
         (
-            "13.4 disable_db_write_operations: update",
+            "disable_db_write_operations: update",
             NO_WRITES,
             "PUT /subscriptions/{id}",
             {"labels": {"a": "b"}},
             503,
             READ_ONLY,
         ),
-        ("13.4 disable_db_write_operations: delete", NO_WRITES, "DELETE /subscriptions/{id}", {}, 503, READ_ONLY),
+        ("disable_db_write_operations: delete", NO_WRITES, "DELETE /subscriptions/{id}", {}, 503, READ_ONLY),
         (
-            "13.4 disable_db_write_operations: timeline",
+            "disable_db_write_operations: timeline",
             NO_WRITES,
             "POST /event-types/{name}/timelines",
             {"storage_id": "default"},
             503,
             READ_ONLY,
         ),
-        ("13.4 disable_db_write_operations: storage", NO_WRITES, "POST /storages", STORAGE, 503, READ_ONLY),
+        ("disable_db_write_operations: storage", NO_WRITES, "POST /storages", STORAGE, 503, READ_ONLY),
         (
-            "13.4 disable_db_write_operations: resets go on",
+            "disable_db_write_operations: resets go on",
             NO_WRITES,
             "PATCH /subscriptions/{id}/cursors",
             {"items": []},
@@ -101,7 +101,7 @@ def body_of(name, **changes):
             "",
         ),
         (
-            "13.4 force_subscription_authz",
+            "force_subscription_authz",
             "force_subscription_authz",
             "POST /subscriptions",
             {"consumer_group": "new"},
@@ -109,7 +109,7 @@ def body_of(name, **changes):
             "Authorization section is mandatory",
         ),
         (
-            "13.4 force_subscription_authz: with a section",
+            "force_subscription_authz: with a section",
             "force_subscription_authz",
             "POST /subscriptions",
             {"consumer_group": "new", "authorization": LISTS},
@@ -117,7 +117,7 @@ def body_of(name, **changes):
             "",
         ),
         (
-            "13.4 validate_subscription_owning_app",
+            "validate_subscription_owning_app",
             "validate_subscription_owning_app",
             "POST /subscriptions",
             {"owning_application": "nobody"},
@@ -125,7 +125,7 @@ def body_of(name, **changes):
             "Owning application is not valid: nobody",
         ),
         (
-            "13.4 delete_event_type_with_subscriptions: off",
+            "delete_event_type_with_subscriptions: off",
             None,
             "DELETE /event-types/{name}",
             {},
@@ -197,9 +197,9 @@ def test_no_event_is_ever_misplaced(client, create, subscribe, switch, name, ena
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     rows(
-        ("13.4 no such feature", "POST", "/settings/features", {"feature": "nope", "enabled": True}),
-        ("13.4 no state", "POST", "/settings/features", {"feature": "kpi_collection", "enabled": "x"}),
-        ("13.4 no name", "POST", "/settings/features", {"enabled": True}),
+        ("no such feature", "POST", "/settings/features", {"feature": "nope", "enabled": True}),
+        ("no state", "POST", "/settings/features", {"feature": "kpi_collection", "enabled": "x"}),
+        ("no name", "POST", "/settings/features", {"enabled": True}),
     ),
 )
 def test_an_unknown_feature_is_rejected(client, method, path, body):

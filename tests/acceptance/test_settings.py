@@ -81,11 +81,11 @@ def test_all_features_are_listed_and_all_but_repartitioning_are_off_by_default(c
 @pytest.mark.parametrize(
     ("spelling", "feature"),
     rows(
-        ("9.1 as it is listed", "skip_misplaced_events", "skip_misplaced_events"),
-        ("9.1 any case", "Access_Log_Enabled", "access_log_enabled"),
-        ("9.1 token_subscription_iteration", "token_subscription_iteration", "token_subscriptions_iteration"),
-        ("9.1 validate_subscription_owning_app", "validate_subscription_owning_app", FEATURES[16]),
-        ("9.1 validate_event_type_owning_app", "validate_event_type_owning_app", FEATURES[17]),
+        ("as it is listed", "skip_misplaced_events", "skip_misplaced_events"),
+        ("any case", "Access_Log_Enabled", "access_log_enabled"),
+        ("token_subscription_iteration", "token_subscription_iteration", "token_subscriptions_iteration"),
+        ("validate_subscription_owning_app", "validate_subscription_owning_app", FEATURES[16]),
+        ("validate_event_type_owning_app", "validate_event_type_owning_app", FEATURES[17]),
     ),
 )
 def test_features_are_switched_under_each_of_their_names(client, spelling, feature):
@@ -132,31 +132,31 @@ ADMINS = {"admins": [ALICE], "readers": [ALICE], "writers": [ALICE]}
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     rows(
-        ("9.1 event type: create", "POST", "/event-types", event_type_body(name="test.read-only"), 503),
-        ("9.1 event type: update", "PUT", "/event-types/{name}", ..., 503),
-        ("9.1 event type: delete", "DELETE", "/event-types/{name}", None, 503),
-        ("9.1 admins", "POST", "/settings/admins", ADMINS, 503),
+        ("event type: create", "POST", "/event-types", event_type_body(name="test.read-only"), 503),
+        ("event type: update", "PUT", "/event-types/{name}", ..., 503),
+        ("event type: delete", "DELETE", "/event-types/{name}", None, 503),
+        ("admins", "POST", "/settings/admins", ADMINS, 503),
         (
-            "9.1 subscription: create",
+            "subscription: create",
             "POST",
             "/subscriptions",
             {"owning_application": "read-only", "event_types": ["nope"]},
             503,
         ),
-        ("9.1 subscription: update", "PUT", "/subscriptions/{id}", {"owning_application": "x"}, 503),
-        ("9.1 subscription: delete", "DELETE", "/subscriptions/{id}", None, 503),
+        ("subscription: update", "PUT", "/subscriptions/{id}", {"owning_application": "x"}, 503),
+        ("subscription: delete", "DELETE", "/subscriptions/{id}", None, 503),
         (
-            "9.1 schemas are written",
+            "schemas are written",
             "POST",
             "/event-types/{name}/schemas",
             {"type": "json_schema", "schema": SCHEMA.replace("{", '{"title":"x",', 1)},
             201,
         ),
-        ("9.1 blacklist is written", "PUT", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
-        ("9.1 blacklist is written again", "DELETE", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
-        ("9.1 features are written", "POST", "/settings/features", {"feature": "access_log_enabled"}, 204),
-        ("9.1 events are published", "POST", "/event-types/{name}/events", [event()], 200),
-        ("9.1 reading continues", "GET", "/event-types/{name}", None, 200),
+        ("blacklist is written", "PUT", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
+        ("blacklist is written again", "DELETE", "/settings/blacklist/CONSUMER_APP/test.read-only", None, 204),
+        ("features are written", "POST", "/settings/features", {"feature": "access_log_enabled"}, 204),
+        ("events are published", "POST", "/event-types/{name}/events", [event()], 200),
+        ("reading continues", "GET", "/event-types/{name}", None, 200),
     ),
 )
 def test_writing_to_the_database_can_be_switched_off(client, subscribed, switch, method, path, body, status):
@@ -202,8 +202,8 @@ def test_a_decision_about_the_data_lake_can_be_made_mandatory(client, switch, na
 @pytest.mark.parametrize(
     ("path", "body"),
     rows(
-        ("9 partition strategies", "/registry/partition-strategies", ["hash", "user_defined", "random"]),
-        ("9 enrichment strategies", "/registry/enrichment-strategies", ["metadata_enrichment"]),
+        ("partition strategies", "/registry/partition-strategies", ["hash", "user_defined", "random"]),
+        ("enrichment strategies", "/registry/enrichment-strategies", ["metadata_enrichment"]),
     ),
 )
 def test_the_strategies_are_listed(client, path, body):

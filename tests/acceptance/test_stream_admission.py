@@ -30,14 +30,14 @@ def requesting(name, *wanted):
 @pytest.mark.parametrize(
     ("there", "wanted", "detail"),
     rows(
-        ("8.2 automatic: a slot for each partition", ["", ""], "", "No free slots for streaming available"),
-        ("8.2 automatic: one is free", [""], "", None),
-        ("8.2 automatic: requested ones are no slots", ["", "0"], "", "No free slots for streaming available"),
-        ("8.2 automatic: all are requested", ["01"], "", "No free slots for streaming available"),
-        ("8.2 direct: not requested yet", ["1"], "0", None),
-        ("8.2 direct: requested already", ["1"], "01", "EventTypePartition{{eventType='{0}', partition='1'}}"),
-        ("8.2 direct: automatic streams don't count", ["", ""], "0", None),
-        ("8.2 direct: all partitions, beside automatic ones", ["", ""], "01", None),
+        ("automatic: a slot for each partition", ["", ""], "", "No free slots for streaming available"),
+        ("automatic: one is free", [""], "", None),
+        ("automatic: requested ones are no slots", ["", "0"], "", "No free slots for streaming available"),
+        ("automatic: all are requested", ["01"], "", "No free slots for streaming available"),
+        ("direct: not requested yet", ["1"], "0", None),
+        ("direct: requested already", ["1"], "01", "EventTypePartition{{eventType='{0}', partition='1'}}"),
+        ("direct: automatic streams don't count", ["", ""], "0", None),
+        ("direct: all partitions, beside automatic ones", ["", ""], "01", None),
     ),
 )
 def test_streams_are_admitted_while_slots_are_free(client, server, path, name, there, wanted, detail):

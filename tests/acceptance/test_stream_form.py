@@ -73,15 +73,15 @@ def test_the_start_of_a_stream_and_the_reason_of_its_end_are_logged(client, serv
 @pytest.mark.parametrize(
     ("method", "query", "body", "sizes"),
     rows(
-        ("8.1 GET: the query", "GET", "?batch_limit=2&stream_limit=3&batch_flush_timeout=1", None, [2, 1]),
-        ("8.1 POST: the body", "POST", "", {"batch_limit": 2, "stream_limit": 3, "batch_flush_timeout": 1}, [2, 1]),
-        ("8.1 POST: not the query", "POST", "?batch_limit=3&stream_limit=0", {"stream_limit": 3}, [1, 1, 1]),
-        ("8.1 POST: an empty object", "POST", "", {}, [1, 1, 1]),
-        ("8.1 POST: null is absent", "POST", "", {"batch_limit": None, "partitions": None}, [1, 1, 1]),
-        ("8.1 POST: unknown members", "POST", "", {"unknown": [], "weight": 7}, [1, 1, 1]),
-        ("8.1 GET: no partitions", "GET", "?partitions=nope", None, [1, 1, 1]),
-        ("8.1 GET: a body is ignored", "GET", "", {"batch_limit": 3}, [1, 1, 1]),
-        ("8.1 a window", "GET", "?batch_limit=3&max_uncommitted_events=2", None, [2]),
+        ("GET: the query", "GET", "?batch_limit=2&stream_limit=3&batch_flush_timeout=1", None, [2, 1]),
+        ("POST: the body", "POST", "", {"batch_limit": 2, "stream_limit": 3, "batch_flush_timeout": 1}, [2, 1]),
+        ("POST: not the query", "POST", "?batch_limit=3&stream_limit=0", {"stream_limit": 3}, [1, 1, 1]),
+        ("POST: an empty object", "POST", "", {}, [1, 1, 1]),
+        ("POST: null is absent", "POST", "", {"batch_limit": None, "partitions": None}, [1, 1, 1]),
+        ("POST: unknown members", "POST", "", {"unknown": [], "weight": 7}, [1, 1, 1]),
+        ("GET: no partitions", "GET", "?partitions=nope", None, [1, 1, 1]),
+        ("GET: a body is ignored", "GET", "", {"batch_limit": 3}, [1, 1, 1]),
+        ("a window", "GET", "?batch_limit=3&max_uncommitted_events=2", None, [2]),
     ),
 )
 def test_parameters_come_from_the_query_or_the_body(client, path, method, query, body, sizes):
@@ -93,14 +93,14 @@ def test_parameters_come_from_the_query_or_the_body(client, path, method, query,
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     rows(
-        ("8.1 nothing", None, "application/x-json-stream"),
-        ("8.1 anything", "*/*", "application/x-json-stream"),
-        ("8.1 JSON", "application/x-json-stream", "application/x-json-stream"),
-        ("8.1 Avro", "application/avro-binary", "application/x-json-stream"),
-        ("8.1 Avro, each batch behind its length", "application/avro-binary;framing=length", "application/avro-binary"),
-        ("8.1 Avro in another frame", "application/avro-binary; framing=x", "application/x-json-stream"),
-        ("8.1 Avro and something else", "application/avro-binary, application/json", "application/x-json-stream"),
-        ("8.1 something odd", "image/png", "application/x-json-stream"),
+        ("nothing", None, "application/x-json-stream"),
+        ("anything", "*/*", "application/x-json-stream"),
+        ("JSON", "application/x-json-stream", "application/x-json-stream"),
+        ("Avro", "application/avro-binary", "application/x-json-stream"),
+        ("Avro, each batch behind its length", "application/avro-binary;framing=length", "application/avro-binary"),
+        ("Avro in another frame", "application/avro-binary; framing=x", "application/x-json-stream"),
+        ("Avro and something else", "application/avro-binary, application/json", "application/x-json-stream"),
+        ("something odd", "image/png", "application/x-json-stream"),
     ),
 )
 def test_the_accept_header_chooses_the_form(client, path, accept, media_type):
@@ -112,14 +112,14 @@ def test_the_accept_header_chooses_the_form(client, path, accept, media_type):
 @pytest.mark.parametrize(
     ("content", "detail"),
     rows(
-        ("8.1 no body", b"", ""),
-        ("8.1 no JSON", b"{", ""),
-        ("8.1 no object", b"[]", "object"),
-        ("8.1 batch_limit of a wrong type", b'{"batch_limit":"x"}', "batch_limit must be an integer"),
-        ("8.1 commit_timeout of a wrong type", b'{"commit_timeout":1.5}', "commit_timeout must be an integer"),
-        ("8.1 stream_limit of a wrong type", b'{"stream_limit":true}', "stream_limit must be an integer"),
-        ("8.1 partitions of a wrong type", b'{"partitions":"0"}', "partitions must be a list"),
-        ("8.1 partitions without a member", b'{"partitions":[{"partition":"0"}]}', "event_type and partition"),
+        ("no body", b"", ""),
+        ("no JSON", b"{", ""),
+        ("no object", b"[]", "object"),
+        ("batch_limit of a wrong type", b'{"batch_limit":"x"}', "batch_limit must be an integer"),
+        ("commit_timeout of a wrong type", b'{"commit_timeout":1.5}', "commit_timeout must be an integer"),
+        ("stream_limit of a wrong type", b'{"stream_limit":true}', "stream_limit must be an integer"),
+        ("partitions of a wrong type", b'{"partitions":"0"}', "partitions must be a list"),
+        ("partitions without a member", b'{"partitions":[{"partition":"0"}]}', "event_type and partition"),
     ),
 )
 def test_an_unparsable_body_of_a_stream_request_is_rejected(client, path, content, detail):

@@ -50,15 +50,15 @@ def test_a_created_subscription_is_returned_in_full_with_members_in_order(client
 @pytest.mark.parametrize(
     ("field", "given", "kept"),
     rows(
-        ("5.2 consumer_group", "consumer_group", "billing", "billing"),
-        ("5.2 read_from in any case", "read_from", "BEGIN", "begin"),
-        ("5.2 read_from null", "read_from", None, "end"),
-        ("5.2 initial_cursors null", "initial_cursors", None, []),
-        ("5.2 authorization", "authorization", LISTS, LISTS),
-        ("5.2 annotations", "annotations", {"shop.example.org/a": "any text, at all"}, ...),
-        ("5.2 labels", "labels", {"team": "red"}, ...),
-        ("5.2 annotations null", "annotations", None, {}),
-        ("5.2 labels null", "labels", None, {}),
+        ("consumer_group", "consumer_group", "billing", "billing"),
+        ("read_from in any case", "read_from", "BEGIN", "begin"),
+        ("read_from null", "read_from", None, "end"),
+        ("initial_cursors null", "initial_cursors", None, []),
+        ("authorization", "authorization", LISTS, LISTS),
+        ("annotations", "annotations", {"shop.example.org/a": "any text, at all"}, ...),
+        ("labels", "labels", {"team": "red"}, ...),
+        ("annotations null", "annotations", None, {}),
+        ("labels null", "labels", None, {}),
     ),
 )
 def test_optional_fields_are_accepted(client, create, name, app, field, given, kept):
@@ -80,54 +80,54 @@ def test_generated_fields_are_ignored(client, create, name, app, field):
 @pytest.mark.parametrize(
     ("changes", "status", "detail"),
     rows(
-        ("5.2 owning_application null", {"owning_application": None}, 422, "owning_application must not be null"),
-        ("5.2 owning_application empty", {"owning_application": ""}, 422, f"owning_application {NO_CHARACTER}"),
-        ("5.2 event_types null", {"event_types": None}, 422, "event_types must not be null"),
-        ("5.2 event_types empty", {"event_types": []}, 422, f"event_types {NO_ELEMENT}"),
-        ("5.2 event_types no list", {"event_types": "a"}, 400, "event_types must be array or null"),
-        ("5.2 consumer_group empty", {"consumer_group": ""}, 422, f"consumer_group {NO_CHARACTER}"),
-        ("5.2 consumer_group null", {"consumer_group": None}, 422, "consumer_group must not be null"),
+        ("owning_application null", {"owning_application": None}, 422, "owning_application must not be null"),
+        ("owning_application empty", {"owning_application": ""}, 422, f"owning_application {NO_CHARACTER}"),
+        ("event_types null", {"event_types": None}, 422, "event_types must not be null"),
+        ("event_types empty", {"event_types": []}, 422, f"event_types {NO_ELEMENT}"),
+        ("event_types no list", {"event_types": "a"}, 400, "event_types must be array or null"),
+        ("consumer_group empty", {"consumer_group": ""}, 422, f"consumer_group {NO_CHARACTER}"),
+        ("consumer_group null", {"consumer_group": None}, 422, "consumer_group must not be null"),
         (
-            "5.2 read_from",
+            "read_from",
             {"read_from": "middle"},
             400,
             "Illegal enum value: 'middle'. Possible values: [begin, end, cursors]",
         ),
         (
-            "5.2 initial_cursors",
+            "initial_cursors",
             {"initial_cursors": [{"event_type": None}]},
             422,
             "\n".join(f"initial_cursors[0].{name} must not be null" for name in ("partition", "offset", "event_type")),
         ),
         (
-            "5.2 authorization, no admins",
+            "authorization, no admins",
             {"authorization": {"readers": [ATTRIBUTE]}},
             422,
             "authorization.admins must not be null",
         ),
         (
-            "5.2 authorization, no readers",
+            "authorization, no readers",
             {"authorization": {"admins": [ATTRIBUTE]}},
             422,
             "authorization.readers must not be null",
         ),
         (
-            "5.2 authorization, empty",
+            "authorization, empty",
             {"authorization": LISTS | {"readers": []}},
             422,
             f"authorization.readers {NO_ATTRIBUTE}",
         ),
         (
-            "5.2 authorization, attribute",
+            "authorization, attribute",
             {"authorization": LISTS | {"admins": [{}]}},
             422,
             "authorization.admins[0].data_type must not be null\nauthorization.admins[0].value must not be null",
         ),
-        ("5.2 annotations", {"annotations": {"-a": "b"}}, 422, "annotations[-a] Key name should start"),
-        ("5.2 labels", {"labels": {"a": "b c"}}, 422, "labels[a] Should contain only allowed symbols"),
+        ("annotations", {"annotations": {"-a": "b"}}, 422, "annotations[-a] Key name should start"),
+        ("labels", {"labels": {"a": "b c"}}, 422, "labels[a] Should contain only allowed symbols"),
     ),
 )
-def test_1_fields_are_checked_against_their_rules(client, app, changes, status, detail):
+def test_fields_are_checked_against_their_rules(client, app, changes, status, detail):
     """The event type does not exist, and creation is off: later steps check that.
 
     Source: reference subscriptions#field-errors, subscriptions#authorization-section.
@@ -142,7 +142,7 @@ def test_1_fields_are_checked_against_their_rules(client, app, changes, status, 
     assert all(line.startswith(start) for line, start in zip(lines, expected, strict=True)), lines
 
 
-def test_2_an_existing_subscription_is_returned_and_nothing_else_is_checked(client, create, switch, name, app):
+def test_an_existing_subscription_is_returned_and_nothing_else_is_checked(client, create, switch, name, app):
     """Reference subscriptions#existing-subscription, subscriptions#identity."""
     create(f"{name}.a")
     create(f"{name}.b")
@@ -195,7 +195,7 @@ def thirteen(create, name):
     return [create(f"{name}.n{number}", **partitions(8)) for number in range(13)]
 
 
-def test_3_to_11_rules_are_checked_in_the_order_of_the_contract(client, switch, thirteen):
+def test_rules_are_checked_in_the_documented_order(client, switch, thirteen):
     """Everything is wrong at first, and then one thing less each time.
 
     Source: reference subscriptions#initial-cursors, subscriptions#authorization-section.

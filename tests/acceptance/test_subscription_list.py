@@ -45,14 +45,14 @@ def page(client, app):
 @pytest.mark.parametrize(
     ("query", "found", "links"),
     rows(
-        ("5.4 default: 20, newest first", "", [2, 1, 0], {}),
-        ("5.4 next of a full page", "limit=2", [2, 1], {"next": "offset=2&limit=2"}),
-        ("5.4 prev", "offset=2&limit=2", [0], {"prev": "offset=0&limit=2"}),
-        ("5.4 both", "offset=1&limit=1", [1], {"prev": "offset=0&limit=1", "next": "offset=2&limit=1"}),
-        ("5.4 prev is never negative", "offset=1&limit=5", [1, 0], {"prev": "offset=0&limit=5"}),
-        ("5.4 a full last page has a next one", "limit=3", [2, 1, 0], {"next": "offset=3&limit=3"}),
-        ("5.4 which is empty", "offset=3&limit=3", [], {"prev": "offset=0&limit=3"}),
-        ("5.4 far beyond", "offset=100&limit=1000", [], {"prev": "offset=0&limit=1000"}),
+        ("default: 20, newest first", "", [2, 1, 0], {}),
+        ("next of a full page", "limit=2", [2, 1], {"next": "offset=2&limit=2"}),
+        ("prev", "offset=2&limit=2", [0], {"prev": "offset=0&limit=2"}),
+        ("both", "offset=1&limit=1", [1], {"prev": "offset=0&limit=1", "next": "offset=2&limit=1"}),
+        ("prev is never negative", "offset=1&limit=5", [1, 0], {"prev": "offset=0&limit=5"}),
+        ("a full last page has a next one", "limit=3", [2, 1, 0], {"next": "offset=3&limit=3"}),
+        ("which is empty", "offset=3&limit=3", [], {"prev": "offset=0&limit=3"}),
+        ("far beyond", "offset=100&limit=1000", [], {"prev": "offset=0&limit=1000"}),
     ),
 )
 def test_pages_by_offset(three, page, query, found, links):
@@ -63,16 +63,16 @@ def test_pages_by_offset(three, page, query, found, links):
 @pytest.mark.parametrize(
     ("query", "found", "links"),
     rows(
-        ("5.4 new", "limit=2&token=new", [0, 1], {"next": "F1"}),
-        ("5.4 F", "limit=2&token=F1", [2], {"prev": "B2"}),
-        ("5.4 F, not the last", "limit=1&token=F0", [1], {"prev": "B1", "next": "F1"}),
-        ("5.4 F, a full last page has no next one", "limit=1&token=F1", [2], {"prev": "B2"}),
-        ("5.4 W", "limit=2&token=W1", [1, 2], {"prev": "B1"}),
-        ("5.4 B", "limit=2&token=B2", [0, 1], {"next": "F1"}),
-        ("5.4 B, not the first", "limit=1&token=B2", [1], {"prev": "B1", "next": "F1"}),
-        ("5.4 I", "limit=2&token=I2", [1, 2], {"prev": "B1", "next": "F2"}),
-        ("5.4 offset is nothing then", "limit=2&token=F1&offset=7", [2], {"prev": "B2"}),
-        ("5.4 all", "token=new", [0, 1, 2], {}),
+        ("new", "limit=2&token=new", [0, 1], {"next": "F1"}),
+        ("F", "limit=2&token=F1", [2], {"prev": "B2"}),
+        ("F, not the last", "limit=1&token=F0", [1], {"prev": "B1", "next": "F1"}),
+        ("F, a full last page has no next one", "limit=1&token=F1", [2], {"prev": "B2"}),
+        ("W", "limit=2&token=W1", [1, 2], {"prev": "B1"}),
+        ("B", "limit=2&token=B2", [0, 1], {"next": "F1"}),
+        ("B, not the first", "limit=1&token=B2", [1], {"prev": "B1", "next": "F1"}),
+        ("I", "limit=2&token=I2", [1, 2], {"prev": "B1", "next": "F2"}),
+        ("offset is nothing then", "limit=2&token=F1&offset=7", [2], {"prev": "B2"}),
+        ("all", "token=new", [0, 1, 2], {}),
     ),
 )
 def test_pages_by_token_are_ordered_by_id(three, page, query, found, links):
@@ -119,16 +119,16 @@ def test_links_repeat_the_query_in_the_documented_order(client, three, name, app
 @pytest.mark.parametrize(
     ("query", "found"),
     rows(
-        ("5.4 event_type", "event_type={0}.a", True),
-        ("5.4 event_type: all of them", "event_type={0}.a&event_type={0}.b", True),
-        ("5.4 event_type: a list with commas", "event_type={0}.a,{0}.b", True),
-        ("5.4 event_type: commas, not all of them", "event_type={0}.a,{0}.c", False),
-        ("5.4 event_type: commas that are encoded", "event_type={0}.a%2C{0}.b", True),
-        ("5.4 event_type: not all of them", "event_type={0}.a&event_type={0}.c", False),
-        ("5.4 reader", "reader=user:alice", True),
-        ("5.4 reader: listed explicitly", "reader=user:bob", False),
-        ("5.4 together", "event_type={0}.a&reader=user:alice", True),
-        ("5.4 together, one does not fit", "event_type={0}.a&reader=service:alice", False),
+        ("event_type", "event_type={0}.a", True),
+        ("event_type: all of them", "event_type={0}.a&event_type={0}.b", True),
+        ("event_type: a list with commas", "event_type={0}.a,{0}.b", True),
+        ("event_type: commas, not all of them", "event_type={0}.a,{0}.c", False),
+        ("event_type: commas that are encoded", "event_type={0}.a%2C{0}.b", True),
+        ("event_type: not all of them", "event_type={0}.a&event_type={0}.c", False),
+        ("reader", "reader=user:alice", True),
+        ("reader: listed explicitly", "reader=user:bob", False),
+        ("together", "event_type={0}.a&reader=user:alice", True),
+        ("together, one does not fit", "event_type={0}.a&reader=service:alice", False),
     ),
 )
 def test_subscriptions_are_filtered(three, page, name, query, found):
@@ -144,15 +144,15 @@ def test_only_the_named_application_is_listed(client, three, subscribe, name, ap
 @pytest.mark.parametrize(
     ("query", "detail"),
     rows(
-        ("5.4 limit too low", "limit=0", "'limit' parameter should have value between 1 and 1000"),
-        ("5.4 limit too high", "limit=1001", "'limit' parameter should have value between 1 and 1000"),
-        ("5.4 limit no number", "limit=x", "limit"),
-        ("5.4 offset negative", "offset=-1", "'offset' parameter can't be lower than 0"),
-        ("5.4 offset no number", "offset=x", "offset"),
-        ("5.4 reader", "reader=alice", "data_type:value"),
-        ("5.4 token", "token=X1", "token"),
-        ("5.4 token without id", "token=F", "token"),
-        ("5.4 show_status", "show_status=x", "show_status"),
+        ("limit too low", "limit=0", "'limit' parameter should have value between 1 and 1000"),
+        ("limit too high", "limit=1001", "'limit' parameter should have value between 1 and 1000"),
+        ("limit no number", "limit=x", "limit"),
+        ("offset negative", "offset=-1", "'offset' parameter can't be lower than 0"),
+        ("offset no number", "offset=x", "offset"),
+        ("reader", "reader=alice", "data_type:value"),
+        ("token", "token=X1", "token"),
+        ("token without id", "token=F", "token"),
+        ("show_status", "show_status=x", "show_status"),
     ),
 )
 def test_bad_parameters_are_rejected(client, query, detail):

@@ -1,4 +1,4 @@
-"""Tables of the contract as parametrized tests: each case is named after its row."""
+"""Tables of the reference as parametrized tests: each case is named after its row."""
 
 from typing import Any
 

@@ -68,13 +68,13 @@ def test_begin_and_plain_numbers_are_accepted(broker, subscription, stream_id):
         (format_offset(7, 3), {}, UnavailableCursor, f"offset 3 for partition 0 event type {NAME} is unavailable as"),
     ],
 )
-def test_3_malformed_cursors_are_rejected(broker, subscription, stream_id, offset, changes, error, detail):
+def test_malformed_cursors_are_rejected(broker, subscription, stream_id, offset, changes, error, detail):
     """Reference cursors#where-accepted."""
     with pytest.raises(error, match=detail):
         commit(broker, subscription.id, stream_id, offset, **changes)
 
 
-def test_4_to_12_rules_are_checked_in_the_order_of_the_contract(broker, subscription, stream_id):
+def test_rules_are_checked_in_the_documented_order(broker, subscription, stream_id):
     """Everything is wrong at first, and then one thing less each time.
 
     Source: reference subscriptions#commit-checks, authorization#blacklist-first.

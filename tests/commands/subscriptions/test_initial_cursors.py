@@ -46,10 +46,10 @@ def subscribe(broker):
 @pytest.mark.parametrize(
     ("read_from", "cursors", "position"),
     rows(
-        ("7.4 begin", "begin", (), -1),
-        ("7.4 end", "end", (), 2),
-        ("7.4 cursors", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="1"),), 1),
-        ("7.4 cursors: BEGIN", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="BEGIN"),), -1),
+        ("begin", "begin", (), -1),
+        ("end", "end", (), 2),
+        ("cursors", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="1"),), 1),
+        ("cursors: BEGIN", "cursors", (CursorSpec(event_type=NAME, partition="0", offset="BEGIN"),), -1),
     ),
 )
 def test_reading_begins_at_the_position_set_by_the_subscription(

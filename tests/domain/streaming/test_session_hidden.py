@@ -14,12 +14,12 @@ from tests.support.tables import rows
 @pytest.mark.parametrize(
     ("pattern", "events", "committed"),
     rows(
-        ("8.10 a tombstone", "t", [], [0]),
-        ("8.10 consumer tags", "xxx", [], [2]),
-        ("8.10 before an event", "x.", [[1]], [0]),
-        ("8.10 behind one that is not committed", ".x", [[0]], []),
-        ("8.10 in between", "x.x.t", [[1], [3]], [0]),
-        ("8.10 between batches", "xx..xx..xx", [[2, 3], [6, 7]], [1]),
+        ("a tombstone", "t", [], [0]),
+        ("consumer tags", "xxx", [], [2]),
+        ("before an event", "x.", [[1]], [0]),
+        ("behind one that is not committed", ".x", [[0]], []),
+        ("in between", "x.x.t", [[1], [3]], [0]),
+        ("between batches", "xx..xx..xx", [[2, 3], [6, 7]], [1]),
     ),
 )
 def test_only_hidden_events_before_all_visible_ones_are_committed(pattern, events, committed):

@@ -28,12 +28,12 @@ THREE = [OffsetRange(1, 0, 4), OffsetRange(2, 0, 0), OffsetRange(3, 0, 9)]
 @pytest.mark.parametrize(
     ("initial", "final", "events"),
     rows(
-        ("3.3 equal cursors", TimelinePosition(1, 2), TimelinePosition(1, 2), 0),
-        ("2.2 -1 counts as position -1", TimelinePosition(1, -1), TimelinePosition(1, 4), 5),
-        ("2.2 backwards", TimelinePosition(1, 4), TimelinePosition(1, 0), -4),
-        ("2.2 the end of a timeline is the beginning of the next", TimelinePosition(1, 4), TimelinePosition(2, -1), 0),
-        ("2.2 across timelines", TimelinePosition(1, 3), TimelinePosition(3, 1), 4),
-        ("2.2 across timelines, backwards", TimelinePosition(3, 1), TimelinePosition(1, 3), -4),
+        ("equal cursors", TimelinePosition(1, 2), TimelinePosition(1, 2), 0),
+        ("-1 counts as position -1", TimelinePosition(1, -1), TimelinePosition(1, 4), 5),
+        ("backwards", TimelinePosition(1, 4), TimelinePosition(1, 0), -4),
+        ("the end of a timeline is the beginning of the next", TimelinePosition(1, 4), TimelinePosition(2, -1), 0),
+        ("across timelines", TimelinePosition(1, 3), TimelinePosition(3, 1), 4),
+        ("across timelines, backwards", TimelinePosition(3, 1), TimelinePosition(1, 3), -4),
     ),
 )
 def test_distances_span_timelines(initial, final, events):
@@ -44,12 +44,12 @@ def test_distances_span_timelines(initial, final, events):
 @pytest.mark.parametrize(
     ("place", "shift", "result"),
     rows(
-        ("3.3 back to the beginning of a timeline", TimelinePosition(3, 1), -2, TimelinePosition(3, -1)),
-        ("3.3 back into the one before", TimelinePosition(3, 1), -3, TimelinePosition(2, -1)),
-        ("3.3 to the end of a closed timeline", TimelinePosition(1, 3), 1, TimelinePosition(2, -1)),
-        ("3.3 across one event", TimelinePosition(1, 3), 2, TimelinePosition(3, -1)),
-        ("3.3 across timelines", TimelinePosition(1, 3), 3, TimelinePosition(3, 0)),
-        ("3.3 by nothing", TimelinePosition(1, -1), 0, TimelinePosition(1, -1)),
+        ("back to the beginning of a timeline", TimelinePosition(3, 1), -2, TimelinePosition(3, -1)),
+        ("back into the one before", TimelinePosition(3, 1), -3, TimelinePosition(2, -1)),
+        ("to the end of a closed timeline", TimelinePosition(1, 3), 1, TimelinePosition(2, -1)),
+        ("across one event", TimelinePosition(1, 3), 2, TimelinePosition(3, -1)),
+        ("across timelines", TimelinePosition(1, 3), 3, TimelinePosition(3, 0)),
+        ("by nothing", TimelinePosition(1, -1), 0, TimelinePosition(1, -1)),
     ),
 )
 def test_shifts_cross_timelines(place, shift, result):
@@ -62,10 +62,10 @@ def test_shifts_cross_timelines(place, shift, result):
 @pytest.mark.parametrize(
     ("place", "shift", "text"),
     rows(
-        ("3.3 before the first timeline", TimelinePosition(1, -1), -1, "Timeline not found"),
-        ("14-20 one too far", TimelinePosition(3, 9), 1, "does not exist"),
-        ("14-20 far too far", TimelinePosition(1, 0), 100, "does not exist"),
-        ("3.3 an unknown timeline", TimelinePosition(9, 0), 0, "Timeline not found"),
+        ("before the first timeline", TimelinePosition(1, -1), -1, "Timeline not found"),
+        ("one too far", TimelinePosition(3, 9), 1, "does not exist"),
+        ("far too far", TimelinePosition(1, 0), 100, "does not exist"),
+        ("an unknown timeline", TimelinePosition(9, 0), 0, "Timeline not found"),
     ),
 )
 def test_positions_that_do_not_exist_are_rejected(place, shift, text):
@@ -88,9 +88,9 @@ RETAINED = [[OffsetRange(2, 5, 9), OffsetRange(3, 0, -1), OffsetRange(4, 0, 3)]]
 @pytest.mark.parametrize(
     ("ranges", "place"),
     rows(
-        ("2.1 nothing was ever written", [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)], TimelinePosition(1, -1)),
-        ("2.1 all events have expired", [OffsetRange(1, 5, 4), OffsetRange(2, 0, -1)], TimelinePosition(2, -1)),
-        ("2.1 an empty timeline comes first", [OffsetRange(1, 0, -1), OffsetRange(2, 0, 3)], TimelinePosition(2, -1)),
+        ("nothing was ever written", [OffsetRange(1, 0, -1), OffsetRange(2, 0, -1)], TimelinePosition(1, -1)),
+        ("all events have expired", [OffsetRange(1, 5, 4), OffsetRange(2, 0, -1)], TimelinePosition(2, -1)),
+        ("an empty timeline comes first", [OffsetRange(1, 0, -1), OffsetRange(2, 0, 3)], TimelinePosition(2, -1)),
     ),
 )
 def test_begin_is_resolved_as_in_the_contract(ranges, place):
@@ -102,13 +102,13 @@ def test_begin_is_resolved_as_in_the_contract(ranges, place):
 @pytest.mark.parametrize(
     ("offset", "place"),
     rows(
-        ("2.3 the newest position", "001-0004-000000000000000003", TimelinePosition(4, 3)),
-        ("2.3 before the first one", "001-0004--1", TimelinePosition(4, -1)),
-        ("2.3 in a closed timeline", "001-0002-000000000000000007", TimelinePosition(2, 7)),
-        ("2.3 one before the oldest", "001-0002-000000000000000004", TimelinePosition(2, 4)),
-        ("2.2 the end of a closed timeline", "001-0002-000000000000000009", TimelinePosition(2, 9)),
-        ("2.2 in an empty timeline", "001-0003--1", TimelinePosition(3, -1)),
-        ("2.1 BEGIN", "begin", TimelinePosition(2, 4)),
+        ("the newest position", "001-0004-000000000000000003", TimelinePosition(4, 3)),
+        ("before the first one", "001-0004--1", TimelinePosition(4, -1)),
+        ("in a closed timeline", "001-0002-000000000000000007", TimelinePosition(2, 7)),
+        ("one before the oldest", "001-0002-000000000000000004", TimelinePosition(2, 4)),
+        ("the end of a closed timeline", "001-0002-000000000000000009", TimelinePosition(2, 9)),
+        ("in an empty timeline", "001-0003--1", TimelinePosition(3, -1)),
+        ("BEGIN", "begin", TimelinePosition(2, 4)),
     ),
 )
 def test_reading_can_begin_at_available_positions(offset, place):
@@ -124,14 +124,14 @@ UNAVAILABLE = (
 @pytest.mark.parametrize(
     ("partition", "offset", "text"),
     rows(
-        ("2.3 unknown partition", "1", "BEGIN", "non existing partition 1"),
-        ("2.3 unparseable offset", "0", "x", "invalid offset x for partition 0"),
-        ("2.3 expired", "0", "001-0002-000000000000000003", UNAVAILABLE.format(3)),
-        ("2.3 too new", "0", "001-0004-000000000000000004", UNAVAILABLE.format(4)),
-        ("2.3 too new for a closed timeline", "0", "001-0002-000000000000000010", UNAVAILABLE.format(10)),
-        ("2.3 deleted timeline", "0", "001-0001-000000000000000000", UNAVAILABLE.format(0)),
-        ("2.3 a plain number: in a deleted timeline", "0", "8", UNAVAILABLE.format(8)),
-        ("2.3 a timeline that never was", "0", "001-0000--1", UNAVAILABLE.format(-1)),
+        ("unknown partition", "1", "BEGIN", "non existing partition 1"),
+        ("unparseable offset", "0", "x", "invalid offset x for partition 0"),
+        ("expired", "0", "001-0002-000000000000000003", UNAVAILABLE.format(3)),
+        ("too new", "0", "001-0004-000000000000000004", UNAVAILABLE.format(4)),
+        ("too new for a closed timeline", "0", "001-0002-000000000000000010", UNAVAILABLE.format(10)),
+        ("deleted timeline", "0", "001-0001-000000000000000000", UNAVAILABLE.format(0)),
+        ("a plain number: in a deleted timeline", "0", "8", UNAVAILABLE.format(8)),
+        ("a timeline that never was", "0", "001-0000--1", UNAVAILABLE.format(-1)),
     ),
 )
 def test_reading_cannot_begin_at_unavailable_positions(partition, offset, text):

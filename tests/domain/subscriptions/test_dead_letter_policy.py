@@ -9,10 +9,10 @@ from tests.support.tables import rows
 @pytest.mark.parametrize(
     ("annotations", "policy"),
     rows(
-        ("8.11 none", {}, None),
-        ("8.11 SKIP_EVENT, the least", {SEND_COUNT: "2", POLICY: "SKIP_EVENT"}, Policy(send_count=2, keeps=False)),
+        ("none", {}, None),
+        ("SKIP_EVENT, the least", {SEND_COUNT: "2", POLICY: "SKIP_EVENT"}, Policy(send_count=2, keeps=False)),
         (
-            "8.11 DEAD_LETTER_QUEUE, the most",
+            "DEAD_LETTER_QUEUE, the most",
             {SEND_COUNT: "10", POLICY: "DEAD_LETTER_QUEUE", "other": "x"},
             Policy(send_count=10, keeps=True),
         ),
@@ -28,18 +28,18 @@ def test_annotations_define_the_policy(annotations, policy):
     ("annotations", "text"),
     rows(
         (
-            "8.11 a number alone",
+            "a number alone",
             {SEND_COUNT: "3"},
             f"The annotation {SEND_COUNT} needs {POLICY} beside it; give both of them or none",
         ),
         (
-            "8.11 a policy alone",
+            "a policy alone",
             {POLICY: "SKIP_EVENT"},
             f"The annotation {POLICY} needs {SEND_COUNT} beside it; give both of them or none",
         ),
         *(
             (
-                f"8.11 number {count:.9}",
+                f"number {count:.9}",
                 {SEND_COUNT: count, POLICY: "SKIP_EVENT"},
                 f"The annotation {SEND_COUNT} must be an integer from 2 to 10",
             )
@@ -47,7 +47,7 @@ def test_annotations_define_the_policy(annotations, policy):
         ),
         *(
             (
-                f"8.11 policy {policy}",
+                f"policy {policy}",
                 {SEND_COUNT: "2", POLICY: policy},
                 f"The annotation {POLICY} must be SKIP_EVENT or DEAD_LETTER_QUEUE",
             )

@@ -16,7 +16,7 @@ def test_an_event_type_is_parsed_into_the_domain_type():
     assert parsing.event_type_spec(json.dumps(event_type_body()).encode()) == event_type_spec()
 
 
-def test_null_means_absent_except_where_the_contract_distinguishes_them():
+def test_null_means_absent_except_where_the_two_differ():
     nulls = parsing.event_type_spec(encoded(name=None, labels=None, partition_strategy=None))
     assert (nulls.name, nulls.labels, nulls.partition_strategy) == (None, None, None)
     assert parsing.event_type_spec(b"{}").partition_strategy is UNSET

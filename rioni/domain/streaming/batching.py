@@ -125,13 +125,11 @@ class Buffer:
         """
         if not self._slices or self._slices[-1].chunk.recorded_at_ms < recorded_at_ms:
             return 0
-        count = 0
+        count, first = 0, self._slices[0].chunk
         for _, chunk, start, stop in self._slices:
-            if count and chunk.recorded_at_ms >= recorded_at_ms:
+            if chunk is not first and chunk.recorded_at_ms >= recorded_at_ms:
                 break
             count += stop - start
-            if chunk.recorded_at_ms >= recorded_at_ms:
-                break
         return count
 
 

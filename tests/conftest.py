@@ -95,7 +95,7 @@ def pytest_configure_node(node: WorkerController) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """More workers than cores for `-n auto`, as most of the time tests wait for servers; as many for `-n logical`."""
     cores = os.cpu_count() or 1
-    return cores if config.option.numprocesses == "logical" else min(2 * cores + 2, _WORKERS_MAX)
+    return cores if config.option.numprocesses == "logical" else min(2 * cores + 1, _WORKERS_MAX)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -157,10 +157,9 @@ def shared_server(request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(shared_server: Callable[[str], str]) -> Callable[[], str]:
-    """Creates a fresh database and returns its URL."""
-    url = shared_server("postgres")
-    return lambda: fresh_database(url)
+def postgres_url(shared_server: Callable[[str], str]) -> Callable[..., str]:
+    """Creates a fresh database, empty or with `migrated=True`, and returns its URL."""
+    return partial(fresh_database, shared_server("postgres"))
 
 
 def _needs_java() -> None:

@@ -1,11 +1,11 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
 from rioni.storage.sql.engines import create_engine
-from rioni.storage.sql.migration import upgrade
+from tests.support.broker import empty_registry
 
 
 ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
@@ -19,24 +19,36 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url")())
 
 
-@pytest.fixture
-def engine(empty_url: str) -> Iterator[Engine]:
+@pytest.fixture(params=ON_BOTH)
+def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database with the current schema and an empty log."""
-    yield from migrated(empty_url)
+    if request.param == "sqlite":
+        return migrated_file(tmp_path / "registry.db")
+    return str(request.getfixturevalue("postgres_url")(migrated=True))
+
+
+@pytest.fixture
+def engine(migrated_url: str) -> Iterator[Engine]:
+    yield from opened(migrated_url)
 
 
 @pytest.fixture
 def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
-    yield from migrated(f"sqlite:///{tmp_path / 'registry.db'}")
+    yield from opened(migrated_file(tmp_path / "registry.db"))
 
 
 @pytest.fixture
-def postgres_engine(postgres_url) -> Iterator[Engine]:
-    yield from migrated(postgres_url())
+def postgres_engine(postgres_url: Callable[..., str]) -> Iterator[Engine]:
+    yield from opened(postgres_url(migrated=True))
 
 
-def migrated(url: str) -> Iterator[Engine]:
+def migrated_file(path: Path) -> str:
+    if not path.exists():
+        path.write_bytes(empty_registry())
+    return f"sqlite:///{path}"
+
+
+def opened(url: str) -> Iterator[Engine]:
     engine = create_engine(url)
-    upgrade(engine)
     yield engine
     engine.dispose()

@@ -65,7 +65,7 @@ class Broker:
         self._directory = directory
         self.clock = ManualClock(now_ms=1_700_000_000_000)
         if database is None and not directory.registry.exists():
-            directory.registry.write_bytes(_empty_registry())
+            directory.registry.write_bytes(empty_registry())
         config = Config(
             data=directory.path,
             database=database,
@@ -198,7 +198,7 @@ class Broker:
 
 
 @cache
-def _empty_registry() -> bytes:
+def empty_registry() -> bytes:
     """A migrated database file without entries.
 
     PERF: migrating one for each test took most of the time that a broker needs, 92 ms of CPU in place of 24.

@@ -11,6 +11,8 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import make_url
 
+from rioni.storage.sql.engines import create_engine
+from rioni.storage.sql.migration import upgrade
 from rioni.tools.dev_cluster.cluster import running_postgres as running_server
 from tests.support.waiting import wait_until
 
@@ -32,7 +34,9 @@ def running_postgres(connections_max: int) -> Iterator[str]:
             connection.execute(f"ALTER SYSTEM SET max_connections = {connections_max}")
         server.stop()
         server.ensure_postgres_running()
-        yield server.get_uri(driver="psycopg")
+        url = server.get_uri(driver="psycopg")
+        _create_template(url)
+        yield url
 
 
 def crash(server: Any) -> None:
@@ -47,9 +51,30 @@ def crash(server: Any) -> None:
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
-def fresh_database(url: str) -> str:
-    """Make another empty database on the server of a database, and return its URL."""
-    name = f"test_{uuid4().hex}"
+MIGRATED = "migrated"
+"""A database with the current schema and an empty log, which is copied.
+
+PERF: migrating an empty one takes 160 ms, copying this one 30.
+"""
+
+
+def _create_template(url: str) -> None:
+    engine = create_engine(_create(url, MIGRATED, "template1"))
+    upgrade(engine)
+    engine.dispose()
+
+
+def fresh_database(url: str, *, migrated: bool = False) -> str:
+    """Create a database on the server of another one, and return its URL.
+
+    Args:
+        url: of any database of a server from `running_postgres`.
+        migrated: whether it has the current schema; otherwise it is empty.
+    """
+    return _create(url, f"test_{uuid4().hex}", MIGRATED if migrated else "template1")
+
+
+def _create(url: str, name: str, template: str) -> str:
     with psycopg.connect(url.replace("+psycopg", "", 1), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
     return make_url(url).set(database=name).render_as_string(hide_password=False)

@@ -126,7 +126,7 @@ def test_alone_the_next_release_raises_the_format_and_this_release_stops_followi
     assert len(stored(engine)[1]) == 2
 
 
-@pytest.mark.parametrize("empty_url", ON_BOTH[1:], indirect=True)
+@pytest.mark.parametrize("migrated_url", ON_BOTH[1:], indirect=True)
 def test_while_an_older_node_is_alive_only_its_format_is_written(engine, release):
     older, newer = release(is_next=False), release(is_next=True)
     write(newer, ColourNoted(name="a", text="x"))

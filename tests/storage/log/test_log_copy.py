@@ -11,7 +11,7 @@ from rioni.storage.log.log_copy import copy_followers, copy_log
 from rioni.storage.log.verification import verify
 from rioni.storage.sql.engines import reading, writing
 from tests.contracts.event_log import TOPICS, note, read_all
-from tests.storage.conftest import migrated
+from tests.storage.conftest import migrated_file, opened
 
 
 class Interrupted(Exception):
@@ -33,7 +33,7 @@ def source(sqlite_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 def target(engine: Engine, tmp_path) -> Iterator[SqlEventLog]:
     """An empty log, in either kind of database."""
     if engine.dialect.name == "sqlite":
-        (engine,) = migrated(f"sqlite:///{tmp_path / 'target.db'}")
+        (engine,) = opened(migrated_file(tmp_path / "target.db"))
     log = SqlEventLog(engine, TOPICS)
     yield log
     log.close()

@@ -11,9 +11,9 @@ from tests.storage.conftest import ON_BOTH
 
 
 @pytest.fixture
-def other(empty_url, engine):
+def other(migrated_url, engine):
     """The engine of another process."""
-    other = create_engine(empty_url)
+    other = create_engine(migrated_url)
     yield other
     other.dispose()
 
@@ -35,9 +35,9 @@ def test_a_rebuild_that_fails_releases_the_lock(engine, other):
         check()
 
 
-@pytest.mark.parametrize("empty_url", ON_BOTH[1:], indirect=True)
-def test_a_rebuild_notices_that_it_has_lost_the_lock(engine, other, empty_url):
-    url = make_url(empty_url).set(drivername="postgresql").render_as_string(hide_password=False)
+@pytest.mark.parametrize("migrated_url", ON_BOTH[1:], indirect=True)
+def test_a_rebuild_notices_that_it_has_lost_the_lock(engine, other, migrated_url):
+    url = make_url(migrated_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with rebuild_lock(engine) as check:
         with psycopg.connect(url, autocommit=True) as stranger:
             # Only in this database: the server is shared with other tests.

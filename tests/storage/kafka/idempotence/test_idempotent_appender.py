@@ -10,8 +10,6 @@ from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
-from rioni.storage.sql.engines import create_engine
-from rioni.storage.sql.migration import upgrade
 from tests.contracts.event_store import events
 from tests.contracts.stored_once import DeduplicationContract
 from tests.support.faulty_cluster import KafkaProxies
@@ -23,13 +21,10 @@ pytestmark = pytest.mark.kafka
 
 class TestKafkaDeduplication(DeduplicationContract):
     @pytest.fixture(params=["sqlite", "postgresql"])
-    def database(self, request: pytest.FixtureRequest, tmp_path: Path, postgres_url: Callable[[], str]) -> str:
+    def database(self, request: pytest.FixtureRequest, tmp_path: Path, postgres_url: Callable[..., str]) -> str:
         if request.param == "sqlite":
             return f"sqlite:///{tmp_path / 'names.db'}"
-        engine = create_engine(url := postgres_url())
-        upgrade(engine)
-        engine.dispose()
-        return url
+        return postgres_url(migrated=True)
 
 
 def test_a_batch_stored_without_an_answer_before_its_topic_was_closed_is_a_duplicate(

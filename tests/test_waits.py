@@ -53,7 +53,6 @@ MAY_WAIT: Mapping[tuple[str, str], str] = {
     ("rioni/tools/demo.py", "server.wait()"): OWN_COMMAND,
     ("rioni/tools/demo.py", "thread.join()"): OWN_COMMAND,
     ("rioni/tools/dev_cluster/cluster.py", "server.wait()"): "it has been killed",
-    ("rioni/tools/dev_cluster/servers.py", "fcntl.flock(lock, fcntl.LOCK_EX)"): "its holders have deadlines",
     ("rioni/tools/dev_cluster/servers.py", "self._process.wait()"): "it has been killed",
     ("rioni/projections/bulk/rebuild.py", "job.result()"): "it is done",
     ("rioni/projections/bulk/session.py", "gateway.proc.wait()"): "it has been killed",

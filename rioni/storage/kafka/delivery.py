@@ -56,6 +56,10 @@ _REFUSALS = UNKNOWN | {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
 
+_REMOVED = {KafkaError._DESTROY, KafkaError._DESTROY_BROKER}  # noqa: SLF001 - for everybody
+"""Error codes of records that wait for a partition which the client removes from its metadata, as when the topic
+is deleted. An earlier attempt may have been written."""
+
 Delivered = Callable[[KafkaError | None, Message], None]
 RecordHeaders = list[tuple[str, str | bytes | None]]
 
@@ -222,6 +226,9 @@ class Delivery:
             for part in batch.parts.values():
                 if part.unanswered:
                     part.abandon()
+        for place, part in batch.parts.items():
+            if part.error is not None and part.error.code() in _REMOVED and not self._exists(place.topic):
+                part.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         unknown = {place: part for place, part in batch.parts.items() if part.unknown}
         if unknown and time.monotonic() < batch.begun_s + min(HEARD_S, HEARD_SHARE * self._timeout_s):
             # Checked before: the topics exist, only the producer's metadata is outdated.
@@ -255,6 +262,13 @@ class Delivery:
         for name in names:
             with contextlib.suppress(KafkaException):  # the others are written
                 self._producer.list_topics(name, self._request_timeout_s)
+
+    def _exists(self, name: str) -> bool:
+        """Whether brokers know a topic; also True if none answers."""
+        try:
+            return self._producer.list_topics(name, self._request_timeout_s).topics[name].error is None
+        except KafkaException:
+            return True
 
     def _produce_all(self, batch: ProduceBatch, parts: Mapping[TopicPartitionRef, Part]) -> None:
         batch.producer = self._producer
@@ -336,6 +350,12 @@ def _outcome(batch: ProduceBatch) -> RioniError | None:
         if codes & UNKNOWN:
             return NotFound(f"topic {batch.topic} or one of its partitions does not exist")
         return to_unavailable(next(iter(failed.values())))
+    _log.warning(
+        "Kafka did not store all events of a batch",
+        topic=batch.topic,
+        errors={number: error.str() for number, error in failed.items()},
+        written=stored,
+    )
     return PartiallyStored(
         {number: "timed out" if error.code() in TIMED_OUT else "internal error" for number, error in failed.items()}
     )

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import os
 import random
@@ -19,11 +18,14 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from rioni.domain.errors import Unavailable
+from rioni.file_locks import try_lock
 
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 10
+PREPARED_TIMEOUT_S = 4 * START_TIMEOUT_S
+"""Preparing Kafka formats a folder, starts a broker and ends it, each within `START_TIMEOUT_S`."""
 LOOK_EVERY_S = 0.05
 LOG_CHARACTERS = 2_000
 
@@ -283,7 +285,10 @@ def _prepared(class_path: str) -> Path:
     """The folder of what spares brokers half of the work of a start; a first start leaves it, once for each Java.
 
     It has the features of a new cluster (`FEATURES`), and the classes that a broker loads, as this Java maps them into
-    memory (`CLASSES`).
+    memory (`CLASSES`). Blocks while another process makes it.
+
+    Raises:
+        Unavailable: the first start fails, or another process does not end its own in time.
     """
     java = Path(_java_command()).resolve()
     known_by = f"{java} {java.stat().st_mtime_ns}"
@@ -291,7 +296,13 @@ def _prepared(class_path: str) -> Path:
     folder = jars / f"prepared-{hashlib.sha256(known_by.encode()).hexdigest()[:12]}"
     with (jars / "lock").open("ab") as lock:
         # One process does it, others wait for it.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = time.monotonic() + PREPARED_TIMEOUT_S
+        while not try_lock(lock.fileno()):
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"another process has not prepared Kafka in {PREPARED_TIMEOUT_S} s; it locks {lock.name}"
+                )
+            time.sleep(LOOK_EVERY_S)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=jars) as scratch:
                 _start_first(class_path, Path(scratch))

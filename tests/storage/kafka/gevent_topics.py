@@ -10,6 +10,7 @@ if __name__ == "__main__":
     monkey.patch_all()
 
 import contextlib
+import faulthandler
 import os
 import sys
 import time
@@ -25,14 +26,15 @@ from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
+from rioni.storage.kafka.topics.append_probe import SETTLED_S
 
 
 CHANGING, ASKING = 4, 6
 """The threads of gevent's pool, by their task."""
 PARTITIONS = 4
 SECONDS = 5.0
-HANGING_S = 20.0
-"""A call that lasts longer is considered to hang."""
+HANGING_S = 2 * SETTLED_S
+"""A call that lasts longer is considered to hang; creating a topic may wait `SETTLED_S` for its leaders."""
 
 
 class Threads:
@@ -82,6 +84,7 @@ def main(servers: str, folder: Path) -> None:
         if hanging := threads.hanging():
             sys.stdout.write(f"these never end: {hanging}\n")
             sys.stdout.flush()
+            faulthandler.dump_traceback()
             os._exit(1)
     for task in tasks:
         task.get()

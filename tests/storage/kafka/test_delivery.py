@@ -5,16 +5,18 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from rioni.domain.errors import PartiallyStored, TopicClosed, Unavailable
+from rioni.domain.errors import NotFound, PartiallyStored, TopicClosed, Unavailable
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import direct
 from rioni.storage.clock import SystemClock
+from rioni.storage.kafka import delivery
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.delivery import RENUMBERED_S
@@ -154,6 +156,32 @@ def test_appends_wait_for_a_topic_that_a_broker_does_not_know_yet(brokers: Kafka
         assert not appended.done()
         brokers.heal()
         assert list(appended.result().values()) == [0]
+
+
+class RemovingProducer(Producer):
+    """Has removed the partition of its first record from its metadata, as it does when a topic is deleted."""
+
+    removed = False
+
+    def produce(self, *arguments: Any, **named: Any) -> None:
+        if self.removed:
+            super().produce(*arguments, **named)
+        else:
+            self.removed = True
+            arguments[4](KafkaError(KafkaError._DESTROY), None)
+
+
+@pytest.mark.parametrize(("existing", "error"), [("topic", PartiallyStored), ("deleted", NotFound)])
+def test_a_record_of_a_removed_partition_has_an_unknown_outcome_unless_the_topic_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, connection: Connection, existing: str, error: type[Exception]
+):
+    topics = Topics(connection)
+    topics.create(existing, 1)
+    if existing == "deleted":
+        topics.delete(existing)
+    monkeypatch.setattr(delivery, "Producer", RemovingProducer)
+    with opened(connection, TIMEOUT_S) as appender, pytest.raises(error):
+        appender.append(existing, {TopicPartitionRef(topics.name(existing), 0): [b"1"]}, {})
 
 
 def created(topics: Topics, topic: str) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from rioni.domain.errors import Unavailable
@@ -28,6 +29,8 @@ FAR_FUTURE_MS = 253_370_764_800_000
 
 _CLOSED = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
 _OPEN = frozenset({KafkaError.INVALID_TIMESTAMP})
+
+_log = structlog.get_logger("rioni.kafka")
 
 
 class AppendProbe:
@@ -80,10 +83,13 @@ class AppendProbe:
         )
         producer, renewed_s = Producer(settings), time.monotonic()
         while True:
-            waiting -= {number for number, code in _probe(producer, name, waiting).items() if code in codes}
+            answers = _probe(producer, name, waiting)
+            waiting -= {number for number, code in answers.items() if code in codes}
             if not waiting:
                 return
             if time.monotonic() > deadline_s:
+                errors = {number: KafkaError(code).str() for number, code in answers.items() if number in waiting}
+                _log.warning("partitions do not accept probes", topic=name, partitions=sorted(waiting), errors=errors)
                 raise Unavailable(
                     f"Partitions {', '.join(map(str, sorted(waiting)))} of topic {name} were not writable in time. "
                     "Try again later."

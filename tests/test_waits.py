@@ -15,12 +15,13 @@ ROOT = Path(__file__).parents[1]
 WAITS = {"result", "get", "join", "wait", "acquire"}
 """Methods that wait for ever when they are called without arguments."""
 
-THREADS = {"threading", "queue", "multiprocessing", "concurrent"}
+THREADS = {"_thread", "threading", "queue", "multiprocessing", "concurrent"}
 
 OWN_COMMAND = "a command of its own, which its user may interrupt"
 ON_THE_HUB = "used by greenlets alone: events with deadlines, and locks held for changes in memory"
 
 MAY_USE_THREADS: Mapping[str, str] = {
+    "rioni/logging_setup.py": "a native lock, held while a line is written",
     "rioni/bootstrap/worker.py": "an event that is only set and looked at",
     "rioni/commands/system/client_activity.py": ON_THE_HUB,
     "rioni/tools/demo.py": OWN_COMMAND,

@@ -9,7 +9,8 @@ import itertools
 import os
 import socket
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rioni.domain.errors import Unavailable
@@ -28,6 +29,9 @@ RETRY_S = 0.005
 pending keys together after this time, and then with increasing delays: the process may be stopped."""
 
 RETRY_DOUBLINGS_MAX = 6
+
+RESOLUTION_NS = 1_000_000_000
+"""More than the resolution of any file system's timestamps."""
 
 CLOSE_WAIT_S = 5.0
 """How long closing waits for the listener, which never blocks."""
@@ -140,6 +144,9 @@ class _Process:
         self._lock = ThreadSafeSemaphore()
         self._backlog: dict[str, set[str]] = {}
         self._retries = 0
+        self._listed: Sequence[str] = ()
+        self._listed_ns = 0
+        """When the directory changed last, by its own clock, as of `_listed`; 0 if it must be listed again."""
         self._closed = False
 
     def add(self, waiter: EmbeddedWatch) -> None:
@@ -170,13 +177,22 @@ class _Process:
     def send(self, keys: Iterable[str]) -> None:
         """Send to all other processes, without blocking."""
         with self._lock:
-            # PERF: about 5 us; caching the names would need a way to learn of new processes.
-            for peer in os.listdir(self._directory_fd) if not self._closed else ():  # noqa: PTH208 - by descriptor
-                if peer != self._name and peer.endswith(SUFFIX):
-                    self._send(peer, self._backlog.pop(peer, set()).union(keys))
+            for peer in self._peers() if not self._closed else ():
+                self._send(peer, self._backlog.pop(peer, set()).union(keys))
             if self._backlog and not self._retries:
                 self._listen()
                 self._wake_listener()
+
+    def _peers(self) -> Sequence[str]:
+        """Return the names of the other sockets."""
+        # PERF: listing takes 20 µs, so it is repeated only after a change of the directory.
+        changed_ns = os.fstat(self._directory_fd).st_mtime_ns
+        if changed_ns != self._listed_ns:
+            names = os.listdir(self._directory_fd)  # noqa: PTH208 - by descriptor
+            self._listed = [name for name in names if name != self._name and name.endswith(SUFFIX)]
+            # Another change within the resolution of the file system's clock would have the same time.
+            self._listed_ns = changed_ns if time.time_ns() - changed_ns > RESOLUTION_NS else 0
+        return self._listed
 
     def _send(self, peer: str, keys: set[str]) -> None:
         try:

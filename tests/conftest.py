@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from rioni.tools.dev_cluster import jars
 from rioni.tools.dev_cluster.cluster import LocalCluster, running_cluster
 from tests.support.postgres import fresh_database
 from tests.support.scheduling import Scheduling, group_of, import_in_turns, slow_first
+from tests.support.scratch import move_to_memory
 from tests.support.shared_servers import SharedServers, address_of
 
 
@@ -81,6 +83,8 @@ _WORKERS_MAX = 8
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the processes of the run share, in the process that starts the others."""
     if not hasattr(config, "workerinput"):
+        if (scratch := move_to_memory()) is not None:
+            config.add_cleanup(lambda: shutil.rmtree(scratch))
         config.stash[_SERVERS] = servers = SharedServers()
         config.add_cleanup(servers.close)
 

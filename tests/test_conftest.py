@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import make_url
 
+from tests.support import scratch
 from tests.support.scheduling import SHARING, SPLIT, import_in_turns
 from tests.support.waiting import wait_until
 
@@ -49,6 +51,23 @@ def suite(folder, content, environ, *options):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "--rootdir", str(folder), str(folder)]
     kept = {name: value for name, value in os.environ.items() if name != "TESTS_NO_SKIPS"}
     return {"args": [*command, *options], "cwd": folder, "env": kept | {"PYTHONPATH": str(ROOT)} | environ}
+
+
+def test_temporary_files_move_to_memory_if_there_is_enough(tmp_path, monkeypatch):
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(scratch, "MEMORY", tmp_path)
+    own, abandoned = (tmp_path / f"{scratch.PREFIX}{pid}-x" for pid in (os.getpid(), 2**30))
+    for folder in (own, abandoned):
+        folder.mkdir()
+    monkeypatch.setattr(scratch, "ENOUGH_BYTES", 2**60)
+    assert scratch.move_to_memory() is None
+    assert list(tmp_path.iterdir()) == [own]
+    monkeypatch.setattr(scratch, "ENOUGH_BYTES", 0)
+    folder = scratch.move_to_memory()
+    assert folder.parent == tmp_path
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(folder)
+    assert scratch.move_to_memory() is None, "TMPDIR is set now"
 
 
 def test_files_that_are_scheduled_by_name_exist():

@@ -22,9 +22,8 @@ DIAGRAMS = {path: path.read_text().count("\n```mermaid\n") for path in PAGES if 
 DRAWN = """count => document.querySelectorAll("pre.mermaid > svg").length === count
   && getComputedStyle(document.querySelector("pre.mermaid .actor, pre.mermaid .node rect")).fill"""
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
-TEST_COMMAND = (
-    "python3 -m venv .venv && .venv/bin/pip install --quiet 'tox>=4.30' && .venv/bin/tox run-parallel --parallel-live"
-)
+SETUP = "python3 -m venv .venv && .venv/bin/pip install --quiet 'tox>=4.30' tox-uv"
+TEST_COMMAND = f"{SETUP} && .venv/bin/tox run-parallel --parallel-live"
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,24 @@
 """Hanging files and token services block only their own requests. Hanging threads are logged, their worker replaced."""
 
 import contextlib
+import http.client
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
+from tests.support.campaigns import length
 from tests.support.server import running_server
 from tests.support.tokens import ADMINISTRATOR, bearer, write_tokens
 from tests.support.waiting import wait_until
@@ -108,6 +114,19 @@ def test_a_storage_that_hangs_does_not_affect_others(tmp_path, name):
         wait_until(lambda: publish(f"{name}-other") == 200)
 
 
+def sent(server, method, path, body=None, headers=None):
+    """A connection over which a request was sent; its answer is to be read."""
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=2 * PATIENCE_S)
+    connection.request(method, path, json.dumps(body), {"Content-Type": "application/json", **(headers or {})})
+    return connection
+
+
+def status_of(connection):
+    """The status of the answer to a request that was sent."""
+    with contextlib.closing(connection):
+        return connection.getresponse().status
+
+
 TOKEN_SERVICE = """
 import os, signal, socket
 server = socket.create_server(("127.0.0.1", 0))
@@ -116,34 +135,110 @@ os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
+@contextlib.contextmanager
+def stopped_token_service():
+    """The settings of a broker with the token `known`, which asks a suspended service about all others."""
+    with subprocess.Popen([sys.executable, "-c", TOKEN_SERVICE], stdout=subprocess.PIPE) as service:
+        try:
+            port = int(service.stdout.readline())
+            yield {"RIONI_AUTH_MODE": "basic", "RIONI_AUTH_TOKENINFO_LOCAL": f"http://127.0.0.1:{port}/tokeninfo"}
+        finally:
+            service.kill()
+
+
 def test_a_token_service_that_hangs_does_not_delay_clients_with_cached_tokens(tmp_path, name):
     tokens = tmp_path / "tokens.toml"
     write_tokens(tokens, {"known": {"uid": "alice"}})
-    with subprocess.Popen([sys.executable, "-c", TOKEN_SERVICE], stdout=subprocess.PIPE) as service:
-        port = int(service.stdout.readline())
-        environment = {
-            **ADMINISTRATOR,
-            "RIONI_AUTH_MODE": "basic",
-            "RIONI_AUTH_TOKENS": str(tokens),
-            "RIONI_AUTH_TOKENINFO_LOCAL": f"http://127.0.0.1:{port}/tokeninfo",
-        }
-        try:
-            with running_server(tmp_path / "data", "--workers", "1", environment=environment) as server:
+    with stopped_token_service() as settings:
+        environment = {**ADMINISTRATOR, **settings, "RIONI_AUTH_TOKENS": str(tokens)}
+        with (
+            running_server(tmp_path / "data", "--workers", "1", environment=environment) as server,
+            server.client(headers=bearer("known")) as client,
+        ):
+            strangers = [sent(server, "GET", "/event-types", headers=bearer(f"stranger-{n}")) for n in range(60)]
+            statuses, longest_s = answers_of(lambda _number: client.get("/event-types"), 20)
+            assert statuses == {200}
+            assert longest_s < PATIENCE_S / 10
+            assert {status_of(each) for each in strangers} == {503}
 
-                def ask(number):
-                    headers = bearer(f"stranger-{number}")
-                    return httpx.get(
-                        f"{server.url}/event-types", headers=headers, timeout=PATIENCE_S, verify=False
-                    ).status_code
 
-                with ThreadPoolExecutor(60) as threads, server.client(headers=bearer("known")) as client:
-                    strangers = [threads.submit(ask, number) for number in range(60)]
-                    statuses, longest_s = answers_of(lambda _number: client.get("/event-types"), 20)
+@pytest.mark.nightly
+def test_three_resources_that_hang_at_once_block_only_the_requests_that_need_them(tmp_path, name):
+    tokens, data, other = tmp_path / "tokens.toml", tmp_path / "data", f"{name}-other"
+    write_tokens(tokens, {"known": {"uid": "stups_nakadi", "realm": "/services"}})
+    count = length(40, 400)
+    with contextlib.ExitStack() as stack:
+        settings = stack.enter_context(stopped_token_service())
+        environment = {**ADMINISTRATOR, **settings, "RIONI_AUTH_TOKENS": str(tokens)}
+        server = stack.enter_context(running_server(data, "--workers", "1", environment=environment))
+        client = stack.enter_context(server.client(headers=bearer("known")))
+        client.post("/event-types", json=event_type_body(name=name))
+        client.post("/storages", json={"id": "other", "storage_type": "embedded"})
+        client.post("/event-types", json=event_type_body(name=other))
+        client.post(f"/event-types/{other}/timelines", json={"storage_id": "other"})
+        body = {"owning_application": "shop", "event_types": [name], "read_from": "begin"}
+        subscription = client.post("/subscriptions", json=body).json()["id"]
+        assert client.post(f"/event-types/{other}/events", json=[event()]).status_code == 200
+
+        with stopped_holder(data / "slots.db-lock", data / "events-other.db-lock"):
+            known, hanging = bearer("known"), []
+            for number in range(count):
+                hanging.append(sent(server, "GET", f"/subscriptions/{subscription}/events", headers=known))
+                hanging.append(sent(server, "POST", f"/event-types/{other}/events", [event()], known))
+                hanging.append(sent(server, "GET", "/event-types", headers=bearer(f"stranger-{number}")))
+            for work in (
+                lambda _number: client.get("/event-types"),
+                lambda _number: client.post(f"/event-types/{name}/events", json=[event()]),
+                lambda number: client.post("/event-types", json=event_type_body(name=f"{name}-{number}")),
+                lambda _number: client.get(f"/subscriptions/{subscription}/cursors"),
+            ):
+                statuses, longest_s = answers_of(work, 10)
+                assert statuses <= {200, 201}
+                assert longest_s < PATIENCE_S / 10, statuses
+            assert {status_of(each) for each in hanging} == {503}
+        wait_until(lambda: client.post(f"/event-types/{other}/events", json=[event()]).status_code == 200)
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="delays calls of the kernel with strace")
+def test_while_the_disk_hangs_in_fsync_reads_are_answered_and_writes_are_unknown(tmp_path, name):
+    environment = {"RIONI_APPEND_TIMEOUT_S": "2"}
+    with (
+        running_server(tmp_path / "data", "--workers", "1", environment=environment) as server,
+        server.client() as client,
+    ):
+        client.post("/event-types", json=event_type_body(name=name))
+        (worker,) = server.workers()
+        calls = "fsync,fdatasync"
+        command = ["strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-p", str(worker), f"-etrace={calls}"]
+        with subprocess.Popen([*command, f"-einject={calls}:delay_enter={PATIENCE_S}s"]) as strace:
+            try:
+                wait_until(lambda: "TracerPid:\t0\n" not in (Path("/proc") / str(worker) / "status").read_text())
+                (result,) = client.post(f"/event-types/{name}/events", json=[event("1")]).json()
+                assert (result["publishing_status"], result["detail"]) == ("failed", "timed out")
+                # It waits behind the first batch, and is withdrawn.
+                assert client.post(f"/event-types/{name}/events", json=[event("2")]).status_code == 503
+                for work in (
+                    lambda _number: client.get("/event-types"),
+                    lambda _number: client.get(f"/event-types/{name}/partitions"),
+                ):
+                    statuses, longest_s = answers_of(work, 10)
                     assert statuses == {200}
                     assert longest_s < PATIENCE_S / 10
-                    assert {each.result(2 * PATIENCE_S) for each in strangers} == {503}
-        finally:
-            service.kill()
+            finally:
+                strace.terminate()
+        # The disk has written the first batch after all.
+        wait_until(lambda: client.post(f"/event-types/{name}/events", json=[event("3")]).status_code == 200)
+        cursors = [{"partition": "0", "offset": "BEGIN"}]
+        with httpx.stream(
+            "GET",
+            f"{server.url}/event-types/{name}/events",
+            params={"batch_limit": 2, "stream_limit": 2, "stream_timeout": PATIENCE_S},
+            headers={"X-Nakadi-Cursors": json.dumps(cursors)},
+            timeout=PATIENCE_S,
+            verify=False,
+        ) as stream:
+            read = [each for line in stream.iter_lines() for each in json.loads(line).get("events", [])]
+        assert [each["order_id"] for each in read] == ["1", "3"]
 
 
 IMPATIENT = """

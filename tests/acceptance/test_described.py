@@ -55,15 +55,16 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def existing(client):
-    """Parameters of paths that name existing resources; the settings are restored afterwards."""
+def existing(client, label):
+    """Parameters of paths that name existing resources; settings that the operation changes are restored afterwards."""
     client.post("/event-types", json=event_type_body(name=EVENT_TYPE))
     subscription = client.post("/subscriptions", json=SUBSCRIPTION).json()
     yield {"name": EVENT_TYPE, "subscription_id": subscription["id"], "partition": "0", "version": "latest"}
-    for feature in FEATURES:
-        client.post("/settings/features", json={"feature": feature, "enabled": False})
-    for blacklist_type in BLACKLIST_TYPES:
-        client.delete(f"/settings/blacklist/{blacklist_type}/{EVENT_TYPE}")
+    if "/settings/" in label:
+        for feature in FEATURES:
+            client.post("/settings/features", json={"feature": feature, "enabled": False})
+        for blacklist_type in BLACKLIST_TYPES:
+            client.delete(f"/settings/blacklist/{blacklist_type}/{EVENT_TYPE}")
 
 
 @pytest.mark.parametrize("label", OPERATIONS)

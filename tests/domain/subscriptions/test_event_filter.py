@@ -152,6 +152,12 @@ def test_the_size_limit_of_events_shrinks_with_the_cost_of_the_expression():
     assert matches(f"event.items.exists(i, {' || '.join(['i == 1'] * 50)})", event)
 
 
+@functools.cache
+def event_of(value, size):
+    """An event with an array of so many bytes."""
+    return b'{"a":[%b]}' % (f"{value}," * (size // len(value))).encode()[:-1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
@@ -173,8 +179,7 @@ def test_an_accepted_filter_never_exceeds_its_bound(expression, value):
     """Three sizes of the largest events, the smallest at the limit of evaluation: all of them are answered."""
     wanted = EventFilter(expression)
     for size in (65_000, 650_000, 6_500_000):
-        event = b'{"a":[%b]}' % (f"{value}," * (size // len(value))).encode()[:-1]
-        assert wanted.matches(event), "what is too large to be looked at is delivered"
+        assert wanted.matches(event_of(value, size)), "what is too large to be looked at is delivered"
     for values in range(0, 1_000, 100):
         bound_ns = wanted.cost.evaluation_ns(values, 10 * values)
         allowed = values <= wanted.cost.values_max(10 * values, 10 * values)

@@ -21,7 +21,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.http.parser import RequestParser
-from gunicorn.workers.ggevent import GeventWorker
+from gunicorn.workers import ggevent
 
 from rioni.bootstrap.memory import limit_arenas
 from rioni.bootstrap.pools import FILES, NAMES, Pool, Pools, kinds_for, resolve_in
@@ -30,6 +30,7 @@ from rioni.bootstrap.watchdog import Replacements, end_within
 from rioni.bootstrap.worker import Worker, worker
 from rioni.config.settings import Config
 from rioni.domain.errors import RioniError, Unavailable
+from rioni.http.connection.balance import BalancedServer, ConnectionCounts
 from rioni.http.connection.framing import BoundedRequest, ClosingReader, check_host, discard_rest
 from rioni.http.connection.timeouts import Deadlines, DeadlineSocket
 from rioni.http.connection.tls import Tls
@@ -122,12 +123,24 @@ def _listen(config: Config) -> socket.socket:
         raise Unavailable(f"{where} can't be listened on: {ex.strerror}. Name another host or port.") from ex
 
 
-class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
+class _Worker(ggevent.GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker whose sockets have deadlines, whose requests have clear bounds, and whose streams learn of its end."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._open: set[DeadlineSocket] = set()
+        self.number = 0
+        """Among the workers of the node."""
+        self._server: BalancedServer | None = None
+
+    def run(self) -> None:
+        # gunicorn has no setting for it.
+        ggevent.StreamServer = self._create_server
+        super().run()
+
+    def _create_server(self, *args: Any, **kwargs: Any) -> BalancedServer:
+        self._server = BalancedServer(self.app.connection_counts, self.number, *args, **kwargs)
+        return self._server
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
         config = self.app.config
@@ -139,6 +152,8 @@ class _Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
                 super().handle(listener, sock, addr)
         finally:
             self._open.discard(sock)
+            if self._server is not None:
+                self._server.ended()
 
     def _secure(self, sock: DeadlineSocket) -> bool:
         """Do the handshake of TLS, if the broker speaks it; say whether the connection can be used."""
@@ -212,6 +227,8 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
         self._listener = listener
         self._address = listener.getsockname()
         self._worker: Worker | None = None
+        # Replaced workers may not have ended yet.
+        self.connection_counts = ConnectionCounts(2 * config.workers + 2)
         self._served = mmap.mmap(-1, 1)
         """Shared with the workers: whether one of them has begun."""
         self._unannounced, write_end = os.pipe()
@@ -244,7 +261,8 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             "logger_class": _Log,
             "post_worker_init": self._announce,
             "worker_exit": self._let_go,
-            "child_exit": self._forget_metrics,
+            "pre_fork": self._give_number,
+            "child_exit": self._forget,
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
@@ -347,8 +365,11 @@ class _Application(BaseApplication):  # type: ignore[misc]  # gunicorn has no ty
             self._background_jobs.join(BACKGROUND_JOBS_JOIN_S)
             self._worker.close()
 
-    @staticmethod
-    def _forget_metrics(_arbiter: Any, worker: Any) -> None:
+    def _give_number(self, arbiter: Any, worker: Any) -> None:
+        worker.number = self.connection_counts.free_number({each.number for each in arbiter.WORKERS.values()})
+
+    def _forget(self, _arbiter: Any, worker: Any) -> None:
+        self.connection_counts.leave(worker.number)
         release_slot(Path(os.environ[MULTIPROCESS_FOLDER]), worker.pid)
 
 

@@ -89,7 +89,7 @@ def test_replay_live_and_spark_agree_on_any_history(many, url, engine, write, sp
 
 
 def test_replay_live_and_spark_agree_on_a_long_history(url, engine, write, spark, tmp_path):
-    log = list(history(1_000))
+    log = list(history(600))
     write(log)
     live, tables = contents(engine), schema(engine)
 
@@ -97,10 +97,10 @@ def test_replay_live_and_spark_agree_on_a_long_history(url, engine, write, spark
 
     assert sorted_by_key(replayed(log)) == sorted_by_key(live) == sorted_by_key(contents(engine))
     assert tables == schema(engine)
-    assert report.entries == 1_000
+    assert report.entries == 600
     assert dict(report.rows) == {name: len(rows) for name, rows in live.items()}
     with engine.connect() as connection:
-        assert Projector().position(connection) == 1_000
+        assert Projector().position(connection) == 600
 
 
 def test_an_empty_log_gives_empty_read_models(url, engine, spark, tmp_path):

@@ -240,5 +240,5 @@ class Switching(RuleBasedStateMachine):
 
 
 TestSwitching = Switching.TestCase
-TestSwitching.settings = settings(max_examples=length(20, 2_000), stateful_step_count=30, deadline=None)
+TestSwitching.settings = settings(max_examples=length(12, 2_000), stateful_step_count=30, deadline=None)
 TestSwitching.pytestmark = [pytest.mark.nightly]

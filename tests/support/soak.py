@@ -22,7 +22,7 @@ GIVEN_UP_S = 40.0
 ROUND_MAX_S = 120.0
 """The longest life of an event type, on any machine: its consumer has received everything by then."""
 CHANGES, BATCH = 3, 5
-PAUSE_S = length(2.5, 0.1)
+PAUSE_S = length(3.2, 0.1)
 """The mean time between two requests of a client."""
 REFUSED_COMMIT = (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY)
 """The session has ended, or the partition belongs to another session."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,7 +147,7 @@ class EventsDatabase(SQLiteFile):
         # The commit overwrote the one whose outcome was unknown, regardless of its process. A disk that fails only now
         # does not change what is committed.
         with contextlib.suppress(OSError):
-            if not self._unknown.exists():
+            if not os.path.exists(self._unknown):  # noqa: PTH110 - PERF: for each commit; pathlib takes 10 µs more
                 return
             self._unknown.unlink(missing_ok=True)
             _log.warning("a write whose outcome was unknown was not stored", file=self._path.name)

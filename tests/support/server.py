@@ -102,7 +102,7 @@ def running_server(
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        drain.join()
+        drain.join(STOP_S)
         process.stdout.close()
 
 

@@ -163,9 +163,18 @@ def test_counts_are_summed_over_processes_and_continued_by_the_next_one(tmp_path
     assert counts_of(one)["published_events", "a"] == 4
 
 
-def test_a_slot_is_free_again_when_its_process_has_died(tmp_path, monkeypatch):
+@pytest.fixture
+def held_slots(monkeypatch):
+    """The files of the slots of this process, which are free again after the test."""
     files = []
     monkeypatch.setattr(metrics_slots, "_held", files)
+    yield files
+    for file in files:
+        file.close()
+
+
+@pytest.mark.usefixtures("held_slots")
+def test_a_slot_is_free_again_when_its_process_has_died(tmp_path):
     held = claim_slot(tmp_path)
     read, write = os.pipe()
     child = os.fork()
@@ -179,8 +188,6 @@ def test_a_slot_is_free_again_when_its_process_has_died(tmp_path, monkeypatch):
     release_slot(tmp_path, child)
     assert {path.name for path in tmp_path.glob("*.db")} == {"counter_1.db"}
     assert claim_slot(tmp_path) == 1
-    for file in files:
-        file.close()
 
 
 def holes(path):
@@ -225,6 +232,7 @@ def test_on_a_full_disk_a_process_counts_in_its_own_memory(tmp_path, monkeypatch
         values.close()
 
 
+@pytest.mark.usefixtures("held_slots")
 def test_a_worker_metrics_begin_with_allocated_files(tmp_path, monkeypatch):
     monkeypatch.setenv(metrics_slots.MULTIPROCESS_FOLDER, str(tmp_path))
     monkeypatch.setattr(collectors.values, "ValueClass", collectors.values.ValueClass)

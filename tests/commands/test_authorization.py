@@ -5,13 +5,15 @@ from rioni.commands.event_types import CreateEventType
 from rioni.commands.subscriptions.subscriptions import CreateSubscription
 from rioni.commands.system.settings import SetAdmins, SwitchFeature
 from rioni.domain.access.authorization import UNAUTHENTICATED, Attribute, Subject
+from rioni.domain.errors import AccessDenied
 from rioni.domain.streaming.visibility import Visibility
+from rioni.domain.subscriptions.subscription import SubscriptionAuthorization
 from rioni.domain.system.settings import Admins
 from tests.support.broker import DEFAULT_ADMIN
 from tests.support.builders import event_type_spec, subscription_spec
 
 
-ALICE = Attribute("user", "alice")
+ALICE, BOB, CAROL = (Attribute("user", name) for name in ("alice", "bob", "carol"))
 
 
 def subject(attribute):
@@ -56,3 +58,32 @@ def test_the_filter_of_a_subscription_decides_what_its_readers_see(broker):
     assert wanted.matches(b'{"n":1}')
     assert not wanted.matches(b'{"n":2}')
     assert broker.access.visibility(UNAUTHENTICATED).wanted is None
+
+
+def test_a_subscription_is_read_by_its_readers_and_the_administrators_for_reading(broker):
+    others = SubscriptionAuthorization(admins=(BOB,), readers=(BOB,))
+    _set_admins(broker, readers=(ALICE,))
+    broker.do(CreateEventType(spec=event_type_spec()))
+    subscription, _ = broker.do(CreateSubscription(spec=subscription_spec(authorization=others)))
+    broker.registry.refresh()
+    for allowed in (ALICE, BOB, DEFAULT_ADMIN):
+        assert broker.access.subscription(subject(allowed), subscription.id) == subscription
+    with pytest.raises(AccessDenied):
+        broker.access.subscription(subject(CAROL), subscription.id)
+
+
+def test_a_subscription_is_administered_by_its_own_and_the_general_administrators(broker):
+    others = SubscriptionAuthorization(admins=(BOB,), readers=(CAROL,))
+    _set_admins(broker, admins=(ALICE,))
+    broker.do(CreateEventType(spec=event_type_spec()))
+    subscription, _ = broker.do(CreateSubscription(spec=subscription_spec(authorization=others)))
+    broker.registry.refresh()
+    for allowed in (ALICE, BOB, DEFAULT_ADMIN):
+        broker.access.administration(subject(allowed), subscription)
+    with pytest.raises(AccessDenied):
+        broker.access.administration(subject(CAROL), subscription)
+
+
+def _set_admins(broker, **changes):
+    members = {"admins": (DEFAULT_ADMIN,), "readers": (DEFAULT_ADMIN,), "writers": (DEFAULT_ADMIN,)}
+    broker.do(SetAdmins(admins=Admins(**members | changes)))

@@ -15,7 +15,7 @@ from gevent.server import StreamServer
 LEAD_MAX = 1
 """How many connections more than another worker one may have and still accept."""
 
-LEAVE_S = 0.05
+LEAVE_S = 0.1
 """How long a new connection is left to the others. They may be busy or hang: each further one is left to them for half
 of the time, until they accept again."""
 LOOK_EVERY_S = 0.002

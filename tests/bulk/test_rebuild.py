@@ -141,6 +141,10 @@ def missing_entry(connection):
     connection.execute(delete(LOG).where(LOG.c.position == 123))
 
 
+def changed_stream(connection):
+    connection.execute(update(LOG).where(LOG.c.position == 123).values(stream="~"))
+
+
 def missing_tail(connection):
     connection.execute(delete(LOG).where(LOG.c.position >= 123))
 
@@ -153,6 +157,7 @@ def replaced_tail(connection):
     ("damage", "finding"),
     [
         (changed_data, "entry at position 123 is not the one"),
+        (changed_stream, "entry at position 123 is not the one"),
         (missing_entry, "entry at position 123 is missing"),
         (missing_tail, "entry at position 123 is missing"),
         (replaced_tail, "entry at position 200 was replaced"),

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import LogHead
@@ -19,7 +18,7 @@ from rioni.projections.bulk import shadow
 from rioni.projections.bulk.executors import AUDIT_LOG, rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
-from rioni.projections.bulk.source import damage_named, partitions, read_head, record_batch, sorted_log
+from rioni.projections.bulk.source import LogRow, check_count, damage_named, map_log, read_head, record_batch, tasks
 from rioni.projections.queries.audit_log import AuditFilter
 
 
@@ -61,15 +60,16 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
     beside = Path(mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
     try:
-        with spark_session(scratch) as spark, damage_named():
+        with spark_session(scratch) as spark, damage_named(database):
             progress("start", 1, 1)
             head = read_head(database)
             progress("export", 0, head.position)
             (columns,) = [one.schema for one in shadow.targets(shadow.open_engine(url)) if one.name == AUDIT_LOG]
-            rows = sorted_log(spark, database, head).mapInArrow(
-                partial(audit_rows, schema=columns), from_arrow_schema(columns)
-            )
-            _write(rows.where(_matches(wanted)), beside, partitions(spark, head))
+            found = Observation()
+            rows = map_log(spark, database, head, partial(audit_rows, schema=columns), columns)
+            rows = rows.observe(found, f.count(f.lit(1)).alias("entries"))
+            _write(rows.where(_matches(wanted)), beside, tasks(spark, head))
+            check_count(found.get["entries"], head)
             count = spark.read.parquet(str(beside)).count() if any(beside.glob("day=*")) else 0
         (beside / HEAD_FILE).write_bytes(msgspec.json.encode({"position": head.position, "hash": head.hash.hex()}))
         _check_empty(target)
@@ -82,10 +82,10 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
     return ExportReport(count, head)
 
 
-def audit_rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Fold the sorted log into the rows of the audit log alone: the function that Spark maps."""
+def audit_rows(log: Iterable[LogRow], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Fold the log into the rows of the audit log alone: the function that Spark maps."""
     rows = []
-    for table, row in rows_of(batches):
+    for table, row in rows_of(log):
         if table == AUDIT_LOG:
             rows.append([row[name] for name in schema.names])
         if len(rows) == ROWS_PER_BATCH:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import Origin
 from rioni.domain.ports.event_log import LogEntry
-from rioni.projections.bulk.source import LOG_SCHEMA, CorruptLog, Database, connect, record_batch
+from rioni.projections.bulk.source import CorruptLog, Database, LogRow, connect, record_batch
 from rioni.projections.fold import EMPTY, Change, fold
 
 
@@ -56,8 +56,8 @@ WRITTEN_SCHEMA = pa.schema([("table", pa.string()), ("rows", pa.int64())])
 """What a task reports: how many rows of which table it wrote."""
 
 
-def log_entry(row: Sequence[Any]) -> LogEntry:
-    """The entry that a row of the log holds, columns as in `LOG_SCHEMA`.
+def log_entry(row: LogRow) -> LogEntry:
+    """The entry that a row of the log holds, columns as in `LOG_COLUMNS`.
 
     Raises:
         CorruptLog: its topic is unknown, or its data does not fit.
@@ -77,7 +77,7 @@ def log_entry(row: Sequence[Any]) -> LogEntry:
 _uuid = lru_cache(1)(UUID)
 
 
-def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
+def rows_of(log: Iterable[LogRow]) -> Iterator[tuple[str, Row]]:
     """Fold a log that is sorted by stream and version into the rows of the read models, as pairs of table and row.
 
     One stream is open at a time; what it deletes again is never seen.
@@ -87,7 +87,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
     """
     stream, folded = None, EMPTY
     final: dict[str, dict[tuple[str | int, ...], Row]] = {}
-    for row in log_rows(batches):
+    for row in log:
         if row[1] != stream:
             yield from _pairs(final)
             stream, folded, final = row[1], EMPTY, {}
@@ -101,12 +101,6 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
             else:
                 _apply(final, change)
     yield from _pairs(final)
-
-
-def log_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[Any]]:
-    """The rows of Arrow batches, columns as in `LOG_SCHEMA`."""
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.select(LOG_SCHEMA.names).columns), strict=True)
 
 
 def _apply(final: dict[str, dict[tuple[str | int, ...], Row]], change: Change) -> None:
@@ -136,9 +130,9 @@ class Sink(Protocol):
 
 
 def write_rows(
-    batches: Iterable[pa.RecordBatch], *, targets: Sequence[Target], open_sink: Callable[[], Sink]
+    log: Iterable[LogRow], *, targets: Sequence[Target], open_sink: Callable[[], Sink]
 ) -> Iterator[pa.RecordBatch]:
-    """Fold and write: the function that Spark maps over the sorted log.
+    """Fold and write: the function that Spark maps over the log.
 
     Yields:
         One batch as in `WRITTEN_SCHEMA`.
@@ -147,7 +141,7 @@ def write_rows(
     gc.disable()
     sink = open_sink()
     buffers = {target.name: _Buffer(target, sink) for target in targets}
-    for table, row in rows_of(batches):
+    for table, row in rows_of(log):
         buffers[table].add(row)
     for buffer in buffers.values():
         buffer.flush()

@@ -11,15 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 from sqlalchemy import Engine
 
 from rioni.domain.errors import Conflict
 from rioni.file_locks import try_lock
 from rioni.projections.bulk import shadow, verify
-from rioni.projections.bulk.executors import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
+from rioni.projections.bulk.executors import AUDIT_LOG, FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
 from rioni.projections.bulk.session import spark_session
-from rioni.projections.bulk.source import damage_named, partitions, ranges, read_head, sorted_log
+from rioni.projections.bulk.source import check_count, damage_named, map_log, read_head, tasks
 
 
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]
@@ -108,16 +107,15 @@ def _build(engine: Engine, spark: SparkSession, folder: Path, progress: Progress
     """Fill the shadows with what the log says up to its present end; return that end and the rows per read model."""
     database = shadow.database(engine)
     head = read_head(database)
-    log = sorted_log(spark, database, head)
     write = partial(write_rows, targets=shadow.targets(engine), open_sink=sink_for(database, str(folder)))
-    written = log.mapInArrow(write, from_arrow_schema(WRITTEN_SCHEMA))
-    tasks = _Tasks(spark, total=ranges(head) + partitions(spark, head))
+    written = map_log(spark, database, head, write, WRITTEN_SCHEMA)
+    counted = _Tasks(spark, total=tasks(spark, head))
     rows = dict.fromkeys(shadow.SHADOWS, 0)
-    with ThreadPoolExecutor(1, "spark") as pool, damage_named():
+    with ThreadPoolExecutor(1, "spark") as pool, damage_named(database):
         job = pool.submit(written.collect)
         try:
             while not job.done():
-                progress("fold", head.position * tasks.done() // tasks.total, head.position)
+                progress("fold", head.position * counted.done() // counted.total, head.position)
                 # PERF: loading while Spark still folds hides most of the time it takes.
                 if not _load_one(engine, folder):
                     wait([job], POLL_S)
@@ -126,6 +124,7 @@ def _build(engine: Engine, spark: SparkSession, folder: Path, progress: Progress
             raise
         for report in job.result():
             rows[report.table] += report.rows
+    check_count(rows[AUDIT_LOG], head)
     progress("fold", head.position, head.position)
     _load_rest(engine, folder, progress)
     shadow.finish_load(engine, head.position)

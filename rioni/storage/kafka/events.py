@@ -1,8 +1,8 @@
 """Stores events in Kafka: acknowledged events are in as many replicas as the topic requires."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
-from rioni.domain.errors import NotFound
 from rioni.domain.ports.clock import Clock
 from rioni.domain.ports.event_store import Appended, Chunk
 from rioni.domain.ports.health import Health
@@ -12,7 +12,7 @@ from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.chunk_cache import CACHE_BYTES_MAX, CacheMemory, ChunkCache
 from rioni.storage.kafka.appender import Appender
 from rioni.storage.kafka.backfill_readers import BackfillReaders, OutOfRange, Wanted
 from rioni.storage.kafka.client import Connection, TopicPartitionRef
@@ -20,7 +20,12 @@ from rioni.storage.kafka.idempotence.idempotency_index import IdempotencyIndex
 from rioni.storage.kafka.idempotence.idempotent_appender import IdempotentAppender
 from rioni.storage.kafka.records import Record, fitting
 from rioni.storage.kafka.tail_follower import Tail, TailFollower
-from rioni.storage.kafka.topics.topics import Topics
+from rioni.storage.kafka.topics.topics import Topics, until_known
+
+
+P = ParamSpec("P")
+
+T = TypeVar("T")
 
 
 class KafkaEventStore:
@@ -34,7 +39,7 @@ class KafkaEventStore:
         clock: Clock,
         signals: Notifier,
         pools: StorePools = StorePools(),  # noqa: B008 - immutable
-        cache_bytes_max: int = 64 * 2**20,
+        cache_memory: CacheMemory | None = None,
         append_timeout_s: float = 30.0,
         measurements: StoreMeasurements = StoreMeasurements(),  # noqa: B008 - immutable
     ) -> None:
@@ -46,7 +51,7 @@ class KafkaEventStore:
             clock: supplies the times when events are recorded.
             signals: notified with `topic:<topic>` after appends here, and after appends by others to topics read here.
             pools: the pools that wait for Kafka.
-            cache_bytes_max: of chunks kept in memory.
+            cache_memory: holds chunks of this store, and maybe of others; by default memory of its own.
             append_timeout_s: how long an append waits for Kafka.
             measurements: records durations, failures and lags.
         """
@@ -55,7 +60,7 @@ class KafkaEventStore:
         self._cluster_id: str | None = None
         self._reached: dict[TopicPartitionRef, int] = {}
         """End positions of acknowledged appends since the last `take_ends`, by partition."""
-        self._cache = ChunkCache(cache_bytes_max)
+        self._cache = ChunkCache(cache_memory or CacheMemory(CACHE_BYTES_MAX))
         self._topics = Topics(connection)
         self._follower = TailFollower(connection, self._topics, self._cache, self._notify, pools, measurements)
         self._backfill = BackfillReaders(connection, pools.read, measurements)
@@ -77,11 +82,11 @@ class KafkaEventStore:
 
     def extend_topic(self, topic: str, partitions: int) -> None:
         """Add partitions up to a number; see the port."""
-        self._pools.topics(self._topics.extend, topic, partitions)
+        self._ask(self._topics.extend, topic, partitions)
 
     def close_topic(self, topic: str) -> Sequence[Bounds]:
         """Reject all further appends, from any client, in the Kafka brokers themselves; see the port."""
-        bounds = self._pools.topics(self._topics.close, topic)
+        bounds = self._ask(self._topics.close, topic)
         self._follower.learn(topic, bounds)
         return bounds
 
@@ -94,7 +99,7 @@ class KafkaEventStore:
 
     def is_safe(self, topic: str) -> bool:
         """Whether unclean leader election is disabled for the topic; raises as `bounds`."""
-        return self._pools.topics(self._topics.is_safe, topic)
+        return self._ask(self._topics.is_safe, topic)
 
     def health(self) -> Health:
         """Check whether the brokers respond, and whether acknowledged events are durable; see the port `Examined`."""
@@ -136,7 +141,7 @@ class KafkaEventStore:
         """
         assert all(batches.values()), "a batch without events has no first position"
         if not self._topics.knows(topic, batches):
-            self._find(topic, max(batches))
+            self._ask(self._topics.count, topic, max(batches) + 1)
         if ids or claim is not None:
             return self._named.append(topic, batches, headers or {}, ids or {}, claim)
         name = self._topics.name(topic)
@@ -195,7 +200,7 @@ class KafkaEventStore:
 
     def bounds(self, topic: str) -> Sequence[Bounds]:
         """Return the bounds of all partitions, by number, from Kafka; see the port."""
-        bounds = self._pools.topics(self._topics.bounds, topic)
+        bounds = self._ask(self._topics.bounds, topic)
         self._follower.learn(topic, bounds)
         return bounds
 
@@ -205,7 +210,7 @@ class KafkaEventStore:
 
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """Return the position of the first event recorded at this time or later; see the port."""
-        return self._pools.topics(self._topics.offset_at_time, topic, partition, recorded_at_ms)
+        return self._ask(self._topics.offset_at_time, topic, partition, recorded_at_ms)
 
     def recorded_at_ms(self, topic: str, partition: int, first: int) -> int | None:
         """Return when the event at a position, or the next existing one, was stored; None after the newest."""
@@ -239,12 +244,10 @@ class KafkaEventStore:
         self._named.close()
         self._follower.close()
         self._backfill.close()
+        self._cache.close()
 
     def _tail(self, topic: str, partition: int) -> Tail:
-        tails = self._follower.of(topic, partition + 1)
-        if partition >= len(tails):
-            raise NotFound(f"topic {topic} has no partition {partition}")
-        return tails[partition]
+        return self._follower.of(topic, partition + 1)[partition]
 
     def _not_in_memory(
         self, topic: str, partition: int, positions: Mapping[int, int]
@@ -259,9 +262,9 @@ class KafkaEventStore:
                     found[TopicPartitionRef(name, number)] = Wanted(position, tail.next)
         return found
 
-    def _find(self, topic: str, partition: int) -> None:
-        if partition >= self._pools.topics(self._topics.count, topic):
-            raise NotFound(f"topic {topic} has no partition {partition}")
+    def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask Kafka about an existing topic; blocks the caller only."""
+        return until_known(lambda: self._pools.topics(question, *args, **kwargs))
 
     def _publish(self, written: Mapping[TopicPartitionRef, Sequence[Sequence[Record]]], topics: set[str]) -> None:
         for place, runs in written.items():

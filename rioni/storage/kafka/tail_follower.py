@@ -20,14 +20,14 @@ from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import ChunkCache
 from rioni.storage.kafka.client import END, Connection, TopicPartitionRef
 from rioni.storage.kafka.records import Record, chunks_of, record_of
-from rioni.storage.kafka.topics.topics import Topics
+from rioni.storage.kafka.topics.topics import Topics, until_known
 from rioni.storage.threads.greenlet_semaphore import ThreadSafeSemaphore
 
 
 POLL_S, POLLS = 0.01, 10
 """How long one poll waits for records, and how many polls run between two changes of the assignment."""
 
-FETCH_WAIT_MS = 50
+FETCH_WAIT_MS = 20
 """How long a broker holds a fetch that finds nothing. A partition that is added has to wait for the end of the pending
 fetch, so this is how late the first event after the start of a stream can be; each worker sends each broker one fetch
 in this time while nothing is published."""
@@ -115,7 +115,7 @@ class TailFollower:
             partitions: the expected minimum number; if fewer are known, Kafka is asked.
 
         Raises:
-            NotFound: topic unknown.
+            NotFound: topic or partition unknown.
             Unavailable: Kafka does not answer.
         """
         found = self._topics.get(topic)
@@ -165,7 +165,8 @@ class TailFollower:
             found = self._topics.get(topic)
             if found is not None and len(found.tails) >= partitions:
                 return found
-            return self._begin(topic, self._pools.topics(self._names.bounds, topic))
+            bounds = until_known(lambda: self._pools.topics(self._names.bounds, topic, partitions))
+            return self._begin(topic, bounds)
         finally:
             self._asking.pop(topic, None)
             asking.release()

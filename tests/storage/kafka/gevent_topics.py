@@ -20,7 +20,9 @@ from uuid import uuid4
 
 import gevent
 
+from rioni.config.settings import Config
 from rioni.domain.errors import NotFound, Unavailable
+from rioni.logging_setup import configure
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.signals import EmbeddedSignals
 from rioni.storage.kafka.client import Connection
@@ -71,6 +73,7 @@ class Threads:
 
 
 def main(servers: str, folder: Path) -> None:
+    configure(Config())
     # So often that threads are preempted between any two steps.
     sys.setswitchinterval(0.000_05)
     connection = Connection(bootstrap_servers=servers, topic_prefix=f"{uuid4()}-")

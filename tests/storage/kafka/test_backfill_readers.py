@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from rioni.domain.ports.event_store import Chunk
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.kafka import backfill_readers
 from rioni.storage.kafka.backfill_readers import BackfillReaders
 from rioni.storage.kafka.events import KafkaEventStore
@@ -55,7 +56,7 @@ def test_partitions_read_in_turns_are_read_completely(
     expected, open_store: Callable[..., KafkaEventStore], monkeypatch, cache_bytes_max, ahead_bytes_max
 ):
     monkeypatch.setattr(backfill_readers, "AHEAD_BYTES_MAX", ahead_bytes_max)
-    late, chance = open_store(cache_bytes_max=cache_bytes_max), random.Random(cache_bytes_max)
+    late, chance = open_store(cache_memory=CacheMemory(cache_bytes_max)), random.Random(cache_bytes_max)
     assert read_in_turns(late, chance, 10_000) == expected
 
 
@@ -91,7 +92,7 @@ def test_partitions_started_together_continue_with_one_consumer_each(
     monkeypatch.setattr(backfill_readers, "Consumer", counted)
     # As many messages as a fetch returns when there are many more than here.
     monkeypatch.setattr(backfill_readers, "MESSAGES_MAX", 20)
-    late, left, reads = open_store(cache_bytes_max=cache_bytes_max), dict.fromkeys(range(PARTITIONS), 0), 0
+    late, left, reads = open_store(cache_memory=CacheMemory(cache_bytes_max)), dict.fromkeys(range(PARTITIONS), 0), 0
     while left:
         for number, position in list(left.items()):
             chunks = late.read(TOPIC, number, position, 1_000, lambda: left)

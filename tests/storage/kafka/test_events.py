@@ -1,7 +1,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -14,12 +14,14 @@ from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import COMPACTED, Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timelines.position import Bounds
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka import tail_follower
 from rioni.storage.kafka.client import RECORD_BYTES_MAX, Connection
 from rioni.storage.kafka.events import KafkaEventStore
 from rioni.storage.kafka.idempotence.idempotency_index import open_index
 from rioni.storage.kafka.records import Record, record_of
+from rioni.storage.kafka.topics import topics
 from rioni.storage.kafka.topics.admin import Admin
 from rioni.tools.dev_cluster.servers import free_ports
 from tests.contracts.event_store import TOPIC, EventStoreContract, events, read_all, read_headers
@@ -33,6 +35,16 @@ AHEAD_MS = 3_600_000
 """Kafka rejects timestamps that are so far ahead of its own clock."""
 
 
+LATE_S = 0.2
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Unknown topics are not waited for."""
+    monkeypatch.setattr(topics, "KNOWN_WITHIN_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
 class TestKafkaEventStore(EventStoreContract):
     @pytest.fixture
     def silent_store(self, open_store: Callable[..., KafkaEventStore]) -> Iterator[KafkaEventStore]:
@@ -61,16 +73,37 @@ def test_appends_of_another_process_wake_readers(store, other_store, signals):
     watch.close()
 
 
+def test_topics_and_partitions_that_the_asked_broker_does_not_know_yet_are_found(store, other_store, monkeypatch):
+    monkeypatch.setattr(topics, "KNOWN_WITHIN_S", ENOUGH_S)
+    calls = (
+        lambda topic: store.append(topic, {0: events(1)}),
+        store.newest,
+        store.bounds,
+        lambda topic: store.offset_at_time(topic, 0, 0),
+        lambda topic: store.extend_topic(topic, 1),
+    )
+    with ThreadPoolExecutor() as pool:
+        answers = [pool.submit(call, str(number)) for number, call in enumerate(calls)]
+        assert not wait(answers, LATE_S).done
+        for number in range(len(calls)):
+            other_store.create_topic(str(number), 1)
+        assert [answer.result() for answer in answers] == [{0: 0}, [-1], [(0, -1)], 0, None]
+        answer = pool.submit(store.append, "0", {1: events(1)})
+        assert not wait([answer], LATE_S).done
+        other_store.extend_topic("0", 2)
+        assert answer.result() == {1: 0}
+
+
 def test_a_topic_that_kafka_does_not_answer_for_delays_no_other_topic(store, monkeypatch):
     store.create_topic(TOPIC, 1)
     store.create_topic("silent", 1)
     bounds, asked, answers = store._topics.bounds, [], threading.Event()
 
-    def ask(topic: str) -> Sequence[Bounds]:
+    def ask(topic: str, partitions: int) -> Sequence[Bounds]:
         if topic == "silent":
             asked.append(topic)
             assert answers.wait(ENOUGH_S)
-        return bounds(topic)
+        return bounds(topic, partitions)
 
     monkeypatch.setattr(store._topics, "bounds", ask)
     with ThreadPoolExecutor() as pool:
@@ -160,7 +193,7 @@ def test_lagging_readers_get_events_that_are_not_in_memory(store, open_store):
     for number in range(20):
         store.append(TOPIC, {0: events(*(f"{number}-{index:0100}" for index in range(200)))})
     expected = [event for n in range(20) for event in events(*(f"{n}-{index:0100}" for index in range(200)))]
-    late = open_store(cache_bytes_max=0)
+    late = open_store(cache_memory=CacheMemory(0))
     for first in (0, 1, 2_345, 3_999):
         assert read_all(late, TOPIC, 0, first, 10_000) == expected[first:]
 
@@ -220,7 +253,7 @@ def test_events_compacted_by_kafka_are_read_as_removed_events(store, clock, open
     store.compact(TOPIC, clock.now_ms() - 1)
     for number, key in enumerate("aba"):
         store.append(TOPIC, {0: events(number)}, headers={0: [Headers(key=key)]})
-    late = open_store(cache_bytes_max=0)
+    late = open_store(cache_memory=CacheMemory(0))
     while (found := read_all(late, TOPIC, 0))[:3] == events(0, 1, 2):
         # Further records make Kafka start a new segment, and compact the previous one.
         clock.advance(1_000)

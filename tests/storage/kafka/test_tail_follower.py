@@ -11,7 +11,7 @@ from rioni.domain.errors import OutcomeUnknown
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.chunk_cache import CacheMemory, ChunkCache
 from tests.support.waiting import wait_until
 
 
@@ -96,7 +96,7 @@ class _Topics:
     def name(self, topic: str) -> str:
         return topic
 
-    def bounds(self, _topic: str) -> list[Bounds]:
+    def bounds(self, _topic: str, _partitions: int) -> list[Bounds]:
         return [Bounds(0, -1)]
 
 
@@ -119,7 +119,7 @@ class _Pool:
 
 def test_a_poll_beyond_the_deadline_of_the_pool_loses_no_event(monkeypatch):
     monkeypatch.setattr(tail_follower, "Consumer", _Consumer)
-    cache = ChunkCache(2**20)
+    cache = ChunkCache(CacheMemory(2**20))
     with ThreadPoolExecutor(1) as thread:
         pool = _Pool(thread)
         pools = StorePools()._replace(follow=pool)

@@ -2,8 +2,8 @@
 
 import functools
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
 import structlog
 from confluent_kafka import (
@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 from rioni.domain.errors import Conflict, NotFound, Unavailable
 from rioni.domain.ports.health import Health
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.kafka.client import MOVED, RECORD_BYTES_MAX, Connection, translate_errors
+from rioni.storage.kafka.client import MOVED, PROPAGATION_MS, RECORD_BYTES_MAX, Connection, translate_errors
 from rioni.storage.kafka.topics.admin import Admin, pause
 from rioni.storage.kafka.topics.append_probe import SETTLED_S, AppendProbe
 from rioni.storage.kafka.topics.config_propagation import wait_until_propagated
@@ -63,6 +63,11 @@ _CONFIGURATION = {
 
 LOOK_EVERY_S = 0.02
 
+KNOWN_WITHIN_S = PROPAGATION_MS / 1_000
+"""A topic that the queried brokers do not know for this time does not exist."""
+
+T = TypeVar("T")
+
 _log = structlog.get_logger("rioni.kafka")
 
 
@@ -88,9 +93,11 @@ class Topics:
         """Whether the topic is known to have these partitions; never blocks."""
         return max(partitions, default=0) < self._counts.get(topic, 0)
 
-    def count(self, topic: str, timeout_s: float | None = None) -> int:
-        """Return the number of partitions; queries Kafka."""
-        return len(self._partitions(topic, timeout_s))
+    def count(self, topic: str, partitions: int = 1) -> int:
+        """Return the number of partitions; queries Kafka. Fewer than requested are NotFound."""
+        if (count := len(self._partitions(topic))) < partitions:
+            raise NotFound(f"topic {topic} has no partition {partitions - 1}")
+        return count
 
     def _partitions(self, topic: str, timeout_s: float | None = None) -> Mapping[int, PartitionMetadata]:
         name = self.name(topic)
@@ -213,7 +220,7 @@ class Topics:
             translate_errors(lambda: self._admin.request("delete_topics", [self.name(topic)]), topic)
             # The brokers apply it one after the other.
             while (left_s := deadline_s - time.monotonic()) > 0:
-                self.count(topic, left_s)
+                self._partitions(topic, left_s)
                 pause(LOOK_EVERY_S)
         except NotFound:
             return
@@ -259,9 +266,9 @@ class Topics:
         entry = translate_errors(lambda: self._admin.request("describe_configs", [resource]), topic)[resource][UNCLEAN]
         return bool(entry.value == "false" and entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 
-    def bounds(self, topic: str) -> Sequence[Bounds]:
-        """Return the bounds of all partitions, by number."""
-        return self._bounds(topic, range(self.count(topic)))
+    def bounds(self, topic: str, partitions: int = 1) -> Sequence[Bounds]:
+        """Return the bounds of all partitions, by number; raises NotFound if there are fewer than requested."""
+        return self._bounds(topic, range(self.count(topic, partitions)))
 
     def _bounds(self, topic: str, partitions: Sequence[int]) -> Sequence[Bounds]:
         # Oldest first: retention may advance in between, but never goes back.
@@ -270,6 +277,7 @@ class Topics:
 
     def offset_at_time(self, topic: str, partition: int, recorded_at_ms: int) -> int:
         """Return the position of the first event recorded at this time or later; after the newest if there is none."""
+        self.count(topic, partition + 1)
         first = self._offsets(topic, [partition], _since(recorded_at_ms))[partition]
         return first if first >= 0 else self._offsets(topic, [partition], OFFSET_END)[partition]
 
@@ -308,6 +316,28 @@ class Topics:
 
     def _brokers(self) -> int:
         return len(translate_errors(self._admin.metadata, "").brokers)
+
+
+def until_known(question: Callable[[], T]) -> T:
+    """Ask about a topic of the registry again while the queried broker does not know it, or one of its partitions.
+
+    Brokers apply changes one after the other: some do not know yet what was created a moment ago. Blocks the caller
+    for some seconds at most, with pauses between its questions.
+
+    Args:
+        question: asks in a thread pool; raises NotFound while the broker does not know the topic.
+
+    Raises:
+        NotFound: the topic or the partition is still unknown, or was deleted.
+    """
+    deadline_s = time.monotonic() + KNOWN_WITHIN_S
+    while True:
+        try:
+            return question()
+        except NotFound:
+            if time.monotonic() > deadline_s:
+                raise
+        time.sleep(LOOK_EVERY_S)
 
 
 def _since(ms: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from rioni.domain.errors import PartiallyStored, Unavailable
 from rioni.domain.timelines.position import Bounds
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.clock import SystemClock
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.events import KafkaEventStore
@@ -43,7 +44,7 @@ def test_every_call_ends_while_kafka_hangs_and_works_again_afterwards(
         "clock": SystemClock(),
         "append_timeout_s": REQUEST_TIMEOUT_S,
     }
-    store, reader, cold = (open_store(cache_bytes_max=size, **usual) for size in (2**20, 0, 2**20))
+    store, reader, cold = (open_store(cache_memory=CacheMemory(size), **usual) for size in (2**20, 0, 2**20))
     first = open_store(connection=patient, clock=SystemClock(), append_timeout_s=ENOUGH_S)
     first.create_topic("topic", 2)
     first.append("topic", {0: events(1)})

@@ -10,7 +10,7 @@ from rioni.domain.event_types.event_type import EventType
 from rioni.domain.events import DomainEvent
 from rioni.domain.limits import Limits
 from rioni.domain.ports.coordinator import Coordinator
-from rioni.domain.ports.event_log import LogTransaction
+from rioni.domain.ports.event_log import LogEntry, LogTransaction
 from rioni.domain.ports.event_stores import EventStores
 from rioni.domain.ports.read_models import ReadModels
 from rioni.domain.ports.thread_pool import ThreadPool
@@ -117,7 +117,11 @@ class UnitOfWork:
 
     def record(self, *events: DomainEvent) -> None:
         """Append events, each to its own stream, and fold them into the read models."""
+        entries: list[LogEntry] = []
+        versions = {
+            event.stream: self._models.state(self._transaction.connection, event.kind, event.key)[1] for event in events
+        }
         for event in events:
-            version = self._models.state(self._transaction.connection, event.kind, event.key)[1]
-            entries = self._transaction.append(event.stream, version, [event], self.context.origin)
-            self._models.apply(self._transaction.connection, entries)
+            entries += self._transaction.append(event.stream, versions[event.stream], [event], self.context.origin)
+            versions[event.stream] += 1
+        self._models.apply(self._transaction.connection, entries)

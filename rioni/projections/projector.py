@@ -1,10 +1,11 @@
 """The live projection: folds log entries into the read-model tables, in the transaction that appends them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Table, and_, delete, insert, select, update
+from sqlalchemy import Connection, Delete, Insert, Select, Table, bindparam, delete, insert, select, update
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import stream_id
@@ -108,13 +109,11 @@ class Projector:
         connection.execute(delete(TRACKING).where(TRACKING.c.name == self._tracking_name))
 
     def _folded(self, connection: Connection, kind: str, stream: str) -> Folded:
-        states = self._tables[STATES.name]
-        row = connection.execute(select(states.c.version, states.c.state).where(states.c.stream == stream)).first()
+        row = connection.execute(_select_state(self._tables[STATES.name]), {"of": stream}).first()
         return EMPTY if row is None else Folded(row.version, decode_state(kind, row.state), row.state)
 
     def _track(self, connection: Connection, position: int) -> None:
-        where = and_(TRACKING.c.name == self._tracking_name, TRACKING.c.fold == FOLD_VERSION)
-        if not connection.execute(update(TRACKING).where(where).values(position=position)).rowcount:
+        if not connection.execute(_MOVE_TRACKING, {"of": self._tracking_name, "to": position}).rowcount:
             if (found := self.fold_version(connection)) is not None:
                 raise OtherFold(found)
             row = {"name": self._tracking_name, "position": position, "fold": FOLD_VERSION}
@@ -122,12 +121,33 @@ class Projector:
 
     def _write(self, connection: Connection, change: Change) -> None:
         target = self._tables[change.table]
-        connection.execute(delete(target).where(under(target, change.key)))
+        key = {f"key_{number}": part for number, part in enumerate(change.key)}
+        connection.execute(_delete_under(target, len(change.key)), key)
         if change.row is not None:
-            connection.execute(insert(target).values(**change.row))
+            connection.execute(_insert(target), change.row)
 
 
-def under(target: Table, key: Sequence[str | int]) -> Any:
-    """The condition for all rows whose primary key begins with `key`."""
-    columns = list(target.primary_key.columns)[: len(key)]
-    return and_(*(part == value for part, value in zip(columns, key, strict=True)))
+# PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
+
+_MOVE_TRACKING = (
+    update(TRACKING)
+    .where(TRACKING.c.name == bindparam("of"), TRACKING.c.fold == FOLD_VERSION)
+    .values(position=bindparam("to"))
+)
+
+
+@lru_cache(64)
+def _select_state(states: Table) -> Select[Any]:
+    return select(states.c.version, states.c.state).where(states.c.stream == bindparam("of"))
+
+
+@lru_cache(64)
+def _delete_under(target: Table, parts: int) -> Delete:
+    """Delete all rows whose primary key begins with `key_0`, `key_1` and so on."""
+    columns = list(target.primary_key.columns)[:parts]
+    return delete(target).where(*(column == bindparam(f"key_{number}") for number, column in enumerate(columns)))
+
+
+@lru_cache(64)
+def _insert(target: Table) -> Insert:
+    return insert(target)

@@ -4,11 +4,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Connection, Engine, Select, func, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
 from rioni.domain.errors import CommitOutcomeUnknown, ConcurrentChange, Unavailable
 from rioni.domain.events import DomainEvent, Origin
@@ -87,7 +86,7 @@ class SqlEventLog:
             Unavailable: the database can't be reached.
         """
         with reading(self.engine) as connection:
-            return _entries(connection, _behind(after).limit(limit), self._mapper)
+            return _entries(connection, after, limit, self._mapper)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator["SqlLogTransaction"]:
@@ -186,8 +185,7 @@ class SqlLogTransaction:
             NotReadByAll: a live node of an older release could not read the event.
         """
         self._raise_format()
-        query = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == str(stream))
-        found = self.connection.scalar(query)
+        found = self.connection.scalar(_SELECT_VERSION, {"of": str(stream)})
         if found != version:
             raise ConcurrentChange(f"The stream {stream} has version {found}, not {version}. Try again.")
         entries = [
@@ -219,16 +217,20 @@ class SqlLogTransaction:
 
         def pages() -> Iterator[Sequence[LogEntry]]:
             position = after
-            while page := _entries(self.connection, _behind(position).limit(ENTRIES_PER_READ), self._mapper):
+            while page := _entries(self.connection, position, ENTRIES_PER_READ, self._mapper):
                 yield page
                 position = page[-1].position
 
         return chain.from_iterable(pages())
 
 
-def _behind(position: int) -> Select[Any]:
-    return select(LOG).where(LOG.c.position > position).order_by(LOG.c.position)
+# PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
+_SELECT_VERSION = select(func.coalesce(func.max(LOG.c.version), 0)).where(LOG.c.stream == bindparam("of"))
+_SELECT_ENTRIES = (
+    select(LOG).where(LOG.c.position > bindparam("after")).order_by(LOG.c.position).limit(bindparam("entries"))
+)
 
 
-def _entries(connection: Connection, query: Select[Any], mapper: LogMapper) -> list[LogEntry]:
-    return [mapper.to_domain_event(stored_entry(row)) for row in connection.execute(query)]
+def _entries(connection: Connection, after: int, limit: int, mapper: LogMapper) -> list[LogEntry]:
+    rows = connection.execute(_SELECT_ENTRIES, {"after": after, "entries": limit})
+    return [mapper.to_domain_event(stored_entry(row)) for row in rows]

@@ -30,6 +30,9 @@ POLL_S = 0.02
 SUBSCRIPTION_ENTRIES = 500
 
 _COLUMNS = tuple(LOG.columns.keys())
+_LOCK_HEAD = select(HEAD.c.position, HEAD.c.hash, HEAD.c.format).with_for_update()
+_MOVE_HEAD = update(HEAD)
+_INSERT_ENTRIES = insert(LOG)
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def lock_head(connection: Connection) -> LogHead:
 
 def lock_log(connection: Connection) -> tuple[LogHead, int]:
     """Lock the head of the log until the transaction ends; return it and the number of the log format."""
-    row = connection.execute(select(HEAD.c.position, HEAD.c.hash, HEAD.c.format).with_for_update()).one()
+    row = connection.execute(_LOCK_HEAD).one()
     return LogHead(row.position, bytes(row.hash)), row.format
 
 
@@ -188,8 +191,8 @@ def append(connection: Connection, head: LogHead, events: Sequence[StoredEvent],
         last = link(last, fields)
         rows.append(dict(zip(_COLUMNS, (*fields, last), strict=True)))
     if rows:
-        connection.execute(insert(LOG), rows)
-        connection.execute(update(HEAD).values(position=position, hash=last))
+        connection.execute(_INSERT_ENTRIES, rows)
+        connection.execute(_MOVE_HEAD, {"position": position, "hash": last})
     return LogHead(position, last)
 
 

@@ -10,6 +10,7 @@ from gunicorn.http.errors import InvalidHeader, ParseException
 from gunicorn.http.message import Request
 
 from rioni.http.bodies.reading import pieces
+from rioni.http.connection.known_heads import KnownHead, KnownHeads, head_of
 
 
 HTTP_1_1 = (1, 1)
@@ -35,10 +36,27 @@ def check_host(req: Any) -> None:
 class BoundedRequest(Request):  # type: ignore[misc]  # gunicorn has no types
     """A request whose headers are bounded in sum; gunicorn would allow the product of its two other limits."""
 
+    known_head: KnownHead | None = None
+    """What is remembered of its head, if anything."""
+    _known_heads = KnownHeads()
+
     def parse(self, unreader: Any) -> Any:
         """Read the headers; raises LimitRequestHeaders, which gunicorn answers with 431."""
         self.max_buffer_headers = HEADERS_BYTES_MAX
         return super().parse(unreader)
+
+    def _parse_python(self, unreader: Any, buf: bytearray) -> Any:
+        """Parse what was received, or find that the same was parsed before; returns what follows the head."""
+        head = head_of(buf)
+        if head is not None and (known := self._known_heads.get(head)) is not None:
+            self.known_head = known
+            known.fill(self, head.values)
+            return bytes(buf[head.length :])
+        rest = super()._parse_python(unreader, buf)
+        check_host(self)
+        if head is not None and not self._expected_100_continue:
+            self.known_head = self._known_heads.add(head, self)
+        return rest
 
 
 class ClosingReader:

@@ -32,12 +32,10 @@ class EventTypesResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List event types by name; a page of them if there is a limit or an offset."""
-        wanted, page = _filter(req), _page(req)
-        found = self._dependencies.query(event_types.listed, wanted)
-        if page is not None:
-            offset, limit = page
-            _link(req, resp, offset, limit, len(found))
-            found = found[offset : offset + limit]
+        wanted, (offset, limit) = _filter(req), _page(req)
+        found, more = self._dependencies.query(event_types.page, wanted, offset, limit)
+        if limit is not None:
+            _link(req, resp, offset, limit, more=more)
         _answer(req, resp, b"[" + ",".join(found).encode() + b"]")
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -106,14 +104,14 @@ def _pairs(texts: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
     return tuple((key, value if colon else None) for key, colon, value in parts)
 
 
-def _page(req: falcon.Request) -> tuple[int, int] | None:
-    """Offset and limit, if a page is asked for.
+def _page(req: falcon.Request) -> tuple[int, int | None]:
+    """Offset and limit; no limit if no page is asked for.
 
     Raises:
         Malformed: they are no numbers, or out of range.
     """
     if req.get_param("limit") is None and req.get_param("offset") is None:
-        return None
+        return 0, None
     offset, limit = integer(req, "offset", 0), integer(req, "limit", PAGE_DEFAULT)
     if not 1 <= limit <= PAGE_MAX:
         raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
@@ -122,12 +120,12 @@ def _page(req: falcon.Request) -> tuple[int, int] | None:
     return offset, limit
 
 
-def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, found: int) -> None:
+def _link(req: falcon.Request, resp: falcon.Response, offset: int, limit: int, *, more: bool) -> None:
     """Say where the neighbours of a page are, as far as there are any (RFC 8288)."""
     places = {}
     if offset > 0:
         places["prev"] = max(0, offset - limit)
-    if offset + limit < found:
+    if more:
         places["next"] = offset + limit
     kept = [(name, value) for name, value in parse_qsl(req.query_string) if name not in ("offset", "limit")]
     links = [

@@ -1,6 +1,7 @@
 """Queries over the event types."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from sqlalchemy import Connection, select
@@ -37,15 +38,21 @@ def body_of(connection: Connection, name: str) -> str:
     return str(body)
 
 
-def listed(connection: Connection, wanted: EventTypeFilter) -> list[str]:
-    """The JSON of the event types that are asked for, by name."""
+def page(
+    connection: Connection, wanted: EventTypeFilter, offset: int = 0, limit: int | None = None
+) -> tuple[list[str], bool]:
+    """The JSON of the event types that are asked for, by name, and whether there are more behind them."""
     query = select(EVENT_TYPES.c.body).order_by(EVENT_TYPES.c.name)
     if wanted.owning_application is not None:
         query = query.where(EVENT_TYPES.c.owning_application == wanted.owning_application)
-    found = list(connection.scalars(query))
+    one_more = None if limit is None else limit + 1
     if msgspec.structs.replace(wanted, owning_application=None) == EventTypeFilter():
-        return found
-    return [body for body in found if _is_wanted(msgspec.json.decode(body, type=EventType), wanted)]
+        found = list(connection.scalars(query.offset(offset).limit(one_more)))
+    else:
+        bodies = connection.scalars(query)
+        fitting = (body for body in bodies if _is_wanted(msgspec.json.decode(body, type=EventType), wanted))
+        found = list(islice(fitting, offset, None if one_more is None else offset + one_more))
+    return found[:limit], len(found) == one_more
 
 
 def _is_wanted(event_type: EventType, wanted: EventTypeFilter) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from rioni.commands.event_types import CreateEventType
 from rioni.domain.access.authorization import EVERYBODY, Attribute, EventTypeAuthorization
 from rioni.domain.event_types.event_type import EventType
-from rioni.projections.queries.event_types import EventTypeFilter, listed
+from rioni.projections.queries.event_types import EventTypeFilter, page
 from rioni.storage.sql import engines
 from tests.support.broker import running_broker
 from tests.support.builders import event_type_spec
@@ -17,8 +17,8 @@ TEAM = {"team": "orders", "shop.org/tier": "1"}
 
 
 @pytest.fixture(scope="module")
-def find(tmp_path_factory):
-    """The names of the event types that match."""
+def read(tmp_path_factory):
+    """The names on a page of the event types that match, and whether there are more."""
     owned = EventTypeAuthorization(admins=(ALICE,), readers=(BOB, EVERYBODY), writers=(ALICE, BOB))
     with running_broker(tmp_path_factory.mktemp("data") / "rioni") as broker:
         for spec in (
@@ -29,12 +29,18 @@ def find(tmp_path_factory):
         ):
             broker.do(CreateEventType(spec=spec))
 
-        def find(**wanted):
+        def read(wanted, *numbers):
             with engines.reading(broker.engine) as connection:
-                bodies = listed(connection, EventTypeFilter(**wanted))
-            return [msgspec.json.decode(body, type=EventType).name for body in bodies]
+                bodies, more = page(connection, EventTypeFilter(**wanted), *numbers)
+            return [msgspec.json.decode(body, type=EventType).name for body in bodies], more
 
-        yield find
+        yield read
+
+
+@pytest.fixture
+def find(read):
+    """The names of all event types that match."""
+    return lambda **wanted: read(wanted)[0]
 
 
 @pytest.mark.parametrize(
@@ -76,3 +82,14 @@ def test_event_types_that_match_all_filters_are_listed(find, wanted, names):
 
 def test_a_pattern_with_very_many_stars_is_evaluated_at_once(find):
     assert find(name="*r" * 5_000 + "x") == []
+
+
+@pytest.mark.parametrize("wanted", [{}, {"name": "*"}], ids=["in SQL", "by a filter"])
+def test_pages_follow_each_other_and_say_whether_there_are_more(read, wanted):
+    names, more = read(wanted)
+    assert len(names) > 3
+    assert not more
+    for limit in range(1, len(names) + 2):
+        for offset in range(len(names) + 2):
+            end = offset + limit
+            assert read(wanted, offset, limit) == (names[offset:end], end < len(names))

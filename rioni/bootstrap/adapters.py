@@ -19,6 +19,7 @@ from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.quota import ConnectionQuota
 from rioni.domain.ports.store_measurements import StoreMeasurements
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.coordination.coordinator import EmbeddedCoordinator
 from rioni.storage.embedded.coordination.quota import EmbeddedConnectionQuota
 from rioni.storage.embedded.data_directory import DataDirectory
@@ -131,7 +132,7 @@ def _stores(
     options: dict[str, Any] = {
         "clock": clock,
         "signals": signals,
-        "cache_bytes_max": config.cache_bytes_max,
+        "cache_memory": CacheMemory(config.cache_bytes_max),
         "append_timeout_s": config.append_timeout_s,
     }
     kafka = opener(

@@ -85,8 +85,12 @@ class Config(RequestSettings, frozen=True, kw_only=True):
     ] = 30
     cache_bytes_max: Annotated[
         int,
-        Meta(ge=0, description="Memory of each worker for the events published last, from which consumers are served."),
-    ] = 67_108_864
+        Meta(
+            ge=0,
+            description="Memory of each worker for events that were published or read last, of all storages together; "
+            "consumers are served from it.",
+        ),
+    ] = 50_331_648
 
     @property
     def clustered(self) -> bool:

@@ -1,9 +1,10 @@
 """Groups concurrent writes, so that callers share one durable write (group commit)."""
 
 import _thread
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from rioni.domain.errors import OutcomeUnknown, Overloaded, Unavailable
@@ -44,18 +45,20 @@ class GroupCommit(Generic[J]):
     while it waits does not affect the others; it ends when no jobs are pending.
     """
 
-    def __init__(self, write: Callable[[Sequence[J]], Callable[[], None]], pool: ThreadPool) -> None:
+    def __init__(self, write: Callable[[list[J]], Callable[[], None]], pool: ThreadPool) -> None:
         """Create the queue; the thread is started on demand.
 
         Args:
-            write: writes a group durably. Its exception is the error of all jobs that have none yet; its result is
-                called in the writer's thread, outside the pool, before the callers continue, and must not block.
+            write: writes a group durably; it may add to the group, see `add_pending`. Its exception is the error of all
+                jobs that have none yet; its result is called in the writer's thread, outside the pool, before the
+                callers continue, and must not block.
             pool: the pool where `write` may block without limit: callers have deadlines, and groups stay in order.
         """
         self._write, self._pool = write, without_deadline(pool)
         self._lock = threading.Lock()
         self._pending: deque[J] = deque()
-        self._pending_bytes = 0
+        # Apart from each other, as `write` runs in a native thread, which must not wait for the lock.
+        self._submitted_bytes = self._taken_bytes = 0
         self._under_way: list[J] = []
         self._writing = False
         self._written = threading.Event()
@@ -75,11 +78,11 @@ class GroupCommit(Generic[J]):
         with self._lock:
             if self._closed:
                 raise Unavailable("The broker is stopping. Try again on another node, or later.")
-            waiting = self._pending_bytes + sum([each.size for each in self._under_way])
+            waiting = self._submitted_bytes - self._taken_bytes + sum([each.size for each in self._under_way])
             if waiting and waiting + job.size > PENDING_BYTES_MAX:
                 raise Overloaded("The write queue is full. Retry with back-off.")
             self._pending.append(job)
-            self._pending_bytes += job.size
+            self._submitted_bytes += job.size
             if not self._writing:
                 # PERF: `threading.Thread` takes 60 µs more.
                 _thread.start_new_thread(self._work, ())
@@ -90,6 +93,20 @@ class GroupCommit(Generic[J]):
         if job.error:
             raise job.error
 
+    def add_pending(self, group: list[J]) -> None:
+        """Add the jobs that are pending now to the group that is being written; only `write` may call this.
+
+        PERF: for a writer that has waited for a lock of other processes; without it, the first job that comes is
+        written alone, while all others wait for its write.
+        """
+        size = sum([job.size for job in group if not job.under_way])
+        with contextlib.suppress(IndexError):  # withdrawn between the two lines
+            while self._pending and size + self._pending[0].size <= GROUP_BYTES_MAX:
+                job = self._pending.popleft()
+                self._taken_bytes += job.size
+                size += job.size
+                group.append(job)
+
     def close(self) -> None:
         """Reject further jobs and wait until the pending ones are written, for `CLOSE_WAIT_S` at most."""
         with self._lock:
@@ -97,11 +114,10 @@ class GroupCommit(Generic[J]):
         self._written.wait(CLOSE_WAIT_S)
 
     def _withdraw(self, job: J) -> None:
-        with self._lock:
-            if job in self._pending:
-                self._pending.remove(job)
-                self._pending_bytes -= job.size
-                raise Overloaded("Timed out waiting to write; nothing was written. Retry later.")
+        with self._lock, contextlib.suppress(ValueError):
+            self._pending.remove(job)  # fails if the writer has taken it
+            self._submitted_bytes -= job.size
+            raise Overloaded("Timed out waiting to write; nothing was written. Retry later.")
         if not job.settled.is_set():
             raise OutcomeUnknown(_UNKNOWN)
 
@@ -121,13 +137,12 @@ class GroupCommit(Generic[J]):
 
     def _take(self) -> list[J]:
         with self._lock:
-            group: list[J] = []
-            size = 0
-            while self._pending and (not group or size + self._pending[0].size <= GROUP_BYTES_MAX):
-                group.append(self._pending.popleft())
-                size += group[-1].size
-            self._pending_bytes -= size
-            group = [*self._under_way, *group]
+            group = self._under_way.copy()
+            if self._pending:
+                # However large it is: a job that is larger than a group is written alone.
+                group.append(job := self._pending.popleft())
+                self._taken_bytes += job.size
+                self.add_pending(group)
             if not group:
                 self._writing = False
                 self._written.set()

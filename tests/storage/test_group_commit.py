@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -79,4 +80,33 @@ def test_an_error_ends_jobs_in_progress_too(writer, commits):
         # It was handed over, so its outcome is not known yet.
         with pytest.raises(OutcomeUnknown):
             waiting.result(ENOUGH_S)
+    commits.close()
+
+
+def test_a_writer_that_waits_for_others_gets_what_has_come_meanwhile(monkeypatch):
+    monkeypatch.setattr(group_commit, "GROUP_BYTES_MAX", 10)
+    waits, may_write = Event(), Event()
+    groups: list[list[Job]] = []
+
+    def write(group: list[Job]) -> Callable[[], None]:
+        waits.set()
+        assert may_write.wait(ENOUGH_S)
+        commits.add_pending(group)
+        groups.append(list(group))
+        return lambda: None
+
+    commits = GroupCommit(write, direct)
+    first, second, withdrawn, large = Job(1), Job(2), Job(3), Job(8)
+    with ThreadPoolExecutor() as pool:
+        done = [pool.submit(commits.submit, first, ENOUGH_S)]
+        assert waits.wait(ENOUGH_S)
+        with pytest.raises(Overloaded, match="nothing was written"):
+            commits.submit(withdrawn, 0.01)
+        for job in (second, large):
+            done.append(pool.submit(commits.submit, job, ENOUGH_S))
+            wait_until(lambda job=job: job in commits._pending)
+        may_write.set()
+        for each in done:
+            each.result(ENOUGH_S)
+    assert groups == [[first, second], [large]]
     commits.close()

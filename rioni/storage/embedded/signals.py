@@ -53,10 +53,12 @@ class EmbeddedWatch:
 
     def wait(self, timeout_s: float) -> bool:
         """Block until a notification has arrived since the last call, or until the timeout; return whether it has."""
-        woken = self._woken.wait(timeout_s)
+        # A notification may come when the wait has timed out, but this thread or greenlet has not continued yet.
+        if not (self._woken.wait(timeout_s) or self._woken.is_set()):
+            return False
         # A notification between the two lines is not lost: the caller reads the data only after this.
         self._woken.clear()
-        return woken
+        return True
 
     def close(self) -> None:
         """Stop watching."""

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -37,6 +38,6 @@ def store(directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock
 @pytest.fixture
 def other_store(directory: DataDirectory, signals: EmbeddedSignals, clock: ManualClock) -> Iterator[EmbeddedEventStore]:
     """A second store of the same file, with its own caches and connections, as in another process."""
-    store = EmbeddedEventStore(directory.events, clock=clock, signals=signals, cache_bytes_max=0)
+    store = EmbeddedEventStore(directory.events, clock=clock, signals=signals, cache_memory=CacheMemory(0))
     yield store
     store.close()

@@ -1,6 +1,8 @@
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,3 +126,17 @@ def test_files_of_other_processes_are_not_removed(directory: DataDirectory, sign
     (directory.signals / "note").touch()
     signals.notify("key")
     assert (directory.signals / "note").exists()
+
+
+def test_a_notification_that_comes_as_a_wait_times_out_is_not_lost(signals: EmbeddedSignals):
+    class Late(threading.Event):
+        """Times out, and is set before the waiting thread continues."""
+
+        def wait(self, timeout=None):  # noqa: ARG002 - the signature of the base class
+            signals.notify("key")
+            return False
+
+    with contextlib.closing(signals.watch(["key"])) as watch:
+        watch._woken = Late()
+        assert watch.wait(0.1)
+        assert not watch._woken.is_set()

@@ -285,8 +285,9 @@ class EmbeddedCoordinator:
         self._changes.submit(change, CHANGE_TIMEOUT_S)
         return change.result
 
-    def _write_changes(self, waiting: Sequence[_Change[Any]]) -> Callable[[], None]:
+    def _write_changes(self, waiting: list[_Change[Any]]) -> Callable[[], None]:
         with self._database.writing() as connection:
+            self._changes.add_pending(waiting)
             changes = Changes(connection, self._workers.own)
             for change in waiting:
                 change.run(changes)

@@ -1,10 +1,11 @@
 """Appends to the event store: all pending batches are written in one transaction, with few calls of SQLite."""
 
 import contextlib
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+
+import msgspec
 
 from rioni.domain.errors import (
     CommitOutcomeUnknown,
@@ -52,6 +53,10 @@ _UPDATE_TARGETS = """
         checksum = json_extract(w.value, '$[3]')
     FROM json_each(?) AS w WHERE partitions.id = json_extract(w.value, '$[0]')
 """
+
+
+def _json(values: Sequence[object]) -> str:
+    return msgspec.json.encode(values).decode()  # SQLite takes bytes for another format
 
 
 class _Target:
@@ -118,9 +123,9 @@ class Appender:
         """Refuse further batches and wait until the pending ones are written."""
         self._commits.close()
 
-    def _write(self, group: Sequence[_Batch]) -> Callable[[], None]:
+    def _write(self, group: list[_Batch]) -> Callable[[], None]:
         try:
-            return self._write_together(group)
+            return self._write_together(group, lambda: self._commits.add_pending(group))
         except DamagedEvents:
             # A damaged partition must not block the others: write each batch on its own.
             if len(group) == 1:
@@ -128,7 +133,7 @@ class Appender:
         done: list[Callable[[], None]] = []
         for batch in group:
             try:
-                done.append(self._write_together([batch]))
+                done.append(self._write_together([batch], lambda: None))
             except Unavailable as ex:
                 batch.error = ex
 
@@ -138,10 +143,12 @@ class Appender:
 
         return publish
 
-    def _write_together(self, group: Sequence[_Batch]) -> Callable[[], None]:
+    def _write_together(self, group: Sequence[_Batch], complete: Callable[[], None]) -> Callable[[], None]:
+        """Write a group of batches, to which `complete` may add as long as others hold the lock."""
         written: list[tuple[int, Chunk]] = []
         targets: dict[tuple[str, int], _Target] = {}
         with self._noting(targets), self._database.writing() as connection:
+            complete()
             targets |= self._targets(connection, group)
             now_ms = self._clock.now_ms()
             ids = Ids(connection, now_ms, [batch.identified for batch in group if batch.identified])
@@ -160,7 +167,7 @@ class Appender:
                 written += ((after.id, chunk) for chunk in join(target.pieces, target.before.next, recorded_at_ms))
             note_keys(connection, written)
             _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
-            connection.execute(_UPDATE_TARGETS, (json.dumps(changes),))
+            connection.execute(_UPDATE_TARGETS, (_json(changes),))
         return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
 
     @contextlib.contextmanager
@@ -174,8 +181,10 @@ class Appender:
 
     def _targets(self, connection: sqlite3.Connection, group: Iterable[_Batch]) -> dict[tuple[str, int], _Target]:
         wanted = list({(batch.topic, number) for batch in group for number in batch.pieces})
-        ((found,),) = connection.execute(_SELECT_TARGETS, (json.dumps(wanted),))
-        return {(topic, number): _Target(check(topic, number, row)) for topic, number, *row in json.loads(found)}
+        ((found,),) = connection.execute(_SELECT_TARGETS, (_json(wanted),))
+        return {
+            (topic, number): _Target(check(topic, number, row)) for topic, number, *row in msgspec.json.decode(found)
+        }
 
 
 def _without_repeated(connection: sqlite3.Connection, group: Sequence[_Batch], now_ms: int) -> Iterator[_Batch]:

@@ -17,7 +17,7 @@ from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import Bounds
-from rioni.storage.chunk_cache import ChunkCache
+from rioni.storage.chunk_cache import CACHE_BYTES_MAX, CacheMemory, ChunkCache
 from rioni.storage.embedded.anchoring import EventAnchors
 from rioni.storage.embedded.events import event_ids as known_ids
 from rioni.storage.embedded.events import idempotency_keys
@@ -52,7 +52,7 @@ class EmbeddedEventStore:
         clock: Clock,
         signals: Notifier,
         pools: StorePools = StorePools(),  # noqa: B008 - immutable
-        cache_bytes_max: int = 64 * 2**20,
+        cache_memory: CacheMemory | None = None,
         append_timeout_s: float = 30.0,
     ) -> None:
         """Open the store, creating it if it doesn't exist; blocks on the disk.
@@ -62,7 +62,7 @@ class EmbeddedEventStore:
             clock: supplies the times when events are recorded.
             signals: notified with `topic:<topic>` after every append.
             pools: the pools that wait for the disk.
-            cache_bytes_max: of chunks kept in memory.
+            cache_memory: holds chunks of this store, and maybe of others; by default memory of its own.
             append_timeout_s: how long an append waits for the disk.
 
         Raises:
@@ -71,7 +71,7 @@ class EmbeddedEventStore:
         self._signals, self._pools, self._clock = signals, pools, clock
         self._database = EventsDatabase(path)
         self._anchors = EventAnchors(self._database)
-        self._cache = ChunkCache(cache_bytes_max)
+        self._cache = ChunkCache(cache_memory or CacheMemory(CACHE_BYTES_MAX))
         self._compacted: dict[int, int] = {}
         """For each compacted partition, the compaction counter that its cached chunks correspond to."""
         self._appender = Appender(self._database, clock, pools.append, self._publish, append_timeout_s)
@@ -217,6 +217,7 @@ class EmbeddedEventStore:
         """Close all files after pending appends are written."""
         self._appender.close()
         self._pools.topics(self._database.close)
+        self._cache.close()
 
     def _note_compaction(self, partition_id: int, compacted: int) -> None:
         """Drop the cached chunks of a partition changed by a compaction in any process."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rioni.domain.publishing.headers import COMPACTED, Headers
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -52,7 +53,9 @@ def test_only_superseded_events_and_tombstones_are_removed(steps):
         signals = EmbeddedSignals(Path(folder))
 
         def opened():
-            return EmbeddedEventStore(Path(folder) / "events.db", clock=clock, signals=signals, cache_bytes_max=1_000)
+            return EmbeddedEventStore(
+                Path(folder) / "events.db", clock=clock, signals=signals, cache_memory=CacheMemory(1_000)
+            )
 
         store = opened()
         store.create_topic(TOPIC, 1)

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rioni.domain.errors import NotFound
 from rioni.domain.publishing.headers import NO_HEADERS, Headers
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
 from tests.contracts.event_store import read_all, read_headers
@@ -49,7 +50,9 @@ class EventStoreMachine(RuleBasedStateMachine):
 
     def open(self, number: int) -> EmbeddedEventStore:
         path = Path(self.directory.name) / "events.db"
-        return EmbeddedEventStore(path, clock=self.clock, signals=self.signals, cache_bytes_max=[5000, 0][number])
+        return EmbeddedEventStore(
+            path, clock=self.clock, signals=self.signals, cache_memory=CacheMemory([5000, 0][number])
+        )
 
     @initialize()
     def begin(self):

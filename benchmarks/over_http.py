@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from pathlib import Path
 from rioni.tools.bench import PARTITIONS
 
 
+ROOT = Path(__file__).parents[1]
 EVENT_STORE = Path(__file__).with_name("event_store.py")
 BATCH, SIZE = 100, 200
 CONSUMED_BATCH = 500
@@ -31,22 +33,69 @@ CONSUMED_BATCH = 500
 @contextlib.contextmanager
 def server(workers: int, data: Path | None = None) -> Iterator[tuple[str, float]]:
     """A fresh server; its URL, and the seconds from its start to its first answer."""
+    begin = time.perf_counter()
+    with served(workers, data=data) as url:
+        yield url, time.perf_counter() - begin
+
+
+@contextlib.contextmanager
+def served(workers: int, *, data: Path | None = None, source: Path = ROOT, application: str = "") -> Iterator[str]:
+    """The URL of a fresh server that answers.
+
+    Args:
+        workers: how many processes.
+        data: its data directory; a temporary one by default.
+        source: the folder with the sources of the broker.
+        application: `module:name` of an application for gunicorn in place of the broker.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
         command = [sys.executable, "-m", "rioni", "serve", "--port", "0", "--data", str(data or f"{folder}/data")]
+        if application:
+            command = [sys.executable, "-m", "gunicorn", "-k", "gevent", "-b", "127.0.0.1:0", application]
         log = Path(folder, "log")
         with log.open("w") as file:
-            process = subprocess.Popen([*command, "--workers", str(workers)], stderr=file)
-        while not (found := re.search(r"http://\S+", log.read_text())):
+            environment = os.environ | {"PYTHONPATH": str(source)}
+            command += ["--workers", str(workers)]
+            process = subprocess.Popen(command, stderr=file, cwd=source, env=environment)
+        while not (found := re.search(r"http://[\d.:]+", log.read_text())):
+            assert process.poll() is None, log.read_text()
             time.sleep(0.001)
         url = found[0]
-        with urllib.request.urlopen(f"{url}/health") as answer:
-            assert answer.status == 200
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(f"{url}/health"):
+            pass
+        _arbiters[url] = process.pid
         try:
-            yield url, time.perf_counter() - begin
+            yield url
         finally:
             process.terminate()
             process.wait()
+
+
+_arbiters: dict[str, int] = {}
+"""The process of each server, by its URL."""
+
+
+def _workers(url: str) -> list[int]:
+    pid = _arbiters[url]
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def cpu_s(url: str) -> float:
+    """Seconds of CPU that the workers of a server have used."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in _workers(url)]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(url: str) -> int:
+    """Memory of the workers of a server; pages that they share count for each."""
+    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _workers(url)]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes(url: str) -> int:
+    """The most memory that the workers of a server have taken since they started."""
+    lines = [line.split() for pid in _workers(url) for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+    return sum(1024 * int(line[1]) for line in lines if line and line[0] == "VmHWM:")
 
 
 def bench(url: str, *options: str) -> dict:

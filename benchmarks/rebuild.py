@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from rioni.domain.hash_chain import GENESIS
 from rioni.log_tables import HEAD, LOG
 from rioni.projections.bulk import shadow
-from rioni.projections.bulk.rebuild import rebuild
+from rioni.projections.bulk.rebuild import RebuildReport, rebuild
 from rioni.storage.sql.rebuild_lock import rebuild_lock
 from tests.support.history import Author, entries
 from tests.support.log import create_tables, rows
@@ -56,6 +56,12 @@ class Phases:
         self.began.setdefault(phase, time.monotonic())
 
 
+def rebuilt(url: str, folder: Path, *, dry_run: bool) -> tuple[RebuildReport, Phases]:
+    """Rebuild, with temporary files in a folder."""
+    phases, alone = Phases(), partial(rebuild_lock, shadow.open_engine(url))
+    return rebuild(url, folder / "scratch", dry_run=dry_run, progress=phases, alone=alone), phases
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--entries", type=int, default=1_000_000)
@@ -68,10 +74,7 @@ def main() -> None:
         size = (Path(folder) / "registry.db").stat().st_size
         print(f"log of {options.entries:,} entries, {size / 1e6:,.0f} MB, written in {time.monotonic() - began:.1f} s")
         for title, dry_run in (("rebuild", False), ("dry run", True)):
-            phases = Phases()
-            began = time.monotonic()
-            alone = partial(rebuild_lock, shadow.open_engine(url))
-            report = rebuild(url, Path(folder) / "scratch", dry_run=dry_run, progress=phases, alone=alone)
+            report, phases = rebuilt(url, Path(folder), dry_run=dry_run)
             ended = time.monotonic()
             print(f"\n{title}: {report.seconds:.1f} s, {sum(report.rows.values()):,} rows")
             ends = [*list(phases.began.values())[1:], ended]

@@ -12,16 +12,18 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
-from benchmarks.over_http import bench, consumed, server, store_alone
+from benchmarks.over_http import bench, consumed, cpu_s, resident_bytes, server, store_alone
 from rioni.tools.load_client import LoadConnection, Loop, Server
 from rioni.tools.load_report import Report
 
 
 FANS = (100, 1_000)
+IDLE, BESIDE = 9_800, 100
+"""Streams of one worker that get nothing, and that get events."""
 FIRST = 10
 """Streams that come and go before: what a process needs for its first ones is no matter of each stream."""
 FAN_PER_S = 5
@@ -30,11 +32,13 @@ CONSUMERS, PARTITIONS = 50, 100
 LATENCY_PER_S, BATCH = 100, 10
 """Requests a second, and the events of each: 1,000 events/s in all."""
 BALANCE_S = 60
+OPENED_AT_ONCE = 200
 COMMITTERS = 64
 """Clients that commit for one stream, each with one request at a time."""
 WANTED = {"owning_application": "benchmark"}
 SETTINGS = {
     "RIONI_STREAMS_PER_PARTITION_MAX": "100000",
+    "RIONI_STREAMS_PER_CLIENT_MAX": "100000",
     "RIONI_PARTITIONS_MAX": str(PARTITIONS),
     "RIONI_SUBSCRIPTION_PARTITIONS_MAX": str(PARTITIONS),
 }
@@ -49,11 +53,13 @@ class Streams:
         self.report = Report("delivered", "")
 
     def open(self) -> None:
-        """Open them all, and wait until the answers have begun."""
+        """Open them all, some at a time, and wait until the answers have begun."""
         head = self._at.head("GET", f"/event-types/{self._name}/events?batch_flush_timeout=600&batch_limit=1")
-        for connection in self._connections:
-            connection.send(head, _ended, self._came)
-        _run(self._loop, BALANCE_S, lambda: all(each.answer.status == 200 for each in self._connections))
+        for first in range(0, len(self._connections), OPENED_AT_ONCE):
+            opened = self._connections[first : first + OPENED_AT_ONCE]
+            for connection in opened:
+                connection.send(head, _ended, self._came)
+            assert _run(self._loop, BALANCE_S, lambda some=opened: all(each.answer.status == 200 for each in some))
 
     def close(self) -> None:
         """Go without a word."""
@@ -104,51 +110,33 @@ def _call(url: str, path: str, body: object = None) -> dict:
         return orjson.loads(answer.read())
 
 
-def _create(url: str, name: str, partitions: int = 1) -> None:
+def create_event_type(url: str, name: str, partitions: int = 1) -> None:
+    """Create an event type that takes any object."""
     load = {"messages_per_minute": 1, "message_size": 1, "read_parallelism": partitions, "write_parallelism": 1}
     schema = {"type": "json_schema", "schema": '{"additionalProperties": true}'}
     definition = {"name": name, "owning_application": "benchmark", "category": "undefined"}
     _call(url, "/event-types", definition | {"schema": schema, "default_statistic": load})
 
 
-def _processes() -> list[int]:
-    """The workers of the one server that this process has started."""
-
-    def children(pid: int) -> list[int]:
-        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-    return [worker for arbiter in children(os.getpid()) for worker in children(arbiter)]
-
-
-def _cpu_s() -> float:
-    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in _processes()]
-    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_bytes() -> int:
-    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in _processes()]
-    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _latency(url: str, name: str, streams: int, per_s: int, batch: int, seconds: float) -> None:
     """Publish steadily and print what all streams of the event type saw of it."""
-    _create(url, name)
+    create_event_type(url, name)
     with contextlib.closing(Loop()) as loop:
         at = Server(url)
         first = Streams(at, loop, name, FIRST)
         first.open()
         first.close()
-        before = _resident_bytes()
+        before = resident_bytes(url)
         fan = Streams(at, loop, name, streams)
         fan.open()
-        memory, cpu_s = _resident_bytes() - before, _cpu_s()
+        memory, used_before_s = resident_bytes(url) - before, cpu_s(url)
         publisher, begin_s = Publisher(at, loop, name, batch), time.monotonic()
         for turn in range(int(seconds * per_s)):
             _run(loop, begin_s + turn / per_s - time.monotonic())
             publisher.publish()
         expected = int(seconds * per_s) * batch * streams
         complete = _run(loop, seconds, lambda: fan.report.events >= expected)
-        report, used_s = fan.report, _cpu_s() - cpu_s
+        report, used_s = fan.report, cpu_s(url) - used_before_s
         p50_ms, p99_ms = report.quantile_ms(0.5), report.quantile_ms(0.99)
         print(
             f"{streams:>6,} streams, {per_s * batch:>5,} events/s: {p50_ms:8.1f} ms p50 {p99_ms:8.1f} ms p99, "
@@ -180,9 +168,20 @@ class Committer:
         self.next()
 
 
-def _commits(url: str, seconds: float) -> None:
-    """Commit for a stream that has nothing to send, and print what that takes."""
-    _create(url, "commits", COMMITTERS)
+class Commits(NamedTuple):
+    """What committing cost."""
+
+    rate: float
+    """Commits a second."""
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """Of the workers, for a commit."""
+
+
+def commits(url: str, seconds: float) -> Commits:
+    """Commit for a stream that has nothing to send, by many clients, one worker; blocks that long."""
+    create_event_type(url, "commits", COMMITTERS)
     path = f"/subscriptions/{_call(url, '/subscriptions', WANTED | {'event_types': ['commits']})['id']}"
     report = Report("committed", "commits")
     with contextlib.closing(Loop()) as loop:
@@ -195,21 +194,17 @@ def _commits(url: str, seconds: float) -> None:
         def head(size: int) -> bytes:
             return at.head("POST", f"{path}/cursors", size, X_Nakadi_StreamId=stream_id)
 
-        cpu_s = _cpu_s()
+        begin_s = cpu_s(url)
         for number in range(COMMITTERS):
             Committer(LoadConnection(at, loop), head, str(number), report).next()
         _run(loop, seconds)
-        count, used_s = len(report.latencies_s), _cpu_s() - cpu_s
-    print(
-        f"commits of {COMMITTERS} clients, one worker: {count / seconds:,.0f} a second, "
-        f"{report.quantile_ms(0.5):.1f} ms p50, {report.quantile_ms(0.99):.1f} ms p99, "
-        f"{used_s / count * 1e6:.0f} us CPU each"
-    )
+        count, used_s = len(report.latencies_s), cpu_s(url) - begin_s
+    return Commits(count / seconds, report.quantile_ms(0.5), report.quantile_ms(0.99), used_s / count * 1e6)
 
 
 def _balance(url: str) -> None:
     """Open the streams of a subscription all at once, and wait until each has as many partitions as all others."""
-    _create(url, "balance", PARTITIONS)
+    create_event_type(url, "balance", PARTITIONS)
     path = f"/subscriptions/{_call(url, '/subscriptions', WANTED | {'event_types': ['balance']})['id']}"
     with contextlib.closing(Loop()) as loop:
         at, begin_s = Server(url), time.monotonic()
@@ -229,6 +224,16 @@ def _balance(url: str) -> None:
             found = balanced()
         took = f"{time.monotonic() - begin_s:.2f} s" if found else f"not within {BALANCE_S} s"
         print(f"{CONSUMERS} consumers on {PARTITIONS} partitions balanced: {took}")
+
+
+def _beside_idle_streams(url: str, seconds: float) -> None:
+    """Print how soon some streams get events while many others wait for theirs."""
+    create_event_type(url, "idle")
+    with contextlib.closing(Loop()) as loop:
+        idle, before = Streams(Server(url), loop, "idle", IDLE), resident_bytes(url)
+        idle.open()
+        print(f"{IDLE:,} idle streams, {(resident_bytes(url) - before) / IDLE / 1024:.1f} kB each; beside them:")
+        _latency(url, "beside", BESIDE, FAN_PER_S, 1, seconds)
 
 
 def main() -> None:
@@ -251,13 +256,20 @@ def main() -> None:
         rate = consumed(url, found["events"], options.seconds)["events_per_s"]
         print(f"consume, one worker: {rate:,.0f} events/s, {rate / alone:.0%} of the store alone")
         found = bench(url, "consume", "--seconds", seconds, "--batch", "1", "--window", "1", "--connections", "8")
-        commits = found["requests"] / found["seconds"]
-        print(f"commits, one worker: {commits:,.0f} a second, {found['p50_ms']} ms p50, {found['p99_ms']} ms p99")
-        _commits(url, options.seconds)
+        rate = found["requests"] / found["seconds"]
+        print(f"commits, one worker: {rate:,.0f} a second, {found['p50_ms']} ms p50, {found['p99_ms']} ms p99")
+        rate, p50_ms, p99_ms, used_us = commits(url, options.seconds)
+        print(
+            f"commits of {COMMITTERS} clients, one worker: {rate:,.0f} a second, "
+            f"{p50_ms:.1f} ms p50, {p99_ms:.1f} ms p99, {used_us:.0f} us CPU each"
+        )
     for streams in FANS:
         progress(f"{streams} streams of one event type")
         with server(options.workers) as (url, _):
             _latency(url, "fan", streams, FAN_PER_S, 1, options.seconds)
+    progress(f"{IDLE} idle streams")
+    with server(1) as (url, _):
+        _beside_idle_streams(url, options.seconds)
     progress("latency")
     with server(options.workers) as (url, _):
         _latency(url, "latency", 1, LATENCY_PER_S, BATCH, options.seconds)

@@ -36,8 +36,9 @@ def configure(config: Config) -> None:
     )
     # The original standard error of the process, even if `sys.stderr` is replaced.
     handler = logging.StreamHandler(sys.__stderr__)
-    # Native threads log too, and would not find their way back from a lock that is made for greenlets.
+    # Native threads log too, and may wait for ever for a lock that is made for greenlets.
     handler.lock = _thread.RLock()
+    logging._lock = _thread.RLock()  # type: ignore[attr-defined]  # noqa: SLF001 - taken when a logger is first used
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=_SHARED, processors=_last(config.log_format)))
     logging.basicConfig(handlers=[handler], force=True)
     # PERF: nothing shows them, and what asks for the thread leaves 0.7 kB behind in each greenlet.

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.support import scratch
-from tests.support.scheduling import SHARING, SPLIT, import_in_turns
+from tests.support.scheduling import SHARING, SPLIT, group_of, import_in_turns
 from tests.support.waiting import wait_until
 
 
@@ -72,6 +72,12 @@ def test_temporary_files_move_to_memory_if_there_is_enough(tmp_path, monkeypatch
 
 def test_files_that_are_scheduled_by_name_exist():
     assert all((ROOT / file).is_file() for files in (SPLIT, *SHARING.values()) for file in files)
+
+
+def test_all_tests_of_a_file_that_shares_a_server_are_in_one_group():
+    file = "tests/acceptance/test_switching_under_load.py"
+    assert {group_of(f"{file}::test_it[{mode}]") for mode in ("kafka", "cluster")} == {"other_kafka_cluster"}
+    assert group_of("tests/acceptance/test_events.py::test_it[cluster]") == "cluster_nodes"
 
 
 def test_workers_begin_to_import_at_different_files_and_import_all(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 import structlog
@@ -88,3 +90,18 @@ def test_libraries_log_warnings_and_errors_only(configure, capfd):
         logging.getLogger(name).info("Checked out")
         logging.getLogger(name).warning("Dropped")
     assert [("Dropped" in line) for line in lines(capfd)] == [True, True, True]
+
+
+def test_native_threads_of_a_patched_process_meet_no_lock_of_greenlets():
+    program = """if True:
+        from gevent import monkey
+        monkey.patch_all()
+        import _thread, logging
+        from rioni import logging_setup
+        from rioni.config.settings import Config
+        logging_setup.configure(Config())
+        locks = [logging._lock, *[handler.lock for handler in logging.getLogger().handlers]]
+        print(len(locks), all(isinstance(lock, type(_thread.RLock())) for lock in locks))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "2 True\n"

@@ -70,7 +70,7 @@ def test_no_event_is_lost_duplicated_or_reordered_while_timelines_and_partitions
         for round_, storage_id in enumerate(route):
             load.until_more(60)
             switched = client.post(f"/event-types/{name}/timelines", json={"storage_id": storage_id})
-            assert switched.status_code == 201, switched.text
+            assert switched.status_code == 201, (storage_id, switched.elapsed, switched.text, server.lines[-20:])
             load.until_more(60)
             count = client.put(f"/event-types/{name}/partition-count", json={"partition_count": 3 + round_ // 2})
             assert count.status_code == 204, count.text

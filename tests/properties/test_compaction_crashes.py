@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pytest import MonkeyPatch  # noqa: PT013 - what stands in for fixtures here
 
 from rioni.domain.publishing.headers import COMPACTED, Headers
+from rioni.storage.chunk_cache import CacheMemory
 from rioni.storage.embedded.events import compaction
 from rioni.storage.embedded.events.event_store import EmbeddedEventStore
 from rioni.storage.embedded.signals import EmbeddedSignals
@@ -75,7 +76,7 @@ class Compaction(RuleBasedStateMachine):
         """Open the store in two processes, of which one only reads, and caches what it has read."""
         path = self.folder / "events.db"
         opened = [
-            EmbeddedEventStore(path, clock=self.clock, signals=self.signals, cache_bytes_max=size)
+            EmbeddedEventStore(path, clock=self.clock, signals=self.signals, cache_memory=CacheMemory(size))
             for size in (0, 10**6)
         ]
         self.store, self.reader = opened

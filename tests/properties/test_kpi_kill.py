@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.conftest import event
 from tests.support.builders import event_type_body
 from tests.support.campaigns import length
-from tests.support.server import open_stream, running_server
+from tests.support.server import count_events, open_stream, running_server
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -48,11 +48,6 @@ class Publisher(threading.Thread):
                 self.acknowledged += 3
 
 
-def events_of(client, name: str) -> int:
-    partitions = client.get(f"/event-types/{name}/partitions").json()
-    return sum(int(each["newest_available_offset"].rsplit("-", 1)[1]) + 1 for each in partitions)
-
-
 def test_counts_equal_the_stored_events_despite_kills(tmp_path):
     data, chance = tmp_path / "data", random.Random(1)
     acknowledged = unknown = 0
@@ -82,8 +77,8 @@ def test_counts_equal_the_stored_events_despite_kills(tmp_path):
         with open_stream(client, f"/subscriptions/{subscription}/events?{query}") as stream:
             while sum(report["number_of_events"] for report in reports) < acknowledged:
                 reports += stream.batch().get("events", [])
-        stored = events_of(client, NAME)
-        reported = 3 * events_of(client, KPI)
+        stored = count_events(client, NAME)
+        reported = 3 * count_events(client, KPI)
     assert len({report["metadata"]["eid"] for report in reports}) == len(reports)
     assert acknowledged > 0
     # A batch that was stored at the moment of the kill may be reported or not: its request was not answered.

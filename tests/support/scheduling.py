@@ -61,7 +61,7 @@ def needs_nodes(nodeid: str) -> bool:
 
 def group_of(nodeid: str) -> str:
     """The fixture that a test shares with others, which one worker runs in a row; empty if there is none."""
-    return "cluster_nodes" if needs_nodes(nodeid) else _GROUPS.get(nodeid.partition("::")[0], "")
+    return _GROUPS.get(nodeid.partition("::")[0]) or ("cluster_nodes" if needs_nodes(nodeid) else "")
 
 
 def slow_first(items: list[pytest.Item]) -> None:

@@ -1,0 +1,70 @@
+"""Commands of auditors on a broker's data: the audit trail."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rioni.cli.options import ConfigFile, Data, load_settings
+from rioni.cli.output import opened, progress_bars, write_json_lines, write_table
+
+
+app = typer.Typer()
+
+
+class AuditFormat(StrEnum):
+    """How the audit trail is written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="Example: rioni audit --since 2026-01-01 --actor jane --format jsonl --output audit.jsonl",
+)
+def audit(
+    context: typer.Context,
+    *,
+    since: Annotated[str | None, typer.Option(help="First time, RFC 3339 or a day in UTC.", metavar="TIME")] = None,
+    until: Annotated[str | None, typer.Option(help="End, not included.", metavar="TIME")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what this subject did.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Name of what was changed, or `kind:name`.")] = None,
+    form: Annotated[AuditFormat, typer.Option("--format", help="Parquet is written by Spark.")] = AuditFormat.TABLE,
+    output: Annotated[Path | None, typer.Option(help="File to write; for Parquet a folder.")] = None,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Show or export who changed what, when, from where: every administrative change ever made."""
+    if context.invoked_subcommand is not None:
+        return
+    wanted = {"since": _time(since), "until": _time(until), "actor": actor, "resource": resource}
+    if form is AuditFormat.PARQUET and output is None:
+        raise typer.BadParameter("Parquet needs a folder to write to: --output FOLDER", param_hint="--format")
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import admin_operations
+
+    if form is AuditFormat.PARQUET and output is not None:
+        with progress_bars() as progress:
+            report = admin_operations.export_audit(settings, output, **wanted, progress=progress)
+        position, digest = report.head
+        typer.echo(f"{report.rows:,} entries written to {output}; the log ends at {position} with {digest.hex()}")
+        return
+    write = write_table if form is AuditFormat.TABLE else write_json_lines
+    with opened(output) as file:
+        write(admin_operations.audit(settings, **wanted), file)
+
+
+def _time(text: str | None) -> str | None:
+    """A time in the form of the log, which compares as text."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as ex:
+        raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
+    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

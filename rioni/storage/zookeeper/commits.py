@@ -53,7 +53,8 @@ class _Commit(_Write):
                 self.stream_id,
                 self._cursors,
                 is_alive=self.stream_id in topology.sessions,
-                owner=lambda key: owners[key].session if key in owners else None,
+                # A partition without a stored offset is just being added or deleted.
+                owner=lambda key: owners[key].session if key in owners and key in stand else None,
             )
         except Invalid:
             if not self.unanswered or any(
@@ -91,7 +92,7 @@ class _Attempt(_Write):
     def changes(self, topology: Topology, terms: Terms, stand: Stand) -> Stand:
         key = self._partition
         owner = topology.partitions.get(key)
-        if owner is None or owner.session != self.stream_id:
+        if owner is None or owner.session != self.stream_id or key not in stand:
             return {}
         return {key: stand[key].attempted(self._offset, terms[key], self._search_until)}
 

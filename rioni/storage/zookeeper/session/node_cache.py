@@ -105,9 +105,11 @@ class NodeCache:
 
         PERF: repeated commits from the same process need not read what it has written itself.
         """
-        unknown = [path for path in paths if path not in self._written and not self._is_good(path)]
-        self.nodes(unknown)
-        return [self._newest(path) for path in paths]
+        # Taken before waiting: meanwhile a node that is known may be invalidated, and its rereading not be done.
+        known = {path: self._newest(path) for path in paths if path in self._written or self._is_good(path)}
+        unknown = [path for path in paths if path not in known]
+        read = dict(zip(unknown, self.nodes(unknown), strict=True))
+        return [known[path] if path in known else read[path] for path in paths]
 
     def prefetch(self, paths: Iterable[str]) -> None:
         """Start reading nodes, with a notification when they are cached; never blocks."""

@@ -26,7 +26,7 @@ from uuid import uuid4
 from confluent_kafka import Producer
 
 from benchmarks.kafka import use_kafka
-from benchmarks.over_http import BATCH, bench, cpu_s, served
+from benchmarks.over_http import BATCH, bench, consumed, cpu_s, served
 from benchmarks.streams import SETTINGS, commits
 from rioni.storage.kafka.client import Connection
 from rioni.storage.kafka.topics.topics import Topics
@@ -38,6 +38,9 @@ CONNECTIONS = (1, 8, 32)
 ROOT = Path(__file__).parents[1]
 EVENT_BYTES = 200
 SYNCS = 300
+WINDOW = 5_000
+"""Events that may be uncommitted while a stream is measured."""
+STREAMS = 4
 
 
 class Load(NamedTuple):
@@ -59,6 +62,8 @@ class Round(NamedTuple):
     now: Loads
     then: Loads
     floor: Loads
+    streamed: Mapping[str, float]
+    """Events per second through one stream of a subscription, of this state (`now`) and of the earlier one (`then`)."""
     wait_ms: float
     """One sync of the disk, or one acknowledgement of Kafka, measured alone; the median."""
     commits_per_s: float
@@ -86,6 +91,10 @@ def _faster(events: int, connections: int) -> Callable[[Round], float]:
     return lambda found: found.now[place].requests_per_s / found.then[place].requests_per_s
 
 
+def _streamed(found: Round) -> float:
+    return found.streamed["now"] / found.streamed["then"]
+
+
 def _p50(found: Round) -> float:
     return found.now[1, 1].p50_ms / (4 * found.floor[1, 1].p50_ms + found.wait_ms)
 
@@ -96,6 +105,7 @@ ROWS = (
     *(Row(f"1 event, {n} conn.: requests/s / {EARLIER}", 2, False, _faster(1, n)) for n in (8, 32)),
     Row(f"{BATCH} events, 1 conn.: events/s / {EARLIER}", 1.5, False, _faster(BATCH, 1)),
     *(Row(f"{BATCH} events, {n} conn.: events/s / {EARLIER}", 2, False, _faster(BATCH, n)) for n in (8, 32)),
+    Row(f"a subscription's stream, window {WINDOW:,}: events/s / {EARLIER}", 2, False, _streamed),
     Row("commits/s of 64 clients, one worker", 5_000, False, lambda found: found.commits_per_s),
 )
 
@@ -112,6 +122,23 @@ def loads(url: str, seconds: float) -> Loads:
             used_us = (cpu_s(url) - begin_s) / figures["requests"] * 1e6
             found[events, connections] = Load(figures["requests"] / figures["seconds"], figures["p50_ms"], used_us)
     return found
+
+
+def streamed(url: str, found: Loads, seconds: float) -> float:
+    """Read what was published through one stream after the other, each of a new subscription, committing on the way.
+
+    Returns:
+        Events per second, the median of the streams.
+    """
+    # Not to the very end: how many were published is known from rates only.
+    published = int(0.98 * sum(load.requests_per_s * seconds * events for (events, _), load in found.items()))
+    per_s = []
+    # Streams go to any worker: what one has in memory, another reads first.
+    for _ in range(STREAMS):
+        figures = consumed(url, published, 10 * seconds, "--window", str(WINDOW))
+        assert figures["statuses"].keys() <= {"200", "204"}, figures
+        per_s.append(figures["events"] / figures["seconds"])
+    return statistics.median(per_s)
 
 
 def sync_ms() -> float:
@@ -153,12 +180,14 @@ def earlier_state() -> Iterator[Path]:
 def one_round(options: argparse.Namespace, earlier: Path, kafka: str | None, order: int) -> Round:
     """Measure all servers."""
     found: dict[str, Loads] = {}
+    streams: dict[str, float] = {}
 
     def broker(name: str, source: Path) -> None:
         with served(options.workers, source=source) as url:
             if kafka:
                 use_kafka(url)
             found[name] = loads(url, options.seconds)
+            streams[name] = streamed(url, found[name], options.seconds)
 
     def floor() -> None:
         with served(options.workers, application="benchmarks.floor:app") as url:
@@ -169,7 +198,8 @@ def one_round(options: argparse.Namespace, earlier: Path, kafka: str | None, ord
         step()
     with served(1, source=ROOT) as url:
         per_s = commits(url, options.seconds).rate
-    return Round(found["now"], found["then"], found["floor"], acknowledged_ms(kafka) if kafka else sync_ms(), per_s)
+    wait_ms = acknowledged_ms(kafka) if kafka else sync_ms()
+    return Round(found["now"], found["then"], found["floor"], streams, wait_ms, per_s)
 
 
 def show(rounds: list[Round]) -> bool:
@@ -190,6 +220,8 @@ def show(rounds: list[Round]) -> bool:
             columns = zip(*(getattr(each, name)[place] for each in rounds), strict=True)
             rate, p50_ms, used_us = map(statistics.median, columns)
             print(f"{name:<6} {place[0]:>4} x {place[1]:<3} {rate:>10,.0f} {p50_ms:>9.2f} {used_us:>9,.0f}")
+    for name in ("now", "then"):
+        print(f"{name:<6} stream {statistics.median(each.streamed[name] for each in rounds):>12,.0f} events/s")
     print(f"one sync, or acknowledgement: {statistics.median(each.wait_ms for each in rounds):.2f} ms")
     return all_reached
 

@@ -22,7 +22,15 @@ from rioni.domain.ports.thread_pool import ThreadPool
 from rioni.domain.publishing.idempotency import IdempotencyClaim
 from rioni.domain.timestamps import not_before
 from rioni.storage.embedded.events import idempotency_keys
-from rioni.storage.embedded.events.chunks import POSITION_MAX, DamagedEvents, Piece, Row, encode, join, split
+from rioni.storage.embedded.events.chunks import (
+    POSITION_MAX,
+    ChainedRow,
+    DamagedEvents,
+    Piece,
+    encode_chain,
+    join,
+    split,
+)
 from rioni.storage.embedded.events.closed_topics import is_closed
 from rioni.storage.embedded.events.compaction import note_keys
 from rioni.storage.embedded.events.database import EventsDatabase
@@ -34,14 +42,14 @@ from rioni.storage.group_commit import GroupCommit, Job
 # PERF: every call of sqlite3 releases and reacquires the GIL, so rows are inserted in groups, with statements that
 # stay prepared.
 _ROWS_PER_INSERT = (32, 8, 1)
-_INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
+_INSERTS = {n: f"INSERT INTO chunks VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in _ROWS_PER_INSERT}  # noqa: S608 - constants
 
 OUTCOME_UNKNOWN = "outcome unknown"
 """Reason for a possibly unstored event: the disk failed while the transaction was committed."""
 
 # One row, and so one call, for all partitions of a group.
 _SELECT_TARGETS = """
-    SELECT json_group_array(json_array(p.topic, p.number, p.id, p.oldest, p.next, p.recorded_at_ms, p.checksum))
+    SELECT json_group_array(json_array(p.topic, p.number, p.id, p.oldest, p.next, p.recorded_at_ms, p.checksum, p.head))
     FROM json_each(?) AS w
     JOIN partitions AS p ON p.topic = json_extract(w.value, '$[0]') AND p.number = json_extract(w.value, '$[1]')
     WHERE NOT EXISTS (SELECT 1 FROM closed_topics AS c WHERE c.topic = p.topic)
@@ -50,7 +58,8 @@ _UPDATE_TARGETS = """
     UPDATE partitions SET
         next = json_extract(w.value, '$[1]'),
         recorded_at_ms = json_extract(w.value, '$[2]'),
-        checksum = json_extract(w.value, '$[3]')
+        checksum = json_extract(w.value, '$[3]'),
+        head = json_extract(w.value, '$[4]')
     FROM json_each(?) AS w WHERE partitions.id = json_extract(w.value, '$[0]')
 """
 
@@ -62,8 +71,8 @@ def _json(values: Sequence[object]) -> str:
 class _Target:
     """A partition to which a group of batches is appended."""
 
-    def __init__(self, before: Partition) -> None:
-        self.before, self.next = before, before.next
+    def __init__(self, before: Partition, head: bytes) -> None:
+        self.before, self.next, self.head = before, before.next, head
         self.pieces: list[Piece] = []
 
 
@@ -158,16 +167,19 @@ class Appender:
                     batch.error = TopicClosed(batch.topic)
             ids.store()
             changes = []
+            heads: dict[int, bytes] = {}
             for (topic, number), target in targets.items():
                 if not target.pieces:
                     continue
                 recorded_at_ms = not_before(target.before.recorded_at_ms, now_ms)
                 after = target.before._replace(next=target.next, recorded_at_ms=recorded_at_ms)
                 changes.append((after.id, after.next, recorded_at_ms, after.checksum(topic, number)))
+                if target.head:
+                    heads[after.id] = target.head
                 written += ((after.id, chunk) for chunk in join(target.pieces, target.before.next, recorded_at_ms))
             note_keys(connection, written)
-            _insert(connection, [encode(partition_id, chunk) for partition_id, chunk in written])
-            connection.execute(_UPDATE_TARGETS, (_json(changes),))
+            _insert(connection, list(encode_chain(written, heads)))
+            connection.execute(_UPDATE_TARGETS, (_json([(*each, heads[each[0]].hex()) for each in changes]),))
         return partial(self._publish, written, {batch.topic for batch in group if not batch.error})
 
     @contextlib.contextmanager
@@ -183,7 +195,8 @@ class Appender:
         wanted = list({(batch.topic, number) for batch in group for number in batch.pieces})
         ((found,),) = connection.execute(_SELECT_TARGETS, (_json(wanted),))
         return {
-            (topic, number): _Target(check(topic, number, row)) for topic, number, *row in msgspec.json.decode(found)
+            (topic, number): _Target(check(topic, number, row), bytes.fromhex(head))
+            for topic, number, *row, head in msgspec.json.decode(found)
         }
 
 
@@ -231,7 +244,7 @@ def _allocate(batch: _Batch, targets: Mapping[tuple[str, int], _Target], ids: Id
         target.next += sum(len(piece.lengths) for piece in pieces)
 
 
-def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _insert(connection: sqlite3.Connection, rows: Sequence[ChainedRow]) -> None:
     done = 0
     for size in _ROWS_PER_INSERT:
         while len(rows) - done >= size:

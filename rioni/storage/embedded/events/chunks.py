@@ -13,6 +13,7 @@ import msgspec
 from rioni.domain.errors import Unavailable
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import NO_HEADERS, Headers, headers_bytes
+from rioni.storage.embedded.events.chunk_chain import GENESIS, content_digest, link
 
 
 CHUNK_BYTES = 65_536
@@ -32,6 +33,10 @@ _decode_headers = msgspec.msgpack.Decoder(list[Headers]).decode
 
 Row = tuple[int, int, int, int, bytes, bytes, bytes]
 CHUNK_COLUMNS = "key, recorded_at_ms, count, checksum, ends, data, headers"
+
+ChainedRow = tuple[int, int, int, int, bytes, bytes, bytes, bytes, bytes]
+"""A row with the hash of the chunk, and the digests of events that compaction has removed; see `chunk_chain`."""
+CHAINED_COLUMNS = f"{CHUNK_COLUMNS}, hash, digests"
 
 
 class Damage(NamedTuple):
@@ -140,12 +145,37 @@ def _chunk(pieces: Sequence[Piece], first: int, recorded_at_ms: int) -> Chunk:
 
 
 def encode(partition_id: int, chunk: Chunk) -> Row:
-    """Convert a chunk to a row."""
+    """Convert a chunk to a row without its place in the hash chain."""
     assert isinstance(chunk.ends, array)
     key, ends = chunk_key(partition_id, chunk.first), _little_endian(chunk.ends).tobytes()
     headers = _encode_headers(chunk.headers) if chunk.headers else b""
     checksum = _checksum(key, chunk.recorded_at_ms, ends, chunk.data, headers)
     return key, chunk.recorded_at_ms, len(chunk.ends), checksum, ends, chunk.data, headers
+
+
+def encode_chain(chunks: Iterable[tuple[int, Chunk]], heads: dict[int, bytes]) -> Iterator[ChainedRow]:
+    """Convert new chunks, by partition id, to rows in their order.
+
+    Args:
+        chunks: what is appended.
+        heads: the hash of the last chunk of each partition; updated. None before the first chunk.
+    """
+    for partition_id, chunk in chunks:
+        row = encode(partition_id, chunk)
+        heads[partition_id] = last = link(
+            heads.get(partition_id, GENESIS), chunk, content_digest(chunk, row[4], row[6])
+        )
+        yield *row, last, b""
+
+
+def chain_hash(row: ChainedRow, previous: bytes) -> bytes:
+    """Return the hash that a chunk has behind a chunk with the hash `previous`.
+
+    Raises:
+        ValueError: the row differs from what was written.
+    """
+    chunk = decode(row[:7])
+    return link(previous, chunk, content_digest(chunk, row[4], row[6], row[8]))
 
 
 def decode(row: Row) -> Chunk:

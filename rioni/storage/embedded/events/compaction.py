@@ -13,7 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rioni.domain.ports.event_store import Chunk
 from rioni.domain.publishing.headers import COMPACTED
-from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode, encode
+from rioni.storage.embedded.events.chunk_chain import kept_digests
+from rioni.storage.embedded.events.chunks import (
+    CHAINED_COLUMNS,
+    ChainedRow,
+    Damage,
+    DamagedEvents,
+    chunk_key,
+    decode,
+    encode,
+)
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import Partition, find_all
 from rioni.storage.embedded.events.task_steps import Steps
@@ -37,8 +46,8 @@ _SELECT_SUPERSEDED = f"""
     ORDER BY recorded_at_ms, position LIMIT {COMPACTED_EVENTS}
 """  # noqa: S608 - constants
 _DELETE_SUPERSEDED = "DELETE FROM superseded WHERE partition_id = ? AND recorded_at_ms = ? AND position = ?"
-_SELECT_COVERING = f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"  # noqa: S608 - constants
-_UPDATE_CHUNK = "UPDATE chunks SET checksum = ?, ends = ?, data = ?, headers = ? WHERE key = ?"
+_SELECT_COVERING = f"SELECT {CHAINED_COLUMNS} FROM chunks WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"  # noqa: S608 - constants
+_UPDATE_CHUNK = "UPDATE chunks SET checksum = ?, ends = ?, data = ?, headers = ?, digests = ? WHERE key = ?"
 _UPDATE_COMPACTED = "UPDATE partitions SET compacted = compacted + 1 WHERE id = ?"
 _DELETE_KEY = "DELETE FROM keys WHERE partition_id = ? AND hash = ? AND position = ?"
 _DELETE_EXPIRED_KEYS = f"""
@@ -108,13 +117,13 @@ def _compact(connection: sqlite3.Connection, partition_id: int, found: Sequence[
     while positions:
         covering = (chunk_key(partition_id, 0), chunk_key(partition_id, positions[0]))
         row = connection.execute(_SELECT_COVERING, covering).fetchone()
-        chunk = decode(row) if row else None
+        chunk = decode(row[:7]) if row else None
         if chunk is None or chunk.next <= positions[0]:
             del positions[0]  # expired, and gone with its chunk
             continue
         gone = [position for position in positions if position < chunk.next]
         positions = positions[len(gone) :]
-        removed += _rewrite(connection, partition_id, chunk, gone)
+        removed += _rewrite(connection, partition_id, chunk, gone, row)
     if removed:
         connection.execute(_UPDATE_COMPACTED, (partition_id,))
     # Another process may have done the same; then these rows are already deleted.
@@ -122,7 +131,9 @@ def _compact(connection: sqlite3.Connection, partition_id: int, found: Sequence[
     return removed
 
 
-def _rewrite(connection: sqlite3.Connection, partition_id: int, chunk: Chunk, gone: Sequence[int]) -> int:
+def _rewrite(
+    connection: sqlite3.Connection, partition_id: int, chunk: Chunk, gone: Sequence[int], row: ChainedRow
+) -> int:
     """Remove events from a chunk; return how many it contained."""
     assert chunk.headers is not None, "every superseded event has a key"
     headers = list(chunk.headers)
@@ -141,7 +152,9 @@ def _rewrite(connection: sqlite3.Connection, partition_id: int, chunk: Chunk, go
     ends = array("I", _ends(events))
     after = Chunk(chunk.first, chunk.recorded_at_ms, b",".join(events), ends, headers)
     row_key, _, _, *columns = encode(partition_id, after)
-    connection.execute(_UPDATE_CHUNK, (*columns, row_key))
+    chained, kept = row[7], row[8]
+    digests = kept_digests(chunk, kept, after) if chained else b""
+    connection.execute(_UPDATE_CHUNK, (*columns, digests, row_key))
     return removed
 
 

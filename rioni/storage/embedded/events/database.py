@@ -13,7 +13,7 @@ from rioni.storage.embedded.events.chunks import Damage, DamagedEvents
 from rioni.storage.embedded.sqlite_file import SQLiteFile
 
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 SCHEMA = """
 CREATE TABLE partitions (
@@ -25,6 +25,9 @@ CREATE TABLE partitions (
     recorded_at_ms INTEGER NOT NULL,       -- of the last chunk
     checksum INTEGER NOT NULL,             -- CRC-32 of everything before
     compacted INTEGER NOT NULL DEFAULT 0,  -- grows with each transaction of a compaction: caches are out of date then
+    head TEXT NOT NULL DEFAULT '',         -- hash of the last chunk, in hexadecimal; empty before the first
+    foot TEXT NOT NULL DEFAULT '',         -- hash of the last chunk that was deleted
+    chained_from INTEGER NOT NULL DEFAULT 0,  -- the position at which the hash chain begins
     UNIQUE (topic, number)
 );
 CREATE TABLE chunks (
@@ -34,7 +37,9 @@ CREATE TABLE chunks (
     checksum INTEGER NOT NULL,             -- CRC-32 of everything else
     ends BLOB NOT NULL,                    -- for each event the index behind its last byte, uint32, little endian
     data BLOB NOT NULL,                    -- the events' JSON, joined by commas
-    headers BLOB NOT NULL DEFAULT x''      -- for each event what is stored beside it, MessagePack; empty for nothing
+    headers BLOB NOT NULL DEFAULT x'',     -- for each event what is stored beside it, MessagePack; empty for nothing
+    hash BLOB NOT NULL DEFAULT x'',        -- SHA-256 over the hash of the chunk before and this chunk; see chunk_chain
+    digests BLOB NOT NULL DEFAULT x''      -- what the hash needs of events that compaction has removed
 );
 CREATE TABLE ids (                         -- of events that must not be stored twice
     hash BLOB PRIMARY KEY,                 -- BLAKE2b of the id, 16 bytes
@@ -92,8 +97,16 @@ UPGRADES = {
     3: COMPACTION,
     4: ANCHOR_SCHEMA,
     5: "ALTER TABLE partitions ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;",
+    6: """
+    ALTER TABLE chunks ADD COLUMN hash BLOB NOT NULL DEFAULT x'';
+    ALTER TABLE chunks ADD COLUMN digests BLOB NOT NULL DEFAULT x'';
+    ALTER TABLE partitions ADD COLUMN head TEXT NOT NULL DEFAULT '';
+    ALTER TABLE partitions ADD COLUMN foot TEXT NOT NULL DEFAULT '';
+    ALTER TABLE partitions ADD COLUMN chained_from INTEGER NOT NULL DEFAULT 0;
+    UPDATE partitions SET chained_from = next;
+    """,
 }
-"""Upgrades each older schema version to the next one; no row is rewritten, so that it takes only milliseconds."""
+"""Upgrades each older schema version to the next one; no chunk is rewritten, so that it takes only milliseconds."""
 
 _log = structlog.get_logger("rioni.storage")
 

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from rioni.domain.publishing.headers import COMPACTED
-from rioni.storage.embedded.events.chunks import Piece, encode, join
+from rioni.storage.embedded.events.chunks import Piece, encode_chain, join
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition, check, insert_partitions
 
@@ -12,8 +12,8 @@ from rioni.storage.embedded.events.partitions import SELECT_PARTITION, Partition
 PADDED_EVENTS = 10_000
 """Maximum number of lost events that one chunk replaces."""
 
-_UPDATE = "UPDATE partitions SET oldest = ?, next = ?, checksum = ? WHERE id = ?"
-_INSERT_CHUNK = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)"
+_UPDATE = "UPDATE partitions SET oldest = ?, next = ?, checksum = ?, head = ? WHERE id = ?"
+_INSERT_CHUNK = "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def pad(database: EventsDatabase, topic: str, ends: Sequence[int]) -> int:
@@ -48,13 +48,17 @@ def pad(database: EventsDatabase, topic: str, ends: Sequence[int]) -> int:
 
 def _pad(connection: sqlite3.Connection, topic: str, number: int, partition: Partition, end: int) -> None:
     oldest = partition.oldest
+    (head,) = connection.execute("SELECT head FROM partitions WHERE id = ?", (partition.id,)).fetchone()
+    heads = {partition.id: bytes.fromhex(head)} if head else {}
     if oldest == partition.next:
         oldest = end
     else:
         for first in range(partition.next, end, PADDED_EVENTS):
             count = min(PADDED_EVENTS, end - first)
             piece = Piece(b"," * (count - 1), [1] * count, [COMPACTED] * count)
-            for chunk in join([piece], first, partition.recorded_at_ms):
-                connection.execute(_INSERT_CHUNK, encode(partition.id, chunk))
+            chunks = join([piece], first, partition.recorded_at_ms)
+            connection.executemany(_INSERT_CHUNK, encode_chain(((partition.id, chunk) for chunk in chunks), heads))
     after = partition._replace(oldest=oldest, next=end)
-    connection.execute(_UPDATE, (oldest, end, after.checksum(topic, number), partition.id))
+    connection.execute(
+        _UPDATE, (oldest, end, after.checksum(topic, number), heads.get(partition.id, b"").hex(), partition.id)
+    )

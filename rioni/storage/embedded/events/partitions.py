@@ -15,6 +15,7 @@ _CHECKED = struct.Struct("<qqqqq")
 _COLUMNS = "id, oldest, next, recorded_at_ms, checksum"
 SELECT_PARTITION = f"SELECT {_COLUMNS} FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
 _SELECT_COMPACTED = f"SELECT {_COLUMNS}, compacted FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
+_SELECT_CHAIN = f"SELECT {_COLUMNS}, head, foot, chained_from FROM partitions WHERE topic = ? AND number = ?"  # noqa: S608 - constants
 _SELECT_TOPIC = f"SELECT {_COLUMNS} FROM partitions WHERE topic = ? ORDER BY number"  # noqa: S608 - constants
 _INSERT = f"INSERT INTO partitions (topic, number, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 
@@ -72,6 +73,32 @@ def find_compacted(database: EventsDatabase, topic: str, number: int) -> tuple[P
     """
     for *row, compacted in database.fetch(_SELECT_COMPACTED, (topic, number)):
         return check(topic, number, row), compacted
+    raise not_found(topic, number)
+
+
+class Chain(NamedTuple):
+    """The hash chain over the chunks of a partition."""
+
+    head: bytes
+    """The hash of the last chunk; empty if no chunk has one."""
+    foot: bytes
+    """The hash of the last chunk that was deleted; empty if it had none."""
+    begin: int
+    """The position of the first event that the chain covers; chunks before it were stored by an older release."""
+
+
+def find_chain(database: EventsDatabase, topic: str, number: int) -> tuple[Partition, Chain]:
+    """Return the state of one partition and of its hash chain.
+
+    Raises:
+        NotFound: topic or partition unknown.
+        DamagedEvents: the row differs from what was written.
+    """
+    for *row, head, foot, begin in database.fetch(_SELECT_CHAIN, (topic, number)):
+        try:
+            return check(topic, number, row), Chain(bytes.fromhex(head), bytes.fromhex(foot), begin)
+        except (TypeError, ValueError) as ex:
+            raise DamagedEvents(Damage(topic, number, -1, "the record of its hash chain is wrong")) from ex
     raise not_found(topic, number)
 
 

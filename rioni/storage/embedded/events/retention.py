@@ -27,6 +27,7 @@ _SELECT_TIME = """
     WHERE key >= coalesce((SELECT max(key) FROM chunks WHERE key BETWEEN ? AND ?), ?) AND key < ? ORDER BY key LIMIT 1
 """
 _SELECT_CUT = "SELECT key FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
+_SELECT_HASH = "SELECT hash FROM chunks WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
 _DELETE_CHUNKS = "DELETE FROM chunks WHERE key >= ? AND key < ?"
 
 
@@ -129,9 +130,11 @@ def _remove_some(database: EventsDatabase, topic: str, number: int, stop: int) -
         begin, end = chunk_key(before.id, before.oldest), chunk_key(before.id, stop)
         cut = connection.execute(_SELECT_CUT, (begin, end, REMOVED_CHUNKS)).fetchone()
         after = before._replace(oldest=cut[0] & POSITION_MAX if cut else stop)
-        connection.execute(_DELETE_CHUNKS, (begin, chunk_key(after.id, after.oldest)))
+        removed = begin, chunk_key(after.id, after.oldest)
+        foot = connection.execute(_SELECT_HASH, removed).fetchone()
+        connection.execute(_DELETE_CHUNKS, removed)
         connection.execute(
-            "UPDATE partitions SET oldest = ?, checksum = ? WHERE id = ?",
-            (after.oldest, after.checksum(topic, number), after.id),
+            "UPDATE partitions SET oldest = ?, checksum = ?, foot = ? WHERE id = ?",
+            (after.oldest, after.checksum(topic, number), foot[0].hex() if foot else "", after.id),
         )
     return after.oldest - before.oldest

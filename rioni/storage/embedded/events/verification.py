@@ -1,23 +1,25 @@
 """Reads every stored event and reports all damage."""
 
 from rioni.domain.errors import NotFound
+from rioni.storage.embedded.events.chunk_chain import GENESIS
 from rioni.storage.embedded.events.chunks import (
-    CHUNK_COLUMNS,
+    CHAINED_COLUMNS,
     POSITION_MAX,
+    ChainedRow,
     Damage,
     DamagedEvents,
-    Row,
+    chain_hash,
     chunk_key,
     decode,
 )
 from rioni.storage.embedded.events.database import EventsDatabase
-from rioni.storage.embedded.events.partitions import find
+from rioni.storage.embedded.events.partitions import Chain, find_chain
 
 
 SLICE_CHUNKS = 64
 """Number of chunks read at once: short reads don't delay checkpoints."""
 
-_SELECT_SLICE = f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT {SLICE_CHUNKS}"  # noqa: S608 - constants
+_SELECT_SLICE = f"SELECT {CHAINED_COLUMNS} FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT {SLICE_CHUNKS}"  # noqa: S608 - constants
 
 
 def verify(database: EventsDatabase) -> list[Damage]:
@@ -26,41 +28,66 @@ def verify(database: EventsDatabase) -> list[Damage]:
     try:
         damage += (Damage("", -1, -1, text) for (text,) in database.fetch("PRAGMA integrity_check") if text != "ok")
         for topic, number in database.fetch("SELECT topic, number FROM partitions ORDER BY id"):
-            damage += _verify_partition(database, topic, number)
+            damage += _Partition(database, topic, number).verify()
     except DamagedEvents as ex:
         damage.append(ex.damage)
     return damage
 
 
-def _verify_partition(database: EventsDatabase, topic: str, number: int) -> list[Damage]:
-    damage: list[Damage] = []
-    position, stop = 0, None
-    while stop is None or position < stop:
+class _Partition:
+    """The verification of one partition."""
+
+    def __init__(self, database: EventsDatabase, topic: str, number: int) -> None:
+        self._database, self._topic, self._number = database, topic, number
+        self._position = 0
+        """The next position to be checked."""
+        self._last: bytes | None = GENESIS
+        """The hash of the chunk before it; None if that is unknown, since it is damaged or missing."""
+        self._damage: list[Damage] = []
+
+    def verify(self) -> list[Damage]:
+        """Return all damage; what is appended meanwhile is not checked, what is deleted meanwhile is no damage."""
+        stop, head = None, b""
+        while stop is None or self._position < stop:
+            try:
+                partition, chain = find_chain(self._database, self._topic, self._number)
+            except NotFound:
+                return []  # deleted meanwhile
+            except DamagedEvents as ex:
+                return [*self._damage, ex.damage]
+            if stop is None:
+                stop, head = partition.next, chain.head
+            if self._position < partition.oldest or self._position == 0:
+                self._begin(partition.oldest, chain)
+            keys = chunk_key(partition.id, self._position), chunk_key(partition.id, stop)
+            rows = self._database.fetch(_SELECT_SLICE, keys)
+            for row in rows:
+                self._check(row, chained=row[0] & POSITION_MAX >= chain.begin)
+            if not rows and self._position < stop:
+                self._report(self._position, f"the events before position {stop} are missing")
+                return self._damage
+        if self._last is not None and head != (b"" if self._last == GENESIS else self._last):
+            self._report(self._position, "the last chunk is not the one that the partition's hash chain ends with")
+        return self._damage
+
+    def _begin(self, oldest: int, chain: Chain) -> None:
+        self._position = oldest
+        self._last = (chain.foot or GENESIS) if oldest > chain.begin else GENESIS
+
+    def _check(self, row: ChainedRow, *, chained: bool) -> None:
+        first: int = row[0] & POSITION_MAX
+        if first != self._position:
+            self._report(self._position, f"the events before position {first} are missing")
+            self._last = None
         try:
-            partition = find(database, topic, number)
-        except NotFound:
-            return []  # deleted meanwhile
-        except DamagedEvents as ex:
-            return [*damage, ex.damage]
-        stop = partition.next if stop is None else stop
-        position = max(position, partition.oldest)  # retention continues meanwhile
-        rows = database.fetch(_SELECT_SLICE, (chunk_key(partition.id, position), chunk_key(partition.id, stop)))
-        for row in rows:
-            position = _verify_row(row, position, damage, (topic, number))
-        if not rows and position < stop:
-            damage.append(Damage(topic, number, position, f"the events before position {stop} are missing"))
-            break
-    return damage
+            self._position = decode(row[:7]).next
+            previous, self._last = self._last, row[7] if chained else GENESIS
+            if chained and previous is not None and chain_hash(row, previous) != row[7]:
+                self._report(first, "the hash does not fit: this chunk, or the hash before it, was changed")
+        except ValueError as ex:
+            self._report(first, str(ex))
+            # Its events are unknown, so that the gap after it will be reported too.
+            self._position, self._last = first + 1, None
 
-
-def _verify_row(row: Row, expected: int, damage: list[Damage], partition: tuple[str, int]) -> int:
-    """Check a row and return the position after it."""
-    first: int = row[0] & POSITION_MAX
-    if first != expected:
-        damage.append(Damage(*partition, expected, f"the events before position {first} are missing"))
-    try:
-        return decode(row).next
-    except ValueError as ex:
-        damage.append(Damage(*partition, first, str(ex)))
-        # Its events are unknown, so that the gap after it will be reported too.
-        return first + 1
+    def _report(self, position: int, what: str) -> None:
+        self._damage.append(Damage(self._topic, self._number, position, what))

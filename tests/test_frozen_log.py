@@ -40,6 +40,11 @@ FROZEN = {
         1,
         "576c18c8da0c89785518e9dfc61105b016d88583476437075f3c20e2619f0713",
     ),
+    "0.1.1": Pinned(
+        "b4d332e8ea14f94e27f9b99154039cca7a9cc97b732cbd0f8d83fdb4ccaf758c",
+        1,
+        "e2f22156c0a44c20d4cb29ab43733418cb3ca07bfa7dea9b81cf11fc5c284607",
+    ),
 }
 
 

@@ -107,6 +107,9 @@ STORED = {
     "settings.loss-accepted": [
         b'{"class_version":1,"setting":"settings","findings":["events.db is missing."],"reason":"x"}'
     ],
+    "event-chains.anchored": [
+        b'{"class_version":1,"storage":"default","heads":[{"topic":"t","partition":0,"first":0,"next":2,"hash":"00"}]}'
+    ],
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
+from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.stores import cursors_beyond_end, mismatches
 from rioni.bootstrap.database import database_engine, database_url, reading_models
@@ -59,6 +60,7 @@ def verify(config: Config) -> Iterator[str]:
         if not config.clustered:
             yield from mismatches(engine, config.data)
             yield from cursors_beyond_end(engine, config.data)
+            yield from chain_findings(engine, config.data, SystemClock().now_ms())
         compared = compare_kafka(config, engine)
         compared.check_reached()
         yield from compared.findings

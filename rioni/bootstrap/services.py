@@ -17,6 +17,7 @@ from rioni.commands.publishing.publisher import Publisher
 from rioni.commands.publishing.timeline_appender import TimelineAppender
 from rioni.commands.subscriptions.cursor_commits import Committer
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
+from rioni.commands.system.event_chains import ChainAnchoring
 from rioni.commands.system.kpi_publisher import KpiFeed
 from rioni.commands.system.log_consumers import LogConsumer, LogConsumers
 from rioni.commands.system.system_event_publisher import SystemEventPublisher
@@ -112,6 +113,12 @@ def build_background_jobs(
         orphan_cleaner=OrphanCleaner(registry, stores, adapters.coordinator, bus),
         context=context,
     )
+
+
+def build_chain_anchoring(base: Infrastructure, context: Callable[[], Context]) -> ChainAnchoring:
+    """Wire what records the hash chains of events in the log; `context` makes the context of its commands."""
+    adapters, every_s = base.adapters, base.config.events_anchor_interval_s
+    return ChainAnchoring(base.registry, adapters.stores, base.bus, base.clock, adapters.leadership, context, every_s)
 
 
 def build_log_consumers(base: Infrastructure, services: Services, consumers: Iterable[LogConsumer]) -> LogConsumers:

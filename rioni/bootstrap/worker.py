@@ -16,6 +16,7 @@ from rioni.bootstrap.readiness import readiness
 from rioni.bootstrap.services import (
     Services,
     build_background_jobs,
+    build_chain_anchoring,
     build_kpi_feed,
     build_log_consumers,
     build_services,
@@ -187,6 +188,7 @@ def _jobs(
     """Return a function that runs all periodic jobs, one after the other."""
     background_jobs = build_background_jobs(base, services, base.system_context)
     consumers = build_log_consumers(base, services, log_consumers(base.config))
+    chains = build_chain_anchoring(base, base.system_context)
     kpis = build_kpi_feed(base, services, spools, metrics.dropped_measurements.inc)
 
     def run_jobs() -> None:
@@ -194,6 +196,7 @@ def _jobs(
         dependencies.activity.tick()
         consumers.tick()
         kpis.tick()
+        chains.tick()
         base.adapters.publish_position(base.registry.position)
         for event_type, entries in consumers.behind().items():
             metrics.feed_entries_behind.labels(event_type).set(entries)

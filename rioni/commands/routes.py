@@ -3,7 +3,7 @@
 from rioni.commands import command_permissions, event_types, schemas
 from rioni.commands.bus import Route
 from rioni.commands.subscriptions import subscriptions
-from rioni.commands.system import settings, storages
+from rioni.commands.system import event_chains, settings, storages
 from rioni.commands.timelines import timelines, topic_creation, topic_deletion
 
 
@@ -62,5 +62,8 @@ ROUTES: dict[type, Route] = {
     storages.CreateStorage: Route(storages.create_storage, command_permissions.broker_writer),
     storages.SetDefaultStorage: Route(storages.set_default_storage, command_permissions.broker_writer),
     storages.MoveStorage: Route(storages.move_storage, command_permissions.broker_writer, allowed_in_read_only=True),
+    event_chains.AnchorEventChains: Route(
+        event_chains.anchor_event_chains, command_permissions.broker_writer, allowed_in_read_only=True
+    ),
     storages.DeleteStorage: Route(storages.delete_storage, command_permissions.broker_writer),
 }

@@ -112,6 +112,15 @@ class RequestSettings(ServerSettings, frozen=True, kw_only=True):
     retention_max_ms: Annotated[int, Meta(ge=0, description="The longest retention time of an event type.")] = (
         345_600_000
     )
+    events_anchor_interval_s: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=86_400,
+            description="How often the hash chains of published events are recorded in the internal log, for those "
+            "partitions that have changed: about 150 bytes each.",
+        ),
+    ] = 3_600
     retention_interval_s: Annotated[
         int,
         Meta(

@@ -29,6 +29,7 @@ from rioni.commands.subscriptions.subscriptions import (
     RecordCursorsReset,
     RecordDeadLettersRedriven,
 )
+from rioni.commands.system.event_chains import AnchorEventChains
 from rioni.commands.system.settings import (
     AcceptLoss,
     AddBlacklistEntry,
@@ -43,6 +44,7 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.event_types.event_type import EventOwnerSelector, Options, Statistic, SubmittedSchema
 from rioni.domain.subscriptions.dead_letter_policy import DeadLetterFilter
 from rioni.domain.subscriptions.subscription import InitialCursor
+from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.system.settings import BLACKLIST_TYPES, FEATURES, Admins
 from rioni.domain.system.storages import KAFKA, StorageEntry
 from rioni.log_tables import HEAD, LOG
@@ -184,6 +186,8 @@ def _settings(broker: Broker) -> None:
     for feature in ("disable_event_type_creation", "disable_event_type_deletion", "event_type_deletion_only_admins"):
         broker.do(SwitchFeature(feature=feature, enabled=False))
     broker.do(AcceptLoss(findings=("events.db is missing.",), reason="restored from a backup"))
+    heads = (ChainHead("1", 0, 0, 0, ""), ChainHead("1", 1, 2, 5, "00" * 32))
+    broker.do(AnchorEventChains(storage_id="default", heads=heads))
 
 
 def _aborted_switch(broker: Broker) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from rioni.bootstrap.adapters import check_shared
 from rioni.bootstrap.catch_up import catch_up
 from rioni.bootstrap.consistency.anchoring import StoreMarks
+from rioni.bootstrap.consistency.event_chains import chain_findings
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.kafka_acceptance import accept_kafka
 from rioni.bootstrap.consistency.stores import Expected, least_ends, mismatches, read_expected, registry_missing
@@ -20,10 +21,12 @@ from rioni.domain.errors import Unavailable
 from rioni.domain.system.installation import Anchor, DataMismatch
 from rioni.domain.timelines.position import BEFORE_FIRST, TimelinePosition, parse_offset
 from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.anchoring import COORDINATION
 from rioni.storage.embedded.anchors import write_anchor
 from rioni.storage.embedded.coordination.database import CoordinationDatabase
-from rioni.storage.embedded.data_directory import DataDirectory
+from rioni.storage.embedded.data_directory import DataDirectory, DataDirectoryError
+from rioni.storage.embedded.events.chunks import DamagedEvents
 from rioni.storage.embedded.events.database import EventsDatabase
 from rioni.storage.embedded.events.padding import pad
 from rioni.storage.sql.engines import reading
@@ -72,6 +75,9 @@ def accept_loss(config: Config, reason: str) -> list[str]:
             found += _zookeeper_findings(config, directory, engine)
         else:
             found += mismatches(engine, directory.path)
+            # An older or a damaged file has no chains to compare; then that is what was found.
+            with contextlib.suppress(DataDirectoryError, DamagedEvents):
+                found += chain_findings(engine, directory.path, SystemClock().now_ms())
         found += compared.findings
         if not found:
             return []

@@ -20,6 +20,7 @@ from rioni.domain.subscriptions.subscription import (
     SubscriptionKeyClaimed,
     SubscriptionKeyReleased,
 )
+from rioni.domain.system.event_chains import EventChainsAnchored
 from rioni.domain.system.settings import (
     AdminsChanged,
     BlacklistEntryAdded,
@@ -224,5 +225,6 @@ AUDITED: Mapping[type, Callable[[RecordedChange], Audited | None]] = {
     BlacklistEntryAdded: _blacklist_entry_added,
     BlacklistEntryRemoved: _blacklist_entry_removed,
     LossAccepted: _loss_accepted,
+    EventChainsAnchored: _unreported,
 }
 """The conversion of every domain event."""

@@ -208,7 +208,8 @@ class SqlLogTransaction:
             return
         number = min(self._newest_format, self._format_of_all(self.connection))
         if number > self._format:
-            _log.info("log format upgraded", before=self._format, after=number)
+            if self.head.position:
+                _log.info("log format upgraded", before=self._format, after=number)
             self.connection.execute(update(HEAD).values(format=number))
             self._format = number
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from rioni.domain.errors import Unavailable
 from rioni.domain.events import DomainEvent
-from rioni.domain.log_format import FORMATS, Format, version_in
+from rioni.domain.log_format import FORMATS, Format, newest, version_in
 from rioni.log_tables import HEAD, LOG
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.mapper import NotReadByAll, UnreadableEntry
@@ -45,7 +45,9 @@ class NoteDeleted(DomainEvent, frozen=True, kw_only=True):
 
 
 NEXT_TOPICS = TOPICS | {"note.noted": ColourNoted, "note.burnt": NoteDeleted}
-NEXT_FORMATS = {**FORMATS, 2: Format("0.2.0", {"note.noted": 2, "note.burnt": 1})}
+THIS = newest(FORMATS)
+NEXT = THIS + 1
+NEXT_FORMATS = {**FORMATS, NEXT: Format("1.0.0", {"note.noted": 2, "note.burnt": 1})}
 
 
 @pytest.fixture
@@ -93,12 +95,13 @@ def accepted(log: SqlEventLog, event: DomainEvent) -> bool:
     ("topic", "number", "version"),
     [
         ("note.noted", 1, 1),
-        ("note.noted", 2, 2),
-        ("note.noted", 3, 2),
-        ("note.burnt", 1, 0),
-        ("note.burnt", 2, 1),
-        ("note.other", 1, 1),
-        ("note.other", 2, 1),
+        ("note.noted", THIS, 1),
+        ("note.noted", NEXT, 2),
+        ("note.noted", NEXT + 1, 2),
+        ("note.burnt", THIS, 0),
+        ("note.burnt", NEXT, 1),
+        ("note.other", THIS, 1),
+        ("note.other", NEXT, 1),
     ],
 )
 def test_a_log_format_has_each_topic_in_one_version(topic, number, version):
@@ -108,11 +111,11 @@ def test_a_log_format_has_each_topic_in_one_version(topic, number, version):
 def test_alone_the_next_release_raises_the_format_and_this_release_stops_following(engine, release):
     this = release(is_next=False)
     write(this, Noted(name="a", text="x"))
-    assert stored(engine)[0] == 1
+    assert stored(engine)[0] == THIS
     this.close()
     wait_until(partial(accepted, release(is_next=True), ColourNoted(name="a", text="y", colour="red")))
     assert stored(engine) == (
-        2,
+        NEXT,
         [
             b'{"class_version":1,"name":"a","text":"x"}',
             b'{"class_version":2,"name":"a","text":"y","colour":"red"}',
@@ -121,7 +124,9 @@ def test_alone_the_next_release_raises_the_format_and_this_release_stops_followi
     this = release(is_next=False)
     with pytest.raises(UnreadableEntry, match=r"position 2 .* newer release"):
         this.entries(0, 10)
-    with pytest.raises(Unavailable, match="written in format 2, and this release of Rioni reads it up to format 1"):
+    with pytest.raises(
+        Unavailable, match=f"written in format {NEXT}, and this release of Rioni reads it up to format {THIS}"
+    ):
         write(this, Noted(name="b", text="x"))
     assert len(stored(engine)[1]) == 2
 
@@ -132,7 +137,7 @@ def test_while_an_older_node_is_alive_only_its_format_is_written(engine, release
     write(newer, ColourNoted(name="a", text="x"))
     assert [entry.event for entry in older.entries(0, 10)] == [Noted(name="a", text="x")]
     for refused in (ColourNoted(name="a", text="y", colour="red"), NoteDeleted(name="a")):
-        with pytest.raises(NotReadByAll, match=r"reads the log up to format 1.* Upgrade all nodes"):
+        with pytest.raises(NotReadByAll, match=rf"reads the log up to format {THIS}.* Upgrade all nodes"):
             write(newer, refused)
     write(older, Noted(name="a", text="y"))
     assert newer.entries(1, 10)[0].event == ColourNoted(name="a", text="y")
@@ -140,5 +145,5 @@ def test_while_an_older_node_is_alive_only_its_format_is_written(engine, release
 
     wait_until(partial(accepted, newer, ColourNoted(name="a", text="z", colour="red")))
     write(newer, NoteDeleted(name="a"))
-    assert stored(engine)[0] == 2
+    assert stored(engine)[0] == NEXT
     assert len(stored(engine)[1]) == 4

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import event, make_url
 
 from rioni.domain.events import stream_id
+from rioni.domain.log_format import FORMATS, newest
 from rioni.storage.log.event_log import SqlEventLog
 from rioni.storage.log.log_listener import NAME
 from rioni.storage.sql.engines import create_engine
@@ -152,7 +153,7 @@ def test_a_node_without_notifications_answers_nothing_stale_once_a_change_is_con
 def test_listeners_publish_their_positions_and_leave_nothing_behind(url, node):
     one = node(url)
     note(one.log, "a", "1", "2")
-    assert asked(url, f"SELECT application_name {FOLLOWERS}") == [(f"{NAME} 2 format 1",)]
+    assert asked(url, f"SELECT application_name {FOLLOWERS}") == [(f"{NAME} 2 format {newest(FORMATS)}",)]
     one.log.close()
     wait_until(lambda: not asked(url, f"SELECT 1 {FOLLOWERS}"))
 

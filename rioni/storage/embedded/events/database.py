@@ -28,6 +28,8 @@ CREATE TABLE partitions (
     head TEXT NOT NULL DEFAULT '',         -- hash of the last chunk, in hexadecimal; empty before the first
     foot TEXT NOT NULL DEFAULT '',         -- hash of the last chunk that was deleted
     chained_from INTEGER NOT NULL DEFAULT 0,  -- the position at which the hash chain begins
+    anchored_first INTEGER,                -- what the internal log holds of the hash chain: where it begins,
+    anchored_next INTEGER,                 -- and the position behind its end
     UNIQUE (topic, number)
 );
 CREATE TABLE chunks (
@@ -103,6 +105,8 @@ UPGRADES = {
     ALTER TABLE partitions ADD COLUMN head TEXT NOT NULL DEFAULT '';
     ALTER TABLE partitions ADD COLUMN foot TEXT NOT NULL DEFAULT '';
     ALTER TABLE partitions ADD COLUMN chained_from INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE partitions ADD COLUMN anchored_first INTEGER;
+    ALTER TABLE partitions ADD COLUMN anchored_next INTEGER;
     UPDATE partitions SET chained_from = next;
     """,
 }

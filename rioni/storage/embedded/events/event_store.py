@@ -15,6 +15,7 @@ from rioni.domain.ports.notifier import Notifier
 from rioni.domain.ports.thread_pool import StorePools
 from rioni.domain.publishing.headers import Headers
 from rioni.domain.publishing.idempotency import IdempotencyClaim
+from rioni.domain.system.event_chains import ChainHead
 from rioni.domain.system.installation import Anchor, Marks
 from rioni.domain.timelines.position import Bounds
 from rioni.storage.chunk_cache import CACHE_BYTES_MAX, CacheMemory, ChunkCache
@@ -22,6 +23,7 @@ from rioni.storage.embedded.anchoring import EventAnchors
 from rioni.storage.embedded.events import event_ids as known_ids
 from rioni.storage.embedded.events import idempotency_keys
 from rioni.storage.embedded.events.appender import Appender
+from rioni.storage.embedded.events.chain_heads import note_anchored, unanchored
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, Damage, DamagedEvents, chunk_key, decode
 from rioni.storage.embedded.events.closed_topics import close
 from rioni.storage.embedded.events.compaction import compact
@@ -208,6 +210,14 @@ class EmbeddedEventStore:
     def anchor(self, anchor: Anchor, *, everything: bool) -> Marks:
         """Store an anchor and return the ends of topics as marks; see the port `Anchored`."""
         return self._pools.topics(self._anchors.note, anchor, self._clock.now_ms(), everything=everything)
+
+    def unanchored_heads(self, limit: int) -> Sequence[ChainHead]:
+        """Return the heads of hash chains that have changed since they were anchored; see the port `Chained`."""
+        return self._pools.keep(unanchored, self._database, limit)
+
+    def note_anchored(self, heads: Sequence[ChainHead]) -> None:
+        """Note that the internal log holds these heads; see the port `Chained`."""
+        self._pools.keep(note_anchored, self._database, heads)
 
     def verify(self) -> Sequence[Damage]:
         """Read everything and return all damage; as slow as the disk; does not block appends and reads."""

@@ -3,15 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 import orjson
 
+from rioni.domain.audit.shown_states import shown_state
 from rioni.domain.events import client_parts
 from rioni.domain.json_patch import json_patch
-from rioni.domain.system.storage_configuration import kept_configuration
-
-
-STORAGE = "storage"
 
 
 def rendered(rows: Iterable[Mapping[str, Any]], *, states: bool) -> list[bytes]:
@@ -28,7 +24,7 @@ def rendered(rows: Iterable[Mapping[str, Any]], *, states: bool) -> list[bytes]:
 
 def _item(row: Mapping[str, Any], *, states: bool) -> dict[str, Any]:
     kind = row["resource_type"]
-    before, after = _state(kind, row["before"]), _state(kind, row["after"])
+    before, after = shown_state(kind, row["before"]), shown_state(kind, row["after"])
     address, user_agent = client_parts(row["client"])
     item = {
         "position": row["position"],
@@ -42,13 +38,3 @@ def _item(row: Mapping[str, Any], *, states: bool) -> dict[str, Any]:
         "changes": json_patch(before, after),
     }
     return item | {"before": before, "after": after} if states else item
-
-
-def _state(kind: str, body: str | None) -> Any:
-    """A state, without what other answers of the broker leave out as well."""
-    if body is None:
-        return None
-    state = msgspec.json.decode(body)
-    if kind == STORAGE and "configuration" in state:
-        state["configuration"] = kept_configuration(state["configuration"] or {})
-    return state

@@ -146,5 +146,11 @@ def state_behind(connection: Connection, position: int) -> str:
     return str(connection.scalar(_STATE_BEHIND, {"position": position}))
 
 
+def changed_between(connection: Connection, first: int, last: int) -> list[tuple[str, str]]:
+    """The kinds and keys of all resources that entries behind the first position, up to the last, are about."""
+    changed = select(_C.resource_type, _C.resource).where(_C.position > first, _C.position <= last).distinct()
+    return sorted((kind, key) for kind, key in connection.execute(changed))
+
+
 def _exists(connection: Connection, kind: str, key: str) -> bool:
     return connection.scalar(_EXISTS, {"kind": kind, "key": key}) is not None

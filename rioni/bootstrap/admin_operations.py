@@ -52,7 +52,7 @@ def verify(config: Config) -> Iterator[str]:
     Raises:
         Unavailable: the data does not exist, or a server can't be reached.
     """
-    _check_exists(config)
+    check_exists(config)
     with read_only_engine(database_url(config)) as engine:
         check_current(engine)
         for finding in verify_log(engine, TOPICS):
@@ -114,14 +114,14 @@ def audit(
     Raises:
         Unavailable: the data does not exist.
     """
-    _check_exists(config)
+    check_exists(config)
     wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)
     yield from audit_log.entries(functools.partial(reading_models, database_engine(config)), wanted)
 
 
 def rebuild(config: Config, *, dry_run: bool, progress: "Progress") -> "RebuildReport":
     """Rebuild all read models with Spark, or only compare; see `rioni.projections.bulk.rebuild`."""
-    _check_exists(config)
+    check_exists(config)
     check_spark()
     from rioni.projections.bulk import rebuild as bulk  # noqa: PLC0415 - an extra
 
@@ -149,7 +149,7 @@ def export_audit(
     progress: "Progress",
 ) -> "ExportReport":
     """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
-    _check_exists(config)
+    check_exists(config)
     check_spark()
     from rioni.projections.bulk import audit as bulk  # noqa: PLC0415 - an extra
 
@@ -170,7 +170,8 @@ def check_spark() -> None:
         raise Unavailable("This needs Spark, and Java 17 or newer: pip install 'rioni[spark]'") from ex
 
 
-def _check_exists(config: Config) -> None:
+def check_exists(config: Config) -> None:
+    """Check that there are data; raises Unavailable else."""
     if config.database is None and not (config.data / "registry.db").exists():
         raise Unavailable(
             f"There is no data in {config.data}. Name the data directory of a broker: --data or RIONI_DATA."

@@ -1,0 +1,68 @@
+"""Checkpoints: size and root of the log's Merkle tree as text (C2SP tlog-checkpoint), and the leaves of the tree."""
+
+import base64
+import binascii
+import re
+from hashlib import sha256
+from typing import NamedTuple
+
+from rioni.domain.errors import Malformed
+from rioni.domain.hash_chain import Fields
+from rioni.domain.transparency.merkle_tree import HASH_BYTES
+
+
+_SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+class Checkpoint(NamedTuple):
+    """The state of a log."""
+
+    origin: str
+    """The name of the log."""
+    size: int
+    """The number of entries, and so the position of the last one."""
+    root: bytes
+    """The root of the tree over them."""
+    extensions: tuple[str, ...] = ()
+    """Further lines."""
+
+    def __str__(self) -> str:
+        lines = (self.origin, str(self.size), base64.b64encode(self.root).decode(), *self.extensions)
+        return "".join(f"{line}\n" for line in lines)
+
+
+def parse_checkpoint(text: str) -> Checkpoint:
+    """Read the text of a checkpoint.
+
+    Raises:
+        Malformed: this is not one.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    refused = Malformed("A checkpoint has at least three lines: origin, size, and root in base64.")
+    try:
+        origin, size, encoded, *extensions = lines
+        root = base64.b64decode(encoded, validate=True)
+    except (ValueError, binascii.Error) as ex:
+        raise refused from ex
+    if not origin or not _SIZE.fullmatch(size) or len(root) != HASH_BYTES or "" in extensions:
+        raise refused
+    checkpoint = Checkpoint(origin, int(size), root, tuple(extensions))
+    if str(checkpoint) != text:
+        raise refused
+    return checkpoint
+
+
+def leaf(fields: Fields) -> bytes:
+    """Return what the tree holds of an entry of the log: everything but the data, of which it has the SHA-256.
+
+    The fields stand in the order of `rioni.domain.hash_chain`, each behind its length as four bytes, big-endian:
+    numbers in decimal, text in UTF-8, the digest as 32 bytes.
+
+    Raises:
+        UnicodeEncodeError: a damaged field is not valid Unicode.
+    """
+    parts: list[bytes] = []
+    for field in fields:
+        part = sha256(field).digest() if isinstance(field, bytes) else str(field).encode()
+        parts += (len(part).to_bytes(4), part)
+    return b"".join(parts)

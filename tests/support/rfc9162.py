@@ -1,0 +1,59 @@
+"""Merkle trees as RFC 9162 defines them, written down from its definitions; shares nothing with the product."""
+
+import hashlib
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _largest_power_of_two_below(n: int) -> int:
+    k = 1
+    while 2 * k < n:
+        k *= 2
+    return k
+
+
+def mth(d: list[bytes]) -> bytes:
+    """MTH(D[n]), section 2.1.1."""
+    if not d:
+        return _hash(b"")
+    if len(d) == 1:
+        return _hash(b"\x00" + d[0])
+    k = _largest_power_of_two_below(len(d))
+    return _hash(b"\x01" + mth(d[:k]) + mth(d[k:]))
+
+
+def path(m: int, d: list[bytes]) -> list[bytes]:
+    """PATH(m, D[n]), section 2.1.3.1."""
+    if len(d) == 1:
+        return []
+    k = _largest_power_of_two_below(len(d))
+    if m < k:
+        return [*path(m, d[:k]), mth(d[k:])]
+    return [*path(m - k, d[k:]), mth(d[:k])]
+
+
+def proof(m: int, d: list[bytes]) -> list[bytes]:
+    """PROOF(m, D[n]), section 2.1.4.1."""
+    return _subproof(m, d, complete=True)
+
+
+def _subproof(m: int, d: list[bytes], *, complete: bool) -> list[bytes]:
+    if m == len(d):
+        return [] if complete else [mth(d)]
+    k = _largest_power_of_two_below(len(d))
+    if m <= k:
+        return [*_subproof(m, d[:k], complete=complete), mth(d[k:])]
+    return [*_subproof(m - k, d[k:], complete=False), mth(d[:k])]
+
+
+def root_from_path(leaf: bytes, m: int, n: int, hashes: list[bytes]) -> bytes:
+    """The root that a proof of inclusion leads to, by the structure of the tree; IndexError if it is too short."""
+    if n == 1:
+        assert not hashes
+        return _hash(b"\x00" + leaf)
+    k = _largest_power_of_two_below(n)
+    if m < k:
+        return _hash(b"\x01" + root_from_path(leaf, m, k, hashes[:-1]) + hashes[-1])
+    return _hash(b"\x01" + hashes[-1] + root_from_path(leaf, m - k, n - k, hashes[:-1]))

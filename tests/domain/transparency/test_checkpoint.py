@@ -20,7 +20,8 @@ def test_a_checkpoint_is_three_lines_and_its_extensions():
 @pytest.mark.parametrize("text", [
     "", "\n", TEXT[:-1], TEXT.replace("20852163", "020852163"), TEXT.replace("20852163", "-1"), f"{TEXT}\n",
     TEXT.replace("20852163", "9" * 30), TEXT.replace("20852163", "\u0661"), TEXT.replace("=", ""),
-    TEXT.replace("=", "A="),     TEXT.replace("example.com/log", ""), "example.com/log\n5\nAAAA\n", "example.com/log\n5\n",
+    TEXT.replace("=", "A="),
+    TEXT.replace("example.com/log", ""), "example.com/log\n5\nAAAA\n", "example.com/log\n5\n",
 ])  # fmt: skip
 def test_other_texts_are_refused(text):
     with pytest.raises(Malformed, match="at least three lines"):

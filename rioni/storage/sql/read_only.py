@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
 from rioni.storage.sql.engines import create_engine
@@ -26,20 +26,32 @@ def read_only_engine(url: str) -> Iterator[Engine]:
         Unavailable: the URL is not one of a supported database.
     """
     parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database:
-        options = parsed.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
-        engine = create_engine(options.render_as_string(hide_password=False))
-        with contextlib.closing(_Disposed(engine)):
-            yield engine
-        return
-    with read_only_uri(Path(parsed.database)) as uri:
-        engine = sqlalchemy_engine(
-            f"sqlite:///{uri}&uri=true", poolclass=GeventConnectionPool, connect_args={"check_same_thread": False}
-        )
-        event.listen(engine, "connect", _prepare)
-        event.listen(engine, "begin", _begin)
-        with contextlib.closing(_Disposed(engine)):
-            yield engine
+    with contextlib.ExitStack() as opened:
+        if parsed.get_backend_name() == "sqlite" and parsed.database:
+            uri = opened.enter_context(read_only_uri(Path(parsed.database)))
+            parsed = make_url(f"sqlite:///{uri}&uri=true")
+        engine = engine_for_reading(parsed)
+        opened.callback(engine.dispose)
+        yield engine
+
+
+def engine_for_reading(url: URL) -> Engine:
+    """Create an engine that never writes, for a database that is not changed otherwise.
+
+    Args:
+        url: as for `rioni.storage.sql.engines.create_engine`, or of an engine from this module.
+
+    Raises:
+        DriverMissing: PostgreSQL's driver is an extra.
+        Unavailable: the URL is not one of a supported database.
+    """
+    if url.get_backend_name() != "sqlite":
+        options = url.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
+        return create_engine(options.render_as_string(hide_password=False))
+    engine = sqlalchemy_engine(url, poolclass=GeventConnectionPool, connect_args={"check_same_thread": False})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
 
 
 @contextlib.contextmanager
@@ -66,14 +78,6 @@ def read_only_uri(path: Path) -> Iterator[str]:
         else:
             mode = "mode=ro&immutable=1"
         yield f"file:{quote(str(path.absolute()))}?{mode}"
-
-
-class _Disposed:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def close(self) -> None:
-        self._engine.dispose()
 
 
 def _prepare(connection: object, _record: object) -> None:

@@ -1,6 +1,5 @@
 """Checks segments of the internal log, one after the other or by several processes at once."""
 
-import contextlib
 import multiprocessing
 import re
 import sqlite3
@@ -18,7 +17,7 @@ from rioni.domain.hash_chain import GENESIS, follows
 from rioni.log_tables import LOG
 from rioni.storage.log.mapper import decoding_error
 from rioni.storage.sql.engines import reading
-from rioni.storage.sql.read_only import engine_for_reading
+from rioni.storage.sql.read_only import any_text, engine_for_reading
 
 
 ROWS_PER_READ = 500
@@ -170,7 +169,7 @@ def _read(connection: Connection, after: int, upto: int) -> Sequence[Any]:
     except sqlite3.OperationalError as ex:
         if "UTF-8" not in str(ex):
             raise
-    with _any_text(connection):
+    with any_text(connection):
         return _fetch(connection, _ROWS.format(mark), (after, upto))
 
 
@@ -193,6 +192,8 @@ def _orphans(connection: Connection, rows: Sequence[Any], versions: dict[str, in
     """
     unknown = []
     for position, stream, version, *_ in rows:
+        if type(version) is not int:
+            continue
         if version != 1 and versions.get(stream) != version - 1:
             unknown.append(position)
         versions[stream] = version
@@ -208,18 +209,6 @@ def _hash_at(connection: Connection, position: int) -> bytes | None:
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     row = connection.exec_driver_sql(_HASH.format(mark), (position,)).first()
     return row[0] if row is not None and isinstance(row[0], bytes) else None
-
-
-@contextlib.contextmanager
-def _any_text(connection: Connection) -> Iterator[None]:
-    """Read text that is not valid UTF-8 from a damaged SQLite file; other databases can't contain any."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    driver.text_factory = lambda data: data.decode(errors="surrogateescape")
-    try:
-        yield
-    finally:
-        driver.text_factory = str
 
 
 def _check_row(row: Any, previous: bytes | None, topics: Topics, *, alone: bool) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,3 +89,21 @@ def _prepare(connection: object, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
+
+
+@contextlib.contextmanager
+def any_text(connection: Connection) -> Iterator[None]:
+    """Read text that is not valid UTF-8 from a damaged SQLite file; other databases can't contain any."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.text_factory = _decoded
+    try:
+        yield
+    finally:
+        driver.text_factory = str
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="surrogateescape")

@@ -12,6 +12,7 @@ from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
 from rioni.projections.queries import audit_log
 from rioni.projections.queries.audit_log import AuditFilter
+from rioni.storage.embedded.data_directory import check_not_restoring
 from rioni.storage.sql import engines
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.rebuild_lock import rebuild_lock
@@ -107,6 +108,7 @@ def check_spark() -> None:
 
 
 def _check_exists(config: Config) -> None:
+    check_not_restoring(config.data)
     if config.database is None and not (config.data / "registry.db").exists():
         raise Unavailable(
             f"There is no data in {config.data}. Name the data directory of a broker: --data or RIONI_DATA."

@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     """Something that is not as it was written, or does not fit."""
 
     store: str
-    """What was checked: `log`, `read models`, `stores`, the name of a file of events, or a storage in Kafka."""
+    """What was checked: `log`, `read models`, `stores`, `cursors`, a file of events, or a storage in Kafka."""
     text: str
     """A sentence for people, which names the place."""
     position: int | None = None
@@ -60,11 +60,16 @@ def _silent(_phase: str, _done: int, _total: int) -> None:
     pass
 
 
-def check(config: Config, progress: Progress = _silent) -> Iterator[Problem]:
+def check(config: Config, progress: Progress = _silent, *, local: bool = False) -> Iterator[Problem]:
     """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store.
 
     Nothing is written, created or migrated; works beside a running broker, on a copy, and in a directory that can't
     be written. Blocks.
+
+    Args:
+        config: of the broker.
+        progress: called with the phase, what is done, and the total.
+        local: whether to check the files only, and not what is in Kafka.
 
     Raises:
         Unavailable: the data can't be read, or a server can't be reached.
@@ -75,12 +80,13 @@ def check(config: Config, progress: Progress = _silent) -> Iterator[Problem]:
         yield from _of_read_models(engine, progress)
         if not config.clustered:
             yield from (Problem("stores", each) for each in mismatches(engine, config.data))
-            yield from (Problem("stores", each) for each in cursors_beyond_end(engine, config.data))
-        compared = compare_kafka(config, engine)
-        compared.check_reached()
-        yield from (Problem("stores", each) for each in compared.findings)
+            yield from (Problem("cursors", each) for each in cursors_beyond_end(engine, config.data))
         topics = _Topics(engine)
-        yield from _of_kafka(config, topics)
+        if not local:
+            compared = compare_kafka(config, engine)
+            compared.check_reached()
+            yield from (Problem("stores", each) for each in compared.findings)
+            yield from _of_kafka(config, topics)
     yield from _of_events(config, topics, progress)
 
 

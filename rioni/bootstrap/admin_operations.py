@@ -23,13 +23,20 @@ if TYPE_CHECKING:
     from rioni.projections.bulk.rebuild import Progress, RebuildReport
 
 
-def check(config: Config, progress: "Progress") -> Iterator[Problem]:
+def check(config: Config, progress: "Progress", *, restored: bool = False) -> Iterator[Problem]:
     """Check everything; see `rioni.bootstrap.verification`.
+
+    Args:
+        config: of the broker, or of a node of a cluster.
+        progress: called with the phase, what is done, and the total.
+        restored: whether to compare also what the nodes of a stopped cluster share, after it was restored.
 
     Raises:
         Unavailable: the data does not exist or can't be read, or a server can't be reached.
     """
     _check_exists(config)
+    if restored:
+        yield from verification.check_restored(config)
     yield from verification.check(config, progress)
 
 

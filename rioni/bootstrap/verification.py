@@ -4,18 +4,21 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
+from rioni.bootstrap.consistency import restored
 from rioni.bootstrap.consistency.kafka import compare_kafka
 from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
 from rioni.bootstrap.database import database_url, reading_models
 from rioni.config.settings import Config
 from rioni.domain.aggregates import TOPICS
+from rioni.domain.ports.event_store import EventStore
 from rioni.domain.ports.health import examine
 from rioni.domain.ports.notifier import Waiter
 from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.timelines.timeline import Timeline
 from rioni.projections.comparison import Difference, compare
 from rioni.projections.queries.states import all_states
 from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
@@ -27,10 +30,6 @@ from rioni.storage.kafka.verification import verify as verify_kafka
 from rioni.storage.log.verification import verify as verify_log
 from rioni.storage.sql.migration import check_current
 from rioni.storage.sql.read_only import any_text, read_only_engine
-
-
-if TYPE_CHECKING:
-    from rioni.domain.timelines.timeline import Timeline
 
 
 PROCESSES_MAX = 8
@@ -169,14 +168,7 @@ def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[
 
 def _of_kafka(config: Config, topics: _Topics) -> Iterator[Problem]:
     """Yield the damage of events in storages of type kafka."""
-    open_store = opener(
-        config.kafka,
-        config.kafka_options,
-        database=None,
-        request_timeout_s=config.kafka_request_timeout_s,
-        clock=SystemClock(),
-        signals=_NoSignals(),
-    )
+    open_store = _opener(config)
     for storage_id, storage in sorted(topics.storages.items()):
         if storage.storage_type != KAFKA:
             continue
@@ -188,6 +180,32 @@ def _of_kafka(config: Config, topics: _Topics) -> Iterator[Problem]:
                     for damage in verify_kafka(store, timeline, compacted=compacted):
                         text = f"storage {storage_id}, {damage}"
                         yield Problem(f"storage {storage_id}", text, None, topics.affected(timeline.topic))
+
+
+def _opener(config: Config) -> Callable[[StorageEntry], EventStore]:
+    return opener(
+        config.kafka,
+        config.kafka_options,
+        database=None,
+        request_timeout_s=config.kafka_request_timeout_s,
+        clock=SystemClock(),
+        signals=_NoSignals(),
+    )
+
+
+def check_restored(config: Config) -> Iterator[Problem]:
+    """Yield what does not fit in a restored cluster; see `rioni.bootstrap.consistency.restored`."""
+    with read_only_engine(database_url(config)) as engine, contextlib.ExitStack() as opened:
+        check_current(engine)
+        storages, open_store = _Topics(engine).storages, _opener(config)
+        stores: dict[str, EventStore] = {}
+
+        def ends(timeline: Timeline) -> list[int]:
+            if (storage_id := timeline.storage_id) not in stores:
+                stores[storage_id] = opened.enter_context(contextlib.closing(open_store(storages[storage_id])))
+            return [bounds.newest for bounds in stores[storage_id].bounds(timeline.topic)]
+
+        yield from (Problem("restored", each) for each in restored.findings(config, engine, ends))
 
 
 class _NoSignals:

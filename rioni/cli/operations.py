@@ -59,6 +59,9 @@ def migrate(
 def verify(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print an object a line, the last one a summary.")] = False,
+    restored: Annotated[
+        bool, typer.Option("--restored", help="Compare also the servers of a stopped cluster that was restored.")
+    ] = False,
     data: Data = None,
     config_file: ConfigFile = None,
 ) -> None:
@@ -67,7 +70,7 @@ def verify(
     from rioni.bootstrap import admin_operations
 
     with progress_bars(only_on_terminal=True) as progress:
-        found = write_problems(admin_operations.check(settings, progress), as_json=as_json)
+        found = write_problems(admin_operations.check(settings, progress, restored=restored), as_json=as_json)
     if found:
         raise typer.Exit(FOUND)
 

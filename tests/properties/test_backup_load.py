@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
-BACKUPS = length(2, 30)
+BACKUPS = length(1, 30)
 KEYS = ("key-0", "key-1")
 
 

@@ -87,8 +87,9 @@ def test_every_command_and_option_is_documented():
 
 
 def _commands(name: str, command: object):
-    if not hasattr(command, "commands"):
+    if not hasattr(command, "commands") or command.invoke_without_command:
         yield name, command
+    if not hasattr(command, "commands"):
         return
     for sub_name, sub_command in command.commands.items():
         yield from _commands(f"{name} {sub_name}", sub_command)

@@ -34,7 +34,7 @@ def check(config: Config, progress: "Progress", *, restored: bool = False) -> It
     Raises:
         Unavailable: the data does not exist or can't be read, or a server can't be reached.
     """
-    _check_exists(config)
+    check_exists(config)
     if restored:
         yield from verification.check_restored(config)
     yield from verification.check(config, progress)
@@ -58,14 +58,14 @@ def audit(
     Raises:
         Unavailable: the data does not exist.
     """
-    _check_exists(config)
+    check_exists(config)
     wanted = AuditFilter(since=since, until=until, actor=actor, resource=resource)
     yield from audit_log.entries(functools.partial(reading_models, database_engine(config)), wanted)
 
 
 def rebuild(config: Config, *, dry_run: bool, progress: "Progress") -> "RebuildReport":
     """Rebuild all read models with Spark, or only compare; see `rioni.projections.bulk.rebuild`."""
-    _check_exists(config)
+    check_exists(config)
     check_spark()
     from rioni.projections.bulk import rebuild as bulk  # noqa: PLC0415 - an extra
 
@@ -93,7 +93,7 @@ def export_audit(
     progress: "Progress",
 ) -> "ExportReport":
     """Export the audit trail to Parquet with Spark; see `rioni.projections.bulk.audit`."""
-    _check_exists(config)
+    check_exists(config)
     check_spark()
     from rioni.projections.bulk import audit as bulk  # noqa: PLC0415 - an extra
 
@@ -114,7 +114,8 @@ def check_spark() -> None:
         raise Unavailable("This needs Spark, and Java 17 or newer: pip install 'rioni[spark]'") from ex
 
 
-def _check_exists(config: Config) -> None:
+def check_exists(config: Config) -> None:
+    """Check that there are data; raises Unavailable else."""
     check_not_restoring(config.data)
     if config.database is None and not (config.data / "registry.db").exists():
         raise Unavailable(

@@ -55,7 +55,12 @@ def build_services(base: Infrastructure, rng: Callable[[], Random] = Random) -> 
     config, limits, clock, pools = base.config, base.limits, base.clock, base.pools
     registry, bus = base.registry, base.bus
     stores, coordinator, signals = base.adapters.stores, base.adapters.coordinator, base.adapters.signals
-    access = AccessPolicy(registry, default_admin(config), parse_attributes(config.all_data_access))
+    access = AccessPolicy(
+        registry,
+        default_admin(config),
+        parse_attributes(config.all_data_access),
+        parse_attributes(config.audit_readers),
+    )
     timeline = TimelineAppender(registry, stores, signals, clock, wait_max_s=config.timeline_switch_timeout_s)
     schemas = CompiledAvroSchemas(base.read, pools.database, limits.event_bytes_max)
     return Services(

@@ -25,6 +25,7 @@ from rioni.bootstrap.watchdog import Watchdog
 from rioni.commands.background.job_watchdog import JobWatchdog
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.system.client_activity import ActivityTracker
+from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.config.settings import Config
 from rioni.domain.ports.notifier import LOG_KEY
@@ -44,6 +45,7 @@ from rioni.storage.embedded.data_directory import DataDirectory
 from rioni.storage.embedded.spool import FileSpool
 from rioni.storage.sql.activity import SqlActivity
 from rioni.storage.sql.database_lease import DatabaseLease
+from rioni.storage.sql.denials import SqlDenials
 from rioni.storage.tokens.sources import sources_of_tokens
 
 
@@ -139,6 +141,7 @@ def _dependencies(
         bus=bus,
         cursor_initializer=services.cursor_initializer,
         activity=_activity_tracker(base),
+        denied=DeniedRequests(SqlDenials(base.log.engine), clock, pools.database),
         timeline_switcher=services.timeline_switcher,
         access=services.access,
         avro_publisher=services.avro_publisher,
@@ -194,6 +197,7 @@ def _jobs(
     def run_jobs() -> None:
         background_jobs.tick()
         dependencies.activity.tick()
+        dependencies.denied.tick()
         consumers.tick()
         kpis.tick()
         chains.tick()

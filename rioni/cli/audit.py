@@ -1,14 +1,15 @@
 """Commands of auditors on a broker's data: the audit trail."""
 
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rioni.cli import history
 from rioni.cli.options import ConfigFile, Data, load_settings
 from rioni.cli.output import opened, progress_bars, write_json_lines, write_table
+from rioni.cli.times import log_time
 
 
 app = typer.Typer()
@@ -58,13 +59,10 @@ def audit(
         write(admin_operations.audit(settings, **wanted), file)
 
 
+app.command(epilog="Example: rioni audit log event-type:order.created")(history.log)
+app.command(epilog="Example: rioni audit show order.created --as-of 2026-01-31T12:00:00Z")(history.show)
+app.command(epilog="Example: rioni audit diff --from 2026-01-01 --to 4711 --resource order.created")(history.diff)
+
+
 def _time(text: str | None) -> str | None:
-    """A time in the form of the log, which compares as text."""
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as ex:
-        raise typer.BadParameter(f"{text} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z") from ex
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if text is None else log_time(text)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import UNSET
 
 from rioni.domain.access.authorization import Attribute, Subject, check, permits
-from rioni.domain.errors import Blocked
+from rioni.domain.errors import AdminOnly, Blocked
 from rioni.domain.event_types.event_type import EventType
 from rioni.domain.ports.registry import Registry
 from rioni.domain.publishing.owner import CheckOwner
@@ -17,17 +17,25 @@ from rioni.domain.subscriptions.subscription import Subscription
 class AccessPolicy:
     """Admits or refuses a subject; never blocks."""
 
-    def __init__(self, registry: Registry, default_admin: Attribute, all_data_access: Sequence[Attribute] = ()) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        default_admin: Attribute,
+        all_data_access: Sequence[Attribute] = (),
+        audit_readers: Sequence[Attribute] = (),
+    ) -> None:
         """Keep the registry and the settings.
 
         Args:
             registry: holds authorization sections, administrators and blacklist.
             default_admin: may do everything.
             all_data_access: may read every event type.
+            audit_readers: may read the history.
         """
         self._registry = registry
         self._default_admin = default_admin
         self._all_data_access = all_data_access
+        self._audit_readers = audit_readers
 
     def event_type(self, subject: Subject, name: str, operation: str) -> EventType:
         """The event type that the subject may READ or WRITE; the broker's administrators always may.
@@ -99,6 +107,23 @@ class AccessPolicy:
         if section is not None:
             admins = (*self._registry.settings.admins.admins, self._default_admin)
             check(section.admins, subject, "ADMIN", subscription.resource, admins=admins)
+
+    def may_read_history(self, subject: Subject) -> bool:
+        """Whether the subject may read all that ever happened: as an administrator, reader or auditor of the broker."""
+        admins = self._registry.settings.admins
+        return permits((*admins.admins, *admins.readers, self._default_admin, *self._audit_readers), subject)
+
+    def history(self, subject: Subject) -> None:
+        """Check that the subject may read all that ever happened.
+
+        Raises:
+            AdminOnly: it is no administrator, reader or auditor of the broker.
+        """
+        if not self.may_read_history(subject):
+            raise AdminOnly(
+                "The history is for administrators and readers of the broker, and those whom the setting audit_readers "
+                "names"
+            )
 
     def blacklist(
         self,

@@ -199,3 +199,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Who may read every event type, as `data_type:value`, separated by commas.",
         ),
     ] = ""
+    audit_readers: Annotated[
+        str,
+        Meta(
+            pattern="^([^:,]+:[^:,]+(,[^:,]+:[^:,]+)*)?$",
+            description="Who may read the history of the broker (`/audit`, `?as_of=`), as `data_type:value`, separated "
+            "by commas, beside its administrators and readers.",
+        ),
+    ] = ""

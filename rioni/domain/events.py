@@ -52,12 +52,35 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     """The subject's name; `unauthenticated` while authentication is off, `rioni` for the broker itself."""
     client: str
-    """The network address of the client, empty for the broker itself."""
+    """The network address of the client and, behind a space, the name of its program; empty for the broker itself."""
     flow_id: str
     command_id: str
     """A UUID, shared by all events of one command."""
     recorded_at: str
     """RFC 3339 in UTC with milliseconds and `Z`."""
+
+
+USER_AGENT_CHARACTERS_MAX = 200
+
+
+def client_text(address: str, user_agent: str) -> str:
+    """What the log keeps of a client: its address and, behind a space, what it calls itself.
+
+    Logs of release 0.1.0 have addresses only.
+    """
+    name = printable(user_agent, USER_AGENT_CHARACTERS_MAX).strip()
+    return f"{address} {name}" if name else address
+
+
+def printable(text: str, characters_max: int) -> str:
+    """The beginning of a text of a client, with `?` for what can't be shown or stored."""
+    return "".join(each if each.isprintable() else "?" for each in text[:characters_max])
+
+
+def client_parts(client: str) -> tuple[str, str]:
+    """Address and program of a client, from `client_text`; empty where unknown."""
+    address, _, user_agent = client.partition(" ")
+    return address, user_agent
 
 
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):

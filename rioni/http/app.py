@@ -11,7 +11,9 @@ from rioni.http.dependencies import Dependencies
 from rioni.http.middleware.access_log import AccessMiddleware
 from rioni.http.middleware.authentication import AuthenticationMiddleware
 from rioni.http.middleware.cross_site import SiteMiddleware
+from rioni.http.middleware.denials import DenialMiddleware
 from rioni.http.middleware.requests import RequestMiddleware
+from rioni.http.resources.audit import AuditResource, DenialsResource
 from rioni.http.resources.clients import ConsumersResource, ProducersResource
 from rioni.http.resources.cursor_arithmetic import (
     CursorDistancesResource,
@@ -69,6 +71,8 @@ def routes(dependencies: Dependencies) -> list[tuple[str, Any]]:
         ("/subscriptions/{subscription_id}/cursors", SubscriptionCursorsResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters", DeadLettersResource(dependencies)),
         ("/subscriptions/{subscription_id}/dead-letters/redrive", RedriveResource(dependencies)),
+        ("/audit", AuditResource(dependencies)),
+        ("/audit/denials", DenialsResource(dependencies)),
         ("/settings/admins", AdminsResource(dependencies)),
         ("/settings/blacklist", BlacklistResource(dependencies)),
         ("/settings/blacklist/{blacklist_type}/{name}", BlacklistEntryResource(dependencies)),
@@ -94,6 +98,7 @@ def create_app(dependencies: Dependencies) -> falcon.App[Any, Any]:
     middleware: list[Any] = [
         AccessMiddleware(dependencies.usage, dependencies.clock),
         RequestMiddleware(dependencies.metrics, dependencies.bodies),
+        DenialMiddleware(dependencies.denied, dependencies.metrics),
         SiteMiddleware(dependencies.config),
         AuthenticationMiddleware(dependencies.authentication),
     ]

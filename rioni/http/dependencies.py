@@ -13,6 +13,7 @@ from rioni.commands.subscriptions.cursor_commits import Committer
 from rioni.commands.subscriptions.dead_letters import DeadLetterQueue, DeadLetterRedriver
 from rioni.commands.subscriptions.initial_cursors import CursorInitializer
 from rioni.commands.system.client_activity import ActivityTracker
+from rioni.commands.system.denied_requests import DeniedRequests
 from rioni.commands.system.system_event_types import SystemEventTypes
 from rioni.commands.system.usage_metrics import UsageRecorder
 from rioni.commands.timelines.timeline_switch import TimelineSwitcher
@@ -66,6 +67,7 @@ class Dependencies:
     dead_letter_queue: DeadLetterQueue
     cursor_initializer: CursorInitializer
     activity: ActivityTracker
+    denied: DeniedRequests
     timeline_switcher: TimelineSwitcher
     registry: Registry
     stores: EventStores

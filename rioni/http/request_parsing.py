@@ -9,7 +9,7 @@ import falcon
 from rioni.commands.context import Context
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import Malformed
-from rioni.domain.events import Origin
+from rioni.domain.events import Origin, client_text
 from rioni.domain.ports.notifier import LOG_KEY
 from rioni.domain.timestamps import rfc3339
 from rioni.http.caller import subject_of
@@ -25,7 +25,7 @@ def context_of(req: falcon.Request, dependencies: Dependencies) -> Context:
     subject = subject_of(req)
     origin = Origin(
         actor=subject.name,
-        client=req.remote_addr or "",
+        client=client_text(req.remote_addr or "", req.user_agent or ""),
         flow_id=req.context.flow_id,
         command_id=str(uuid4()),
         recorded_at=rfc3339(dependencies.clock.now_ms()),

@@ -102,9 +102,14 @@ AUDIT_LOG = Table(
     Column("resource", Text, nullable=False),
     Column("before", Text),
     Column("after", Text),
-    Index("ix_audit_log_resource", "resource_type", "resource"),
+    Index("ix_audit_log_actor", "actor", "position"),
+    Index("ix_audit_log_flow_id", "flow_id", "position"),
+    Index("ix_audit_log_kind", "resource_type", "position"),
+    # The topic lets versions of schemas be found without reading the states.
+    Index("ix_audit_log_resource", "resource_type", "resource", "position", "topic"),
+    Index("ix_audit_log_topic", "topic", "position"),
 )
-"""The audit trail: actor, change, time and address, with both states."""
+"""The audit trail: actor, change, time and client, with both states. Each filter has an index in log order."""
 
 
 def lock_against_swap(connection: Connection) -> None:

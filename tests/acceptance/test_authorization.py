@@ -3,12 +3,13 @@
 Source: reference authorization#rights, subscriptions#fields, streams#checks.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from rioni.http.middleware.authentication import PUBLIC, scope_of
+from rioni.http.openapi.paths.audit import HISTORICAL
 from tests.acceptance.conftest import event
 from tests.support.builders import SCHEMA, event_type_body
 from tests.support.routes import routed
@@ -41,6 +42,7 @@ ROLES = {
     "broker_writer": {"uid": "broker_writer", "realm": "employees"},
     "broker_admin": {"uid": "broker_admin", "realm": "employees"},
     "analyst": {"uid": "analyst", "realm": "employees"},
+    "auditor": {"uid": "auditor", "realm": "employees"},
     "default_admin": {"uid": "stups_nakadi", "realm": "services"},
 }
 """The roles: three named by the event type, two named by the subscription, those of the broker, and others."""
@@ -74,6 +76,7 @@ OWNERS = frozenset({"subscription_admin", "broker_admin", "default_admin"})
 READING_OWNERS = frozenset({"default_admin"})
 """The roles that may administer the subscription, and also read its event types."""
 BROKER_READERS = frozenset({"broker_reader", "default_admin"})
+AUDITORS = frozenset({"auditor", "broker_admin", "broker_reader", "default_admin"})
 BROKER_WRITERS = frozenset({"broker_writer", "default_admin"})
 BROKER_ADMINS = frozenset({"broker_admin", "default_admin"})
 
@@ -82,6 +85,7 @@ DELETION = f"Access on WRITE event-type:{COMPACTED} denied"
 VIA = "Access on READ subscription:{subscription} denied"
 OWN = "Access on ADMIN subscription:{subscription} denied"
 SETTINGS = "Admin privileges are required to perform this operation"
+HISTORY = "The history is for administrators and readers of the broker, and those whom the setting audit_readers names"
 STORAGES = "Admin privileges required to perform this operation"
 
 UID = "uid"
@@ -141,6 +145,8 @@ CASES = [
     Case("GET /subscriptions/{subscription_id}/dead-letters", OUT, READING_OWNERS, 200, OWN, or_else=READ),
     Case("POST /subscriptions/{subscription_id}/dead-letters/redrive", OUT, OWNERS, 200, OWN, body={}),
     Case("PATCH /subscriptions/{subscription_id}/cursors", OUT, OWNERS, 204, OWN, body=NOTHING),
+    Case("GET /audit", UID, AUDITORS, 200, HISTORY),
+    Case("GET /audit/denials", UID, AUDITORS, 200, HISTORY),
     Case("GET /settings/admins", UID, BROKER_READERS, 200, SETTINGS),
     Case("POST /settings/admins", UID, BROKER_ADMINS, 200, SETTINGS, body=ADMINS),
     Case("GET /settings/blacklist", UID, BROKER_READERS, 200, SETTINGS),
@@ -177,6 +183,7 @@ def guarded(tmp_path_factory):
         **ADMINISTRATOR,
         "RIONI_AUTH_TOKENS": str(folder / "tokens.toml"),
         "RIONI_ALL_DATA_ACCESS": "service:nobody,user:analyst",
+        "RIONI_AUDIT_READERS": "service:nobody,user:auditor",
     }
     with (
         running_server(folder / "data", "--workers", "1", environment=environment) as server,
@@ -237,6 +244,59 @@ def test_operations_are_allowed_as_roles_require(guarded, case):
             denials = {each.format(subscription=doomed) for each in (case.denial, case.or_else) if each}
             assert answer.json()["detail"] in denials
     assert answers == {role: case.status if role in case.allowed else 403 for role in ROLES}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.operation.removeprefix("GET ") in HISTORICAL],
+    ids=lambda case: case.operation,
+)
+def test_the_past_is_shown_to_those_who_may_read_what_is_now(guarded, case):
+    """Reference audit#rights-to-the-past."""
+    client, subscription = guarded
+    now = int(client.get("/audit?limit=1", headers=bearer("auditor")).headers["Log-Position"])
+    past = replace(case, operation=f"{case.operation}?as_of={now}")
+    answers = {role: ask(client, past, subscription, role).status_code for role in ROLES}
+    assert answers == {role: case.status if role in case.allowed else 403 for role in ROLES}
+
+
+def test_what_no_longer_exists_is_shown_to_those_who_may_read_history(guarded, name):
+    """Reference audit#rights-to-the-past, audit#who-may-read-history."""
+    client, _ = guarded
+    admin = bearer("default_admin")
+    assert client.post("/event-types", json=event_type_body(name=name), headers=admin).status_code == 201
+    subscription = {"owning_application": name, "event_types": [name]}
+    subscription_id = client.post("/subscriptions", json=subscription, headers=admin).json()["id"]
+    now = client.get("/audit?limit=1", headers=admin).headers["Log-Position"]
+    assert client.delete(f"/subscriptions/{subscription_id}", headers=admin).status_code == 204
+    assert client.delete(f"/event-types/{name}", headers=admin).status_code == 200
+    for path in (f"/event-types/{name}", f"/event-types/{name}/schemas", f"/subscriptions/{subscription_id}"):
+        answers = {role: client.get(path, params={"as_of": now}, headers=bearer(role)).status_code for role in ROLES}
+        assert answers == {role: 200 if role in AUDITORS else 404 for role in ROLES}
+    for role in ROLES:
+        event_types = client.get("/event-types", params={"as_of": now, "name": name}, headers=bearer(role)).json()
+        wanted = {"as_of": now, "owning_application": name}
+        subscriptions = client.get("/subscriptions", params=wanted, headers=bearer(role)).json()["items"]
+        assert len(event_types) == len(subscriptions) == (role in AUDITORS)
+
+
+def test_refused_requests_are_listed(guarded):
+    """Reference audit#refused-requests."""
+    client, _ = guarded
+    headers = {"User-Agent": "denied", "X-Flow-Id": "denied-1"}
+    # Those of the tests before are written now: there is room for new ones.
+    assert client.get("/audit/denials", headers=bearer("auditor")).status_code == 200
+    assert client.get("/audit?secret=1", headers=bearer("stranger") | headers).status_code == 403
+    assert client.get("/storages", headers=bearer("no-such-token") | headers).status_code == 401
+    items = client.get("/audit/denials?limit=1000", headers=bearer("auditor")).json()["items"]
+    found = {(each["status"], each["method"], each["path"], each["actor"]) for each in items}
+    assert {(403, "GET", "/audit", "stranger"), (401, "GET", "/storages", "")} <= found
+    assert "secret" not in str(items)
+    assert "no-such-token" not in str(items)
+    first = client.get("/audit/denials?limit=1", headers=bearer("auditor")).json()
+    assert first["items"][0] == items[0]
+    second = client.get(first["_links"]["next"]["href"], headers=bearer("auditor")).json()
+    assert second["items"][0] == items[1]
 
 
 @pytest.mark.parametrize("case", STREAMS, ids=lambda case: case.operation)

@@ -44,6 +44,9 @@ class Metrics:
         ),
     ]
     requests: Annotated[Counter, _About("rioni_http_requests", "Requests answered", ("method", "route", "status"))]
+    denied_requests: Annotated[
+        Counter, _About("rioni_denied_requests", "Requests refused with 401 or 403, by status", ("status",))
+    ]
     request_seconds: Annotated[
         Histogram, _About("rioni_http_request_seconds", "Request duration, streams excluded", ("method", "route"))
     ]

@@ -36,6 +36,7 @@ ANY_MEDIA = frozenset(
         "/readyz",
         "/metrics",
         "/docs",
+        "/audit",
     )
 )
 """Routes that take bodies of any type, or answer something else than JSON (reference common#content-types)."""

@@ -262,6 +262,10 @@ HEADERS: Json = {
     "Content-Security-Policy": {"description": "What the page may load: nothing.", "required": True, "schema": STRING},
     "X-Content-Type-Options": {"description": "`nosniff`.", "required": True, "schema": STRING},
     "Referrer-Policy": {"description": "`no-referrer`.", "required": True, "schema": STRING},
+    "Log-Position": {
+        "description": "The position of the log that the answer is about; absent where none was asked for.",
+        "schema": STRING,
+    },
     "Cache-Control": {"description": "The answer is never kept.", "required": True, "schema": STRING},
 }
 PARAMETERS: Json = {

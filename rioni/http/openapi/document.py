@@ -12,6 +12,7 @@ from rioni.http.openapi import components
 from rioni.http.openapi.builders import Json, problem, reference
 from rioni.http.openapi.paths import (
     administration,
+    audit,
     dead_letters,
     event_types,
     events,
@@ -40,6 +41,7 @@ _TAGS = {
     timelines.TIMELINES: "Where the events of an event type are stored: for administrators of the broker.",
     administration.SETTINGS: "Administrators, blocked clients and features: for administrators of the broker.",
     administration.STORAGES: "Where events are stored: for administrators of the broker.",
+    audit.AUDIT: "What happened, and by whom: for administrators and auditors of the broker.",
     administration.OPERATING: "For monitoring, tooling and client development.",
 }
 _DESCRIPTION = """\
@@ -90,7 +92,17 @@ def document() -> Json:
 
 def _paths() -> Iterator[tuple[str, Json]]:
     found: dict[str, Json] = {}
-    for part in (event_types, schemas, timelines, partitions, events, subscriptions, dead_letters, administration):
+    for part in (
+        event_types,
+        schemas,
+        timelines,
+        partitions,
+        events,
+        subscriptions,
+        dead_letters,
+        audit,
+        administration,
+    ):
         for path, methods in part.PATHS.items():
             found.setdefault(path, {}).update(methods)
     return iter(found.items())
@@ -105,6 +117,8 @@ def _references(paths: Json) -> Iterator[str]:
 
 def _completed(path: str, method: str, operation: Json) -> Json:
     """An operation with what holds for all of its kind."""
+    if method == "get" and path in audit.HISTORICAL:
+        operation = audit.in_the_past(operation)
     responses: dict[int, Json] = {status: problem(status) for status in _EVERYWHERE}
     shared = ["FlowId", "SpanContext"]
     if method not in ("get", "delete") and path not in ANY_MEDIA:

@@ -15,6 +15,7 @@ from rioni.domain.event_types.rules import CATEGORIES
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, JSON_BYTES_MAX, read_json
 from rioni.http.dependencies import Dependencies
+from rioni.http.history import as_of
 from rioni.http.request_parsing import attribute, dispatch, integer, listed
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import event_types
@@ -33,7 +34,8 @@ class EventTypesResource(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List event types by name; a page of them if there is a limit or an offset."""
         wanted, (offset, limit) = _filter(req), _page(req)
-        found, more = self._dependencies.query(event_types.page, wanted, offset, limit)
+        at = as_of(req, resp, self._dependencies)
+        found, more = self._dependencies.query(event_types.page, wanted, offset, limit, at)
         if limit is not None:
             _link(req, resp, offset, limit, more=more)
         _answer(req, resp, b"[" + ",".join(found).encode() + b"]")
@@ -53,7 +55,8 @@ class EventTypeResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Show an event type, unless the client has it already."""
-        _answer(req, resp, self._dependencies.query(event_types.body_of, name).encode())
+        at = as_of(req, resp, self._dependencies)
+        _answer(req, resp, self._dependencies.query(event_types.body_of, name, at).encode())
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Change an event type; with If-Match only if its ETag still matches."""

@@ -13,6 +13,7 @@ from rioni.domain.errors import InvalidFields, Malformed, NotFound
 from rioni.domain.event_types.event_type import Schema, SubmittedSchema
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import DEFINITION_BYTES_MAX, read_json
+from rioni.http.history import AS_OF, as_of
 from rioni.http.request_parsing import dispatch, integer
 from rioni.http.resources.resource import Resource
 from rioni.projections.queries import schemas
@@ -32,8 +33,10 @@ class SchemasResource(Resource):
             raise Malformed(f"'limit' parameter sholud have value between 1 and {PAGE_MAX}")
         if offset < 0:
             raise Malformed("'offset' parameter can't be lower than 0")
-        items, more = self._dependencies.query(schemas.page, name, offset, limit)
-        links = _links(f"/event-types/{name}/schemas", offset, limit, empty=not items, more=more)
+        at = as_of(req, resp, self._dependencies)
+        items, more = self._dependencies.query(schemas.page, name, offset, limit, at)
+        when = "" if at is None else f"&{AS_OF}={at.position}"
+        links = _links(f"/event-types/{name}/schemas", offset, limit, when, empty=not items, more=more)
         resp.data = b'{"items":[%b],"_links":%b}' % (",".join(items).encode(), orjson.dumps(links))
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
@@ -50,9 +53,10 @@ class SchemasResource(Resource):
 class SchemaResource(Resource):
     """One version."""
 
-    def on_get(self, _req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str, version: str) -> None:
         """Show a version; `latest` is the current one."""
-        resp.data = self._dependencies.query(schemas.body_of, name, version).encode()
+        at = as_of(req, resp, self._dependencies)
+        resp.data = self._dependencies.query(schemas.body_of, name, version, at).encode()
 
 
 class CompatibilityCheckResource(Resource):
@@ -77,12 +81,12 @@ class CompatibilityCheckResource(Resource):
         resp.data = orjson.dumps(answer if error is None else answer | {"error": error})
 
 
-def _links(path: str, offset: int, limit: int, *, empty: bool, more: bool) -> dict[str, Any]:
+def _links(path: str, offset: int, limit: int, when: str, *, empty: bool, more: bool) -> dict[str, Any]:
     links: dict[str, Any] = {}
     if offset > 0 and not empty:
-        links["prev"] = {"href": f"{path}?offset={max(0, offset - limit)}&limit={limit}"}
+        links["prev"] = {"href": f"{path}?offset={max(0, offset - limit)}&limit={limit}{when}"}
     if more:
-        links["next"] = {"href": f"{path}?offset={offset + limit}&limit={limit}"}
+        links["next"] = {"href": f"{path}?offset={offset + limit}&limit={limit}{when}"}
     return links
 
 

@@ -15,8 +15,10 @@ from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
 from rioni.http.caller import subject_of
 from rioni.http.dependencies import Dependencies
+from rioni.http.history import as_of
 from rioni.http.request_parsing import dispatch
 from rioni.http.resources.resource import Resource
+from rioni.projections.queries.settings import settings_at
 
 
 class AdminsResource(Resource):
@@ -24,7 +26,7 @@ class AdminsResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the administrators, the configured default administrator included."""
-        admins = settings_for(req, self._dependencies).admins
+        admins = _shown_settings(req, resp, self._dependencies).admins
         resp.data = _admins_body(admins, self._dependencies)
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -39,7 +41,7 @@ class BlacklistResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List what is blocked."""
-        blacklist = settings_for(req, self._dependencies).blacklist
+        blacklist = _shown_settings(req, resp, self._dependencies).blacklist
         body = {
             f"{side.lower()}s": {
                 "event_types": [name for kind, name in blacklist if kind == f"{side}_ET"],
@@ -69,7 +71,7 @@ class FeaturesResource(Resource):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List all features."""
-        on = settings_for(req, self._dependencies).features
+        on = _shown_settings(req, resp, self._dependencies).features
         resp.data = orjson.dumps({"items": [{"feature": name, "enabled": name in on} for name in FEATURES]})
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -97,6 +99,13 @@ def settings_for(
     if not permits((*settings.admins.readers, dependencies.default_admin), subject_of(req)):
         raise AdminOnly(refusal)
     return settings
+
+
+def _shown_settings(req: falcon.Request, resp: falcon.Response, dependencies: Dependencies) -> Settings:
+    """The settings now, or at the moment that the request asks about."""
+    settings = settings_for(req, dependencies)
+    at = as_of(req, resp, dependencies)
+    return settings if at is None else dependencies.query(settings_at, at)
 
 
 def _admins_body(admins: Admins, dependencies: Dependencies) -> bytes:

@@ -13,6 +13,7 @@ from rioni.domain.system.storage_configuration import kept_configuration
 from rioni.domain.system.storages import EMBEDDED, KAFKA, StorageEntry
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.history import as_of
 from rioni.http.request_parsing import dispatch
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.settings import settings_for
@@ -28,9 +29,8 @@ class StoragesResource(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the storages by id."""
         settings_for(req, self._dependencies, REFUSAL)
-        resp.data = orjson.dumps(
-            [_item(each, self._dependencies.config) for each in self._dependencies.query(storages.all_storages)]
-        )
+        found = self._dependencies.query(storages.all_storages, as_of(req, resp, self._dependencies))
+        resp.data = orjson.dumps([_item(each, self._dependencies.config) for each in found])
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Add a storage."""
@@ -52,7 +52,8 @@ class StorageResource(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Show a storage."""
         settings_for(req, self._dependencies, REFUSAL)
-        resp.data = _body(self._dependencies.query(storages.get, storage_id), self._dependencies.config)
+        at = as_of(req, resp, self._dependencies)
+        resp.data = _body(self._dependencies.query(storages.get, storage_id, at), self._dependencies.config)
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, storage_id: str) -> None:
         """Delete an unused storage."""

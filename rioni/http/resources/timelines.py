@@ -17,9 +17,11 @@ from rioni.domain.timelines.timeline import Timeline, Timelines
 from rioni.domain.timestamps import milliseconds, rfc3339
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.history import as_of
 from rioni.http.request_parsing import context_of, dispatch
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.settings import settings_for
+from rioni.projections.queries.timelines import timelines_at
 
 
 class TimelinesResource(Resource):
@@ -28,9 +30,13 @@ class TimelinesResource(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """List all timelines by order, those whose events are gone included."""
         settings_for(req, self._dependencies)
-        registry = self._dependencies.registry
+        registry, at = self._dependencies.registry, as_of(req, resp, self._dependencies)
         with _detail_without_full_stop():
-            timelines, retention_ms = registry.timelines(name), registry.event_type(name).options.retention_time
+            if at is None:
+                timelines, event_type = registry.timelines(name), registry.event_type(name)
+            else:
+                timelines, event_type = self._dependencies.query(timelines_at, name, at)
+        retention_ms = event_type.options.retention_time
         resp.data = orjson.dumps([_item(each, timelines, retention_ms) for each in timelines.timelines])
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:

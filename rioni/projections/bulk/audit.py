@@ -69,7 +69,7 @@ def export(url: str, scratch: Path, target: Path, *, wanted: AuditFilter, progre
             found = Observation()
             rows = map_log(spark, database, head, partial(audit_rows, schema=columns), columns)
             rows = rows.observe(found, f.count(f.lit(1)).alias("entries"))
-            _write(rows.where(_matches(wanted)), beside, tasks(spark, head))
+            _write(_with_client_parts(rows.where(_matches(wanted))), beside, tasks(spark, head))
             check_count(found.get["entries"], head)
             count = spark.read.parquet(str(beside)).count() if any(beside.glob("day=*")) else 0
         (beside / HEAD_FILE).write_bytes(msgspec.json.encode({"position": head.position, "hash": head.hash.hex()}))
@@ -94,6 +94,12 @@ def audit_rows(log: Iterable[LogRow], *, schema: pa.Schema) -> Iterator[pa.Recor
             rows = []
     if rows:
         yield record_batch(schema, zip(*rows, strict=True))
+
+
+def _with_client_parts(rows: DataFrame) -> DataFrame:
+    """What `rioni.domain.events.client_parts` gives, in two columns."""
+    user_agent = f.regexp_extract("client", "^[^ ]* (.*)$", 1)
+    return rows.withColumns({"client": f.substring_index("client", " ", 1), "user_agent": user_agent})
 
 
 def _write(rows: DataFrame, folder: Path, tasks: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, select
 
+from rioni.domain.events import client_parts
 from rioni.projections.tables import AUDIT_LOG
 
 
@@ -30,6 +31,8 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 def entries(begin: Begin, wanted: AuditFilter, *, after: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the entries behind a log position that match, in order, `before` and `after` as JSON text.
+
+    The address of the client and what it calls itself are `client` and `user_agent`.
 
     Args:
         begin: begins a transaction that reads. There are many short ones, so that slow consumers of the entries don't
@@ -56,4 +59,9 @@ def _page(begin: Begin, wanted: AuditFilter, after: int) -> list[dict[str, Any]]
         matches = (columns.resource == key) & (columns.resource_type == kind)
         query = query.where(matches | (columns.resource == wanted.resource) if colon else columns.resource == kind)
     with begin() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+        return [_entry(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    client, user_agent = client_parts(row["client"])
+    return row | {"client": client, "user_agent": user_agent}

@@ -1,6 +1,6 @@
 """Queries over the event types."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -9,7 +9,12 @@ from sqlalchemy import Connection, select
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import EventTypeNotFound
 from rioni.domain.event_types.event_type import EventType
+from rioni.projections.queries import past
+from rioni.projections.queries.past import Moment
 from rioni.projections.tables import EVENT_TYPES
+
+
+EVENT_TYPE = "event-type"
 
 
 class EventTypeFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,38 +31,58 @@ class EventTypeFilter(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str | None], ...] = ()
 
 
-def body_of(connection: Connection, name: str) -> str:
-    """The JSON of an event type.
+def body_of(connection: Connection, name: str, at: Moment | None = None) -> str:
+    """The JSON of an event type, now or at a moment of the past.
 
     Raises:
         EventTypeNotFound: there is none of this name.
     """
-    body = connection.scalar(select(EVENT_TYPES.c.body).where(EVENT_TYPES.c.name == name))
+    if at is None:
+        body = connection.scalar(select(EVENT_TYPES.c.body).where(EVENT_TYPES.c.name == name))
+    else:
+        body = past.state(connection, EVENT_TYPE, name, at)
     if body is None:
         raise EventTypeNotFound(name)
     return str(body)
 
 
 def page(
-    connection: Connection, wanted: EventTypeFilter, offset: int = 0, limit: int | None = None
+    connection: Connection,
+    wanted: EventTypeFilter,
+    offset: int = 0,
+    limit: int | None = None,
+    at: Moment | None = None,
 ) -> tuple[list[str], bool]:
-    """The JSON of the event types that are asked for, by name, and whether there are more behind them."""
+    """The JSON of the event types that are asked for, by name, and whether there are more behind them.
+
+    A moment of the past takes time in proportion to the event types before the end of the page.
+    """
+    one_more = None if limit is None else limit + 1
+    end = None if one_more is None else offset + one_more
+    if at is not None:
+        found = list(islice(_fitting(past.states(connection, EVENT_TYPE, at), wanted), offset, end))
+        return found[:limit], len(found) == one_more
     query = select(EVENT_TYPES.c.body).order_by(EVENT_TYPES.c.name)
     if wanted.owning_application is not None:
         query = query.where(EVENT_TYPES.c.owning_application == wanted.owning_application)
-    one_more = None if limit is None else limit + 1
-    if msgspec.structs.replace(wanted, owning_application=None) == EventTypeFilter():
+    others = msgspec.structs.replace(wanted, owning_application=None)
+    if others == EventTypeFilter():
         found = list(connection.scalars(query.offset(offset).limit(one_more)))
     else:
-        bodies = connection.scalars(query)
-        fitting = (body for body in bodies if _is_wanted(msgspec.json.decode(body, type=EventType), wanted))
-        found = list(islice(fitting, offset, None if one_more is None else offset + one_more))
+        found = list(islice(_fitting(connection.scalars(query), others), offset, end))
     return found[:limit], len(found) == one_more
+
+
+def _fitting(bodies: Iterable[str], wanted: EventTypeFilter) -> Iterable[str]:
+    if wanted == EventTypeFilter():
+        return bodies
+    return (body for body in bodies if _is_wanted(msgspec.json.decode(body, type=EventType), wanted))
 
 
 def _is_wanted(event_type: EventType, wanted: EventTypeFilter) -> bool:
     return (
         (wanted.name is None or _matches(event_type.name, wanted.name.split("*")))
+        and wanted.owning_application in (None, event_type.owning_application)
         and wanted.category in (None, event_type.category)
         and all(_lists(event_type, list_, attribute) for list_, attribute in wanted.attributes)
         and all(_has(event_type.annotations, key, value) for key, value in wanted.annotations)

@@ -1,5 +1,6 @@
 """Queries over the versions of schemas."""
 
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -8,21 +9,28 @@ from sqlalchemy import Connection, select
 from rioni.domain.avro.nodes import canonical_form
 from rioni.domain.avro.parsing import parse_event_schema
 from rioni.domain.errors import NotFound
-from rioni.domain.event_types.event_type import Schema, SubmittedSchema
+from rioni.domain.event_types.event_type import EventType, Schema, SubmittedSchema
+from rioni.projections.queries import past
 from rioni.projections.queries.event_types import body_of as event_type_body
+from rioni.projections.queries.past import Moment
 from rioni.projections.tables import SCHEMAS
 
 
 LATEST = "latest"
 
 
-def page(connection: Connection, event_type: str, offset: int, limit: int) -> tuple[list[str], bool]:
-    """A page of an event type's schemas, newest first, and whether more follow.
+def page(
+    connection: Connection, event_type: str, offset: int, limit: int, at: Moment | None = None
+) -> tuple[list[str], bool]:
+    """A page of an event type's schemas, now or at a moment of the past, newest first, and whether more follow.
 
     Raises:
         EventTypeNotFound: there is no such event type.
     """
-    event_type_body(connection, event_type)
+    event_type_body(connection, event_type, at)
+    if at is not None:
+        came = list(islice(past.schema_positions(connection, event_type, at), offset, offset + limit + 1))
+        return [_past_body(connection, each) for each in came[:limit]], len(came) > limit
     query = (
         select(SCHEMAS.c.body)
         .where(SCHEMAS.c.event_type == event_type)
@@ -64,21 +72,35 @@ def _meaning(type_: str | None, schema: str) -> Any:
         return schema
 
 
-def body_of(connection: Connection, event_type: str, version: str) -> str:
-    """One version of an event type's schema; `latest` is the current one.
+def _past_body(connection: Connection, position: int) -> str:
+    event_type = msgspec.json.decode(past.state_behind(connection, position), type=EventType)
+    return msgspec.json.encode(event_type.schema).decode()
+
+
+def body_of(connection: Connection, event_type: str, version: str, at: Moment | None = None) -> str:
+    """One version of an event type's schema, now or at a moment of the past; `latest` is the current one.
 
     Raises:
         EventTypeNotFound: there is no such event type.
         NotFound: it has no such version.
     """
-    event_type_body(connection, event_type)
-    query = select(SCHEMAS.c.body).where(SCHEMAS.c.event_type == event_type).order_by(SCHEMAS.c.position.desc())
-    if version != LATEST:
-        query = query.where(SCHEMAS.c.version == version)
-    body = connection.scalar(query.limit(1))
+    event_type_body(connection, event_type, at)
+    if at is not None:
+        came = past.schema_positions(connection, event_type, at)
+        bodies = (_past_body(connection, position) for position in list(came))
+        body = next((each for each in bodies if version in (LATEST, _version(each))), None)
+    else:
+        query = select(SCHEMAS.c.body).where(SCHEMAS.c.event_type == event_type).order_by(SCHEMAS.c.position.desc())
+        if version != LATEST:
+            query = query.where(SCHEMAS.c.version == version)
+        body = connection.scalar(query.limit(1))
     if body is None:
         raise NotFound(f'EventType "{event_type}" has no schema with version "{version}"')
     return str(body)
+
+
+def _version(body: str) -> str:
+    return msgspec.json.decode(body, type=Schema).version
 
 
 def find(connection: Connection, event_type: str, version: str) -> Schema | None:

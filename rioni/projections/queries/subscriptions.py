@@ -1,6 +1,7 @@
 """Queries over the subscriptions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 from sqlalchemy import Connection, Select, select
@@ -8,7 +9,12 @@ from sqlalchemy import Connection, Select, select
 from rioni.domain.access.authorization import Attribute
 from rioni.domain.errors import SubscriptionNotFound
 from rioni.domain.subscriptions.subscription import Subscription
+from rioni.projections.queries import past
+from rioni.projections.queries.past import Moment
 from rioni.projections.tables import SUBSCRIPTION_EVENT_TYPES, SUBSCRIPTIONS
+
+
+SUBSCRIPTION = "subscription"
 
 
 class SubscriptionFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,20 +35,30 @@ class TokenPosition(msgspec.Struct, frozen=True, kw_only=True):
     inclusive: bool
 
 
-def get(connection: Connection, subscription_id: str) -> Subscription:
-    """The subscription.
+def get(connection: Connection, subscription_id: str, at: Moment | None = None) -> Subscription:
+    """The subscription, now or at a moment of the past.
 
     Raises:
         SubscriptionNotFound: there is none of this id.
     """
-    body = connection.scalar(select(SUBSCRIPTIONS.c.body).where(SUBSCRIPTIONS.c.id == subscription_id))
+    if at is None:
+        body = connection.scalar(select(SUBSCRIPTIONS.c.body).where(SUBSCRIPTIONS.c.id == subscription_id))
+    else:
+        body = past.state(connection, SUBSCRIPTION, subscription_id, at)
     if body is None:
         raise SubscriptionNotFound(subscription_id)
     return _decode(body)
 
 
-def page(connection: Connection, wanted: SubscriptionFilter, offset: int, limit: int) -> list[Subscription]:
-    """A page of subscriptions, newest first."""
+def page(
+    connection: Connection, wanted: SubscriptionFilter, offset: int, limit: int, at: Moment | None = None
+) -> list[Subscription]:
+    """A page of subscriptions, now or at a moment of the past, newest first.
+
+    A moment of the past takes time in proportion to the subscriptions before the end of the page.
+    """
+    if at is not None:
+        return list(islice(_fitting(past.newest_subscriptions(connection, at), wanted), offset, offset + limit))
     query = _filtered(wanted).order_by(SUBSCRIPTIONS.c.created_at.desc(), SUBSCRIPTIONS.c.id)
     if wanted.reader is None:
         return _decoded(connection, query.offset(offset).limit(limit))
@@ -50,9 +66,15 @@ def page(connection: Connection, wanted: SubscriptionFilter, offset: int, limit:
 
 
 def page_by_id(
-    connection: Connection, wanted: SubscriptionFilter, place: TokenPosition | None, limit: int
+    connection: Connection,
+    wanted: SubscriptionFilter,
+    place: TokenPosition | None,
+    limit: int,
+    at: Moment | None = None,
 ) -> list[Subscription]:
-    """A page of at most `limit` subscriptions in the order of their ids, from a place on or up to it."""
+    """A page of at most `limit` subscriptions in the order of their ids, from a place on or up to it; likewise."""
+    if at is not None:
+        return _past_page_by_id(connection, wanted, place, limit, at)
     query = _filtered(wanted)
     column = SUBSCRIPTIONS.c.id
     if place is not None and place.forward:
@@ -67,6 +89,29 @@ def page_by_id(
     if wanted.reader is not None:
         found = _with_reader(found, wanted.reader)[:limit]
     return found[::-1] if backward else found
+
+
+def _past_page_by_id(
+    connection: Connection, wanted: SubscriptionFilter, place: TokenPosition | None, limit: int, at: Moment
+) -> list[Subscription]:
+    if place is None:
+        bodies = past.states(connection, SUBSCRIPTION, at)
+    else:
+        bodies = past.states(
+            connection, SUBSCRIPTION, at, start=place.id, inclusive=place.inclusive, descending=not place.forward
+        )
+    found = list(islice(_fitting(bodies, wanted), limit))
+    return found if place is None or place.forward else found[::-1]
+
+
+def _fitting(bodies: Iterable[str], wanted: SubscriptionFilter) -> Iterator[Subscription]:
+    for subscription in map(_decode, bodies):
+        if (
+            wanted.owning_application in (None, subscription.owning_application)
+            and set(wanted.event_types) <= set(subscription.event_types)
+            and (wanted.reader is None or _with_reader([subscription], wanted.reader))
+        ):
+            yield subscription
 
 
 def _filtered(wanted: SubscriptionFilter) -> Select[str]:

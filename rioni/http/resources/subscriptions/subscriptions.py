@@ -12,6 +12,7 @@ from rioni.domain.errors import Malformed
 from rioni.domain.subscriptions.subscription import Subscription
 from rioni.http.bodies import parsing
 from rioni.http.bodies.reading import read_json
+from rioni.http.history import AS_OF, as_of
 from rioni.http.request_parsing import attribute, dispatch, integer, listed
 from rioni.http.resources.resource import Resource
 from rioni.http.resources.subscriptions.stats import status_of
@@ -47,6 +48,10 @@ class SubscriptionsResource(Resource):
         if offset < 0:
             raise Malformed("'offset' parameter can't be lower than 0")
         self._dependencies.registry.refresh()
+        at = as_of(req, resp, self._dependencies)
+        show_status = req.get_param_as_bool("show_status") or False
+        if at is not None and show_status:
+            raise Malformed("show_status tells what is now, and can't be asked for together with as_of")
         wanted = SubscriptionFilter(
             owning_application=req.get_param("owning_application"),
             event_types=tuple(listed(req, "event_type")),
@@ -60,14 +65,13 @@ class SubscriptionsResource(Resource):
         ):
             token = NEW_TOKEN
         if token is None:
-            found = self._dependencies.query(subscriptions.page, wanted, offset, limit)
+            found = self._dependencies.query(subscriptions.page, wanted, offset, limit, at)
             places = _offset_places(offset, limit, len(found))
         else:
             place = _parse_token(token)
-            found = self._dependencies.query(subscriptions.page_by_id, wanted, place, limit + 1)
+            found = self._dependencies.query(subscriptions.page_by_id, wanted, place, limit + 1, at)
             found, places = _token_places(found, place, limit)
         links = {rel: {"href": _href(req, place, limit)} for rel, place in places.items()}
-        show_status = req.get_param_as_bool("show_status") or False
         # The page may know of event types that came meanwhile.
         self._dependencies.registry.refresh()
         items = [self._item(each, show_status=show_status) for each in found]
@@ -83,9 +87,10 @@ class SubscriptionsResource(Resource):
 class SubscriptionResource(Resource):
     """One subscription."""
 
-    def on_get(self, _req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
+    def on_get(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Show a subscription."""
-        resp.data = msgspec.json.encode(self._dependencies.query(subscriptions.get, subscription_id))
+        at = as_of(req, resp, self._dependencies)
+        resp.data = msgspec.json.encode(self._dependencies.query(subscriptions.get, subscription_id, at))
 
     def on_put(self, req: falcon.Request, resp: falcon.Response, subscription_id: str) -> None:
         """Change a subscription."""
@@ -142,7 +147,7 @@ def _href(req: falcon.Request, place: str, limit: int) -> str:
     parts = [f"event_type={quote(name)}" for name in listed(req, "event_type")]
     parts += [
         f"{name}={quote(value, safe=':')}"
-        for name in ("reader", "owning_application", "show_status")
+        for name in ("reader", "owning_application", "show_status", AS_OF)
         if (value := req.get_param(name)) is not None
     ]
     return "/subscriptions?" + "&".join([*parts, place, f"limit={limit}"])

@@ -1,0 +1,134 @@
+"""Reads what was, for auditors at the command line: beside a running broker or on a copy, without changing anything."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine
+
+from rioni.bootstrap.admin_operations import check_exists
+from rioni.bootstrap.database import database_url, reading_models
+from rioni.config.settings import Config
+from rioni.domain.aggregates import AGGREGATES
+from rioni.domain.audit.shown_states import shown_state
+from rioni.domain.errors import Invalid, NotFound
+from rioni.projections.queries import audit_pages, past, positions
+from rioni.projections.queries.audit_pages import AuditQuery, Place
+from rioni.projections.queries.past import Moment
+from rioni.storage.sql.migration import check_current
+from rioni.storage.sql.read_only import read_only_engine
+
+
+ENTRIES_PER_READ = 250
+EVENT_TYPE = "event-type"
+
+
+class Step(NamedTuple):
+    """A state of a resource and the next one."""
+
+    resource: str
+    """Kind and key."""
+    before: Any
+    """As decoded from JSON; None where there was none."""
+    after: Any
+    entry: dict[str, Any] | None = None
+    """The row of the audit log, if one entry led from the one to the other."""
+
+
+def history(config: Config, resource: str) -> Iterator[Step]:
+    """Yield all entries of a resource, oldest first.
+
+    Args:
+        config: names the data.
+        resource: kind and key; a name alone is that of an event type.
+
+    Raises:
+        NotFound: there are none.
+        Unavailable: the data does not exist.
+    """
+    kind, key = _named(resource)
+    with _reading(config) as engine:
+        place: Place | None = Place(ascending=True)
+        found = False
+        while place is not None:
+            with reading_models(engine) as connection:
+                page = audit_pages.page(connection, AuditQuery(resource=(kind, key)), place, ENTRIES_PER_READ)
+            for row in page.rows:
+                found = True
+                yield Step(f"{kind}:{key}", shown_state(kind, row["before"]), shown_state(kind, row["after"]), row)
+            place = None if page.next is None else Place(ascending=True, after=page.next)
+        if not found:
+            raise NotFound(f"The log has no entry of {kind}:{key}.")
+
+
+def state_as_of(config: Config, resource: str, moment: int | str | None) -> tuple[int, Any]:
+    """A position, and the state of a resource there.
+
+    Args:
+        config: names the data.
+        resource: as for `history`.
+        moment: a position, or a time as the log writes it; None for the end of the log.
+
+    Raises:
+        NotFound: it did not exist.
+        Invalid: the log does not reach there.
+        Unavailable: the data does not exist.
+    """
+    kind, key = _named(resource)
+    with _reading(config) as engine, reading_models(engine) as connection:
+        position = _position(connection, moment)
+        body = past.state(connection, kind, key, Moment(position))
+    if body is None:
+        raise NotFound(f"There was no {kind}:{key} at position {position} of the log.")
+    return position, shown_state(kind, body)
+
+
+def differences(config: Config, start: int | str, end: int | str | None, resource: str | None = None) -> Iterator[Step]:
+    """Yield what is different at two positions, by kind and key; states between them do not count.
+
+    Args:
+        config: names the data.
+        start: a position, 0 for an empty broker, or a time as the log writes it.
+        end: likewise; None for the end of the log.
+        resource: only this one, as for `history`.
+
+    Raises:
+        Invalid: the log does not reach there, or the end is before the start.
+        Unavailable: the data does not exist.
+    """
+    with _reading(config) as engine:
+        with reading_models(engine) as connection:
+            first, last = _position(connection, start), _position(connection, end)
+            if last < first:
+                raise Invalid(f"Position {last} is before position {first}: name the earlier one first.")
+            changed = past.changed_between(connection, first, last) if resource is None else [_named(resource)]
+        for kind, key in changed:
+            with reading_models(engine) as connection:
+                bodies = [past.state(connection, kind, key, Moment(position)) for position in (first, last)]
+            if bodies[0] != bodies[1]:
+                yield Step(f"{kind}:{key}", *(shown_state(kind, body) for body in bodies))
+
+
+def _named(resource: str) -> tuple[str, str]:
+    kind, colon, key = resource.partition(":")
+    if colon and kind in AGGREGATES:
+        return kind, key
+    return (kind, kind) if resource == "settings" else (EVENT_TYPE, resource)
+
+
+def _position(connection: Connection, moment: int | str | None) -> int:
+    head = positions.head(connection)
+    if moment is None:
+        return head
+    position, _ = positions.resolved(connection, moment)
+    if position > head:
+        raise Invalid(f"The log ends at position {head}; there is no position {position}.")
+    return position
+
+
+@contextlib.contextmanager
+def _reading(config: Config) -> Iterator[Engine]:
+    check_exists(config)
+    with read_only_engine(database_url(config)) as engine:
+        check_current(engine)
+        yield engine

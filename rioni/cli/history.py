@@ -1,0 +1,164 @@
+"""Commands of `rioni audit` that show what was: the entries of a resource, its state then, the differences since."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rioni.cli.options import ConfigFile, Data, load_settings
+from rioni.cli.output import console_on, opened
+from rioni.cli.times import log_time
+
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rioni.bootstrap.history_operations import Step
+
+
+CHARACTERS_MAX = 160
+"""Longer values are cut; `--json` has them whole."""
+POSITION = re.compile(r"[0-9]{1,18}")
+STYLES = {"+": "green", "-": "red", "~": "yellow"}
+
+Resource = Annotated[
+    str, typer.Argument(help="Kind and key, such as `event-type:order.created`; a name alone is that of an event type.")
+]
+Lines = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each entry, with whole values.")]
+MOMENT = "A position of the log, or a time: RFC 3339 or a day in UTC."
+
+
+def log(resource: Resource, *, json: Lines = False, data: Data = None, config_file: ConfigFile = None) -> None:
+    """Show everything that ever happened to a resource."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import history_operations
+
+    with opened(None) as file:
+        console = console_on(file)
+        for step in history_operations.history(settings, resource):
+            entry = step.entry or {}
+            if json:
+                file.write(_line(step, {name: entry[name] for name in ("position", "recorded_at", "actor", "topic")}))
+                continue
+            where = f" ({entry['client']})" if entry["client"] else ""
+            console.print(
+                f"{entry['position']}  {entry['recorded_at']}  {entry['actor']}{where}  {entry['topic']}",
+                style="bold",
+                soft_wrap=True,
+            )
+            _print_changes(console, step)
+
+
+def show(
+    resource: Resource,
+    *,
+    as_of: Annotated[str | None, typer.Option(help=f"{MOMENT} By default now.", metavar="MOMENT")] = None,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Show a resource as it was, as JSON."""
+    settings = load_settings(config_file, data=data)
+    import orjson
+
+    from rioni.bootstrap import history_operations
+
+    _, state = history_operations.state_as_of(settings, resource, _moment(as_of))
+    typer.echo(orjson.dumps(state, option=orjson.OPT_INDENT_2).decode())
+
+
+def diff(
+    *,
+    start: Annotated[str, typer.Option("--from", help=f"{MOMENT} 0 is an empty broker.", metavar="MOMENT")],
+    end: Annotated[str | None, typer.Option("--to", help="Likewise; by default now.", metavar="MOMENT")] = None,
+    resource: Annotated[
+        str | None, typer.Option(help="Only this one: `kind:name`, or the name of an event type.")
+    ] = None,
+    json: Lines = False,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Show what is different at two moments."""
+    settings = load_settings(config_file, data=data)
+    from rioni.bootstrap import history_operations
+
+    first = _moment(start)
+    assert first is not None
+    with opened(None) as file:
+        console = console_on(file)
+        for step in history_operations.differences(settings, first, _moment(end), resource):
+            if json:
+                file.write(_line(step, {}))
+                continue
+            console.print(step.resource, style="bold", soft_wrap=True)
+            _print_changes(console, step)
+
+
+def _moment(text: str | None) -> int | str | None:
+    if text is None:
+        return None
+    return int(text) if POSITION.fullmatch(text) else log_time(text)
+
+
+def _line(step: "Step", more: Mapping[str, Any]) -> str:
+    import orjson
+
+    from rioni.domain.json_patch import json_patch
+
+    changes = json_patch(step.before, step.after)
+    item = {**more, "resource": step.resource, "changes": changes, "before": step.before, "after": step.after}
+    return orjson.dumps(item, option=orjson.OPT_NON_STR_KEYS).decode() + "\n"
+
+
+def _print_changes(console: "Console", step: "Step") -> None:
+    for sign, text in _changes(step.before, step.after):
+        console.print(f"  {sign} {text}", style=STYLES[sign], soft_wrap=True)
+
+
+def _changes(before: Any, after: Any, above: str = "") -> Iterator[tuple[str, str]]:
+    """What has changed, a line each: `+` was added, `-` removed, `~` replaced."""
+    from rioni.domain.json_patch import json_patch
+
+    if not above and (before is None or after is None):
+        sign, members = ("+", after) if before is None else ("-", before)
+        yield from ((sign, f"/{name}: {_shown(value)}") for name, value in (members or {}).items())
+        return
+    for operation in json_patch(before, after):
+        path, new = operation["path"], operation.get("value")
+        where = f"{above}{path}"
+        if operation["op"] == "add":
+            yield "+", f"{where}: {_shown(new)}"
+            continue
+        # Operations that remove or replace come in an order in which the places of the state before still hold.
+        old = _at(before, path)
+        if operation["op"] == "remove":
+            yield "-", f"{where}: {_shown(old)}"
+        elif (texts := _objects_in(old, new)) is not None and not above:
+            yield from _changes(*texts, f"{where} > ")
+        else:
+            yield "~", f"{where}: {_shown(old)} -> {_shown(new)}"
+
+
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("/")[1:]:
+        value = value[int(key)] if isinstance(value, list) else value[key.replace("~1", "/").replace("~0", "~")]
+    return value
+
+
+def _objects_in(old: Any, new: Any) -> tuple[Any, Any] | None:
+    """The objects that two texts, such as schemas, are the JSON of."""
+    import msgspec
+
+    if not isinstance(old, str) or not isinstance(new, str):
+        return None
+    try:
+        return msgspec.json.decode(old, type=dict), msgspec.json.decode(new, type=dict)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _shown(value: Any) -> str:
+    import orjson
+
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= CHARACTERS_MAX else f"{text[:CHARACTERS_MAX]}..."

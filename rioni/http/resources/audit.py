@@ -1,0 +1,159 @@
+"""`/audit`: who changed what, when and from where, and which requests were refused (reference audit)."""
+
+from urllib.parse import parse_qsl, urlencode
+from weakref import WeakSet
+
+import falcon
+import msgspec
+import orjson
+
+from rioni.domain.aggregates import AGGREGATES, TOPICS
+from rioni.domain.errors import Malformed, NotAcceptable, TooManyStreams
+from rioni.http.audit_entries import rendered
+from rioni.http.caller import caller_of
+from rioni.http.dependencies import Dependencies
+from rioni.http.history import LOG_POSITION, check_history, time_from
+from rioni.http.middleware.compression import GzipStream, accepts_gzip
+from rioni.http.request_parsing import integer
+from rioni.http.resources.audit_export import NDJSON, AuditExport
+from rioni.http.resources.resource import Resource
+from rioni.projections.queries import audit_pages
+from rioni.projections.queries.audit_pages import AuditQuery, Place
+
+
+PAGE_MAX = 1_000
+PAGE_DEFAULT = 20
+EXPORTS_MAX = 4
+"""Exports at the same time in each worker process: each may hold states of 2 MB, and what it makes of them."""
+
+
+class AuditResource(Resource):
+    """The audit trail."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        super().__init__(dependencies)
+        self._exports: WeakSet[AuditExport] = WeakSet()
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """A page of the entries that match, or all of them as lines."""
+        check_history(req, self._dependencies)
+        wanted, place, limit = _query(req), _place(req), page_limit(req)
+        states = req.get_param_as_bool("states") or False
+        if _wants_lines(req):
+            self._export(req, resp, wanted, place, states=states)
+            return
+        page = self._dependencies.query(audit_pages.page, wanted, place, limit)
+        items = self._dependencies.compute_pool(rendered, page.rows, states=states)
+        places = {"prev": ("before", page.prev), "next": ("after", page.next)}
+        links = {
+            rel: {"href": _href(req, name, position, limit)}
+            for rel, (name, position) in places.items()
+            if position is not None
+        }
+        resp.set_header(LOG_POSITION, str(page.head))
+        resp.data = b'{"items":[%b],"_links":%b}' % (b",".join(items), orjson.dumps(links))
+
+    def _export(
+        self, req: falcon.Request, resp: falcon.Response, wanted: AuditQuery, place: Place, *, states: bool
+    ) -> None:
+        if place.before is not None:
+            raise Malformed(f"before is for pages; {NDJSON} goes on from after")
+        if len(self._exports) >= EXPORTS_MAX:
+            raise TooManyStreams(f"This process is writing {EXPORTS_MAX} exports of the audit trail. Try again later")
+        stream = AuditExport(
+            self._dependencies,
+            wanted,
+            place,
+            caller_of(req),
+            lambda after: _href(req, "after", after, None),
+            states=states,
+        )
+        self._exports.add(stream)
+        resp.content_type = NDJSON
+        resp.stream = stream
+        if accepts_gzip(req):
+            resp.set_header("Content-Encoding", "gzip")
+            resp.stream = GzipStream(stream)
+
+
+class DenialsResource(Resource):
+    """Requests that were refused."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """A page of records of them, newest first."""
+        check_history(req, self._dependencies)
+        limit = page_limit(req)
+        before = None if req.get_param("after") is None else integer(req, "after", 0)
+        found = self._dependencies.denied.newest(before, limit + 1)
+        items = [msgspec.structs.asdict(denial) for _, denial in found[:limit]]
+        links = {"next": {"href": _href(req, "after", found[limit - 1][0], limit)}} if len(found) > limit else {}
+        resp.data = orjson.dumps({"items": items, "_links": links})
+
+
+def page_limit(req: falcon.Request) -> int:
+    """The number of items that a page may have.
+
+    Raises:
+        Malformed: it is no number, or out of range.
+    """
+    limit = integer(req, "limit", PAGE_DEFAULT)
+    if not 1 <= limit <= PAGE_MAX:
+        raise Malformed(f"'limit' parameter should have value between 1 and {PAGE_MAX}")
+    return limit
+
+
+def _query(req: falcon.Request) -> AuditQuery:
+    resource, kind = req.get_param("resource"), req.get_param("kind")
+    if kind is not None and kind not in TOPICS and kind not in AGGREGATES:
+        raise Malformed(
+            f"kind: '{kind}' is neither a topic such as event-type.created nor one of {', '.join(AGGREGATES)}"
+        )
+    since, until = req.get_param("since"), req.get_param("until")
+    return AuditQuery(
+        resource=None if resource is None else _resource(resource),
+        kind=kind if kind in AGGREGATES else None,
+        topic=kind if kind in TOPICS else None,
+        actor=req.get_param("actor"),
+        flow_id=req.get_param("flow_id"),
+        since=None if since is None else time_from(since, "since"),
+        until=None if until is None else time_from(until, "until"),
+    )
+
+
+def _resource(text: str) -> tuple[str, str]:
+    kind, colon, key = text.partition(":")
+    if not colon or kind not in AGGREGATES:
+        raise Malformed(
+            f"resource: '{text}' is not written like event-type:order.created, with a kind of {', '.join(AGGREGATES)}"
+        )
+    return kind, key
+
+
+def _place(req: falcon.Request) -> Place:
+    order = req.get_param("order") or "desc"
+    if order not in ("asc", "desc"):
+        raise Malformed(f"order: '{order}' is neither asc nor desc")
+    after, before = (None if req.get_param(name) is None else integer(req, name, 0) for name in ("after", "before"))
+    if after is not None and before is not None:
+        raise Malformed("after and before exclude each other")
+    return Place(order == "asc", after, before)
+
+
+def _wants_lines(req: falcon.Request) -> bool:
+    """Whether the client asks for JSON lines rather than for JSON.
+
+    Raises:
+        NotAcceptable: it accepts neither.
+    """
+    preferred = req.client_prefers((falcon.MEDIA_JSON, NDJSON))
+    if preferred is None:
+        raise NotAcceptable(
+            f"Answers are application/json or {NDJSON}, which the Accept header '{req.accept}' excludes"
+        )
+    return preferred == NDJSON
+
+
+def _href(req: falcon.Request, name: str, position: int, limit: int | None) -> str:
+    kept = [(each, value) for each, value in parse_qsl(req.query_string) if each not in ("after", "before", "limit")]
+    size = [] if limit is None else [("limit", limit)]
+    return f"{req.path}?{urlencode([*kept, (name, position), *size])}"

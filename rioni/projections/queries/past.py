@@ -1,0 +1,156 @@
+"""States of the past: what each resource was at a position of the log, from the audit trail."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, bindparam, select
+
+from rioni.projections.tables import AUDIT_LOG, STATES
+
+
+KEYS_PER_READ = 250
+"""Each with a state, which may have 256 kB; most have 1 kB."""
+
+_C = AUDIT_LOG.c
+
+
+class Moment(NamedTuple):
+    """A position of the log, and what of its state to show."""
+
+    position: int
+    """The last entry that counts."""
+    deleted: bool = True
+    """Whether to show what no longer exists today."""
+
+
+def _state_of(kind: Any, key: Any) -> ScalarSelect[Any]:
+    """The state behind the last entry of a resource up to a position."""
+    return (
+        select(_C.after)
+        .where(_C.resource_type == kind, _C.resource == key, _C.position <= bindparam("at"))
+        .order_by(_C.position.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+# PERF: SQLAlchemy takes 0.2 ms to put a statement together, and 0.06 ms to execute one that it knows.
+_STATE = select(_state_of(bindparam("kind"), bindparam("key")))
+_EXISTS = select(STATES.c.key).where(
+    STATES.c.kind == bindparam("kind"), STATES.c.key == bindparam("key"), STATES.c.state.is_not(None)
+)
+_CREATED = AUDIT_LOG.alias("created")
+_SUBSCRIPTIONS = (
+    select(_CREATED.c.position, _CREATED.c.resource, _state_of("subscription", _CREATED.c.resource).label("body"))
+    .where(_CREATED.c.topic == "subscription.created", _CREATED.c.position < bindparam("before"))
+    .order_by(_CREATED.c.position.desc())
+    .limit(KEYS_PER_READ)
+)
+
+
+def state(connection: Connection, kind: str, key: str, at: Moment) -> str | None:
+    """The state of a resource as JSON; None where it did not exist, or must not be shown.
+
+    Args:
+        connection: to the read models.
+        kind: of the resource.
+        key: of the resource.
+        at: when.
+    """
+    if not at.deleted and not _exists(connection, kind, key):
+        return None
+    return connection.scalar(_STATE, {"kind": kind, "key": key, "at": at.position})
+
+
+def states(
+    connection: Connection,
+    kind: str,
+    at: Moment,
+    *,
+    start: str | None = None,
+    inclusive: bool = True,
+    descending: bool = False,
+) -> Iterator[str]:
+    """Yield the states of all resources of a kind as JSON, by their keys.
+
+    Args:
+        connection: to the read models.
+        kind: of the resources.
+        at: when.
+        start: the first key; None for all.
+        inclusive: whether the first key itself counts.
+        descending: whether to go from later keys to earlier ones.
+    """
+    key = STATES.c.key
+    while True:
+        query: Select[Any] = select(key, _state_of(STATES.c.kind, key).label("body")).where(STATES.c.kind == kind)
+        if start is not None:
+            query = query.where(_from(start, inclusive=inclusive, descending=descending))
+        if not at.deleted:
+            query = query.where(STATES.c.state.is_not(None))
+        query = query.order_by(key.desc() if descending else key).limit(KEYS_PER_READ)
+        rows = connection.execute(query, {"at": at.position}).all()
+        yield from (row.body for row in rows if row.body is not None)
+        if len(rows) < KEYS_PER_READ:
+            return
+        start, inclusive = rows[-1].key, False
+
+
+def _from(start: str, *, inclusive: bool, descending: bool) -> ColumnElement[bool]:
+    key = STATES.c.key
+    if descending:
+        return key <= start if inclusive else key < start
+    return key >= start if inclusive else key > start
+
+
+def newest_subscriptions(connection: Connection, at: Moment) -> Iterator[str]:
+    """Yield the states of all subscriptions as JSON, in the reverse order of their creation."""
+    before = at.position + 1
+    while rows := connection.execute(_SUBSCRIPTIONS, {"at": at.position, "before": before}).all():
+        for row in rows:
+            if row.body is not None and (at.deleted or _exists(connection, "subscription", row.resource)):
+                yield row.body
+        before = rows[-1].position
+
+
+_SCHEMA_TOPICS = ("event-type.schema-added", "event-type.created", "event-type.deleted")
+_SCHEMAS = (
+    select(_C.position, _C.topic)
+    .where(
+        _C.resource_type == "event-type",
+        _C.resource == bindparam("name"),
+        _C.position <= bindparam("at"),
+        _C.topic.in_(_SCHEMA_TOPICS),
+    )
+    .order_by(_C.position.desc())
+)
+_STATE_BEHIND = select(_C.after).where(_C.position == bindparam("position"))
+
+
+def schema_positions(connection: Connection, event_type: str, at: Moment) -> Iterator[int]:
+    """Yield the positions at which the versions of an event type's schema came, newest first.
+
+    Those of an event type of the same name that was deleted before do not count.
+    """
+    result = connection.execute(_SCHEMAS, {"name": event_type, "at": at.position})
+    for row in result:
+        if row.topic == "event-type.deleted":
+            return
+        yield row.position
+        if row.topic == "event-type.created":
+            return
+
+
+def state_behind(connection: Connection, position: int) -> str:
+    """The state, as JSON, that the entry at a position has led to; it must have led to one."""
+    return str(connection.scalar(_STATE_BEHIND, {"position": position}))
+
+
+def changed_between(connection: Connection, first: int, last: int) -> list[tuple[str, str]]:
+    """The kinds and keys of all resources that entries behind the first position, up to the last, are about."""
+    changed = select(_C.resource_type, _C.resource).where(_C.position > first, _C.position <= last).distinct()
+    return sorted((kind, key) for kind, key in connection.execute(changed))
+
+
+def _exists(connection: Connection, kind: str, key: str) -> bool:
+    return connection.scalar(_EXISTS, {"kind": kind, "key": key}) is not None

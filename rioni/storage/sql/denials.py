@@ -1,0 +1,61 @@
+"""Stores records of refused requests in a table of the registry database, which all processes share."""
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, delete, func, insert, select, text
+
+from rioni.domain.audit.denials import KEPT_MAX, Denial
+from rioni.storage.sql.engines import reading, writing
+
+
+DENIAL_TABLES = MetaData()
+
+DENIALS = Table(
+    "denials",
+    DENIAL_TABLES,
+    Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True),
+    Column("first_at", Text, nullable=False),
+    Column("last_at", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("user_agent", Text, nullable=False),
+    Column("flow_id", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+_OLD = delete(DENIALS).where(DENIALS.c.id <= select(func.max(DENIALS.c.id) - KEPT_MAX).scalar_subquery())
+# A crash of the machine may lose the last seconds; no commit waits for the disk.
+_NO_SYNC = text("SET LOCAL synchronous_commit = off")
+
+
+class SqlDenials:
+    """The port `DenialStore`.
+
+    Args:
+        engine: of a migrated database; closed by its owner.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def add(self, denials: Sequence[Denial]) -> None:
+        """Add records, and forget the oldest; see the port."""
+        with writing(self._engine) as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.execute(_NO_SYNC)
+            connection.execute(insert(DENIALS), [msgspec.structs.asdict(each) for each in denials])
+            connection.execute(_OLD)
+
+    def newest(self, before: int | None, limit: int) -> Sequence[tuple[int, Denial]]:
+        """Return records with their numbers, newest first; see the port."""
+        query = select(DENIALS).order_by(DENIALS.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(DENIALS.c.id < before)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).mappings()
+            return [(row["id"], Denial(**{name: row[name] for name in Denial.__struct_fields__})) for row in rows]

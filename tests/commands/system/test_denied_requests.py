@@ -1,0 +1,98 @@
+"""Refused requests are counted together, and their records are bounded under a flood."""
+
+import itertools
+
+import pytest
+
+from rioni.commands.system.denied_requests import (
+    RECORDS_MAX,
+    RECORDS_PER_ADDRESS_MAX,
+    WRITE_EVERY_S,
+    DeniedRequests,
+)
+from rioni.domain.audit.denials import KEPT_MAX
+from rioni.domain.errors import Unavailable
+from rioni.domain.ports.thread_pool import direct
+from rioni.storage.sql.denials import SqlDenials
+from tests.support.clock import ManualClock
+
+
+class FullDisk:
+    def add(self, _denials):
+        raise Unavailable("full")
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(now_ms=1_700_000_000_000)
+
+
+@pytest.fixture
+def denied(broker, clock):
+    return DeniedRequests(SqlDenials(broker.engine), clock, direct)
+
+
+def record(denied, status=403, path="/audit", address="192.0.2.1", **others):
+    denied.record(
+        status,
+        "GET",
+        path,
+        **{"actor": "jane", "address": address, "user_agent": "x", "flow_id": "f"} | others,
+    )
+
+
+def test_repeated_requests_are_one_record_with_a_count(denied, clock):
+    """Reference audit#refused-requests."""
+    for _ in range(3):
+        record(denied)
+        clock.advance(1_000)
+    record(denied, 401, actor="", flow_id="a\0\nb" + 300 * "x")
+    (_, other), (_, repeated) = denied.newest(None, 10)
+    assert (repeated.count, repeated.path, repeated.actor) == (3, "/audit", "jane")
+    assert repeated.first_at < repeated.last_at
+    assert other.flow_id == "a??b" + 196 * "x"
+
+
+def test_a_flood_keeps_few_records_and_counts_all(denied):
+    """Reference audit#refused-requests."""
+    for number, (path, address) in enumerate(itertools.product(range(60), range(30))):
+        record(denied, path=f"/{path}", address=f"192.0.2.{address}", flow_id=str(number))
+    found = denied.newest(None, 1_000)
+    assert sum(each.count for _, each in found) == 60 * 30
+    assert len(found) <= RECORDS_MAX + 1
+    for path in range(60):
+        record(denied, path=f"/{path}")
+    record(denied, address="192.0.2.2")
+    of_flood = [each for _, each in denied.newest(None, 1_000)[: -len(found)] if each.address == "192.0.2.1"]
+    assert len(of_flood) == RECORDS_PER_ADDRESS_MAX + 1
+    assert max(each.count for each in of_flood) == 60 - RECORDS_PER_ADDRESS_MAX
+    assert denied.newest(None, 1)[0][1].address == "192.0.2.2"
+
+
+def test_only_the_newest_records_are_kept(denied, broker):
+    """Reference audit#refused-requests."""
+    store = SqlDenials(broker.engine)
+    record(denied)
+    ((_, one),) = denied.newest(None, 10)
+    for _ in range(3):
+        store.add([one] * (KEPT_MAX // 2))
+    pages, before = 0, None
+    while page := store.newest(before, 1_000):
+        before, pages = page[-1][0], pages + len(page)
+    assert pages == KEPT_MAX
+
+
+def test_records_are_written_every_few_seconds_and_a_failure_ends_nothing(denied, clock, broker):
+    record(denied)
+    denied.tick()
+    assert SqlDenials(broker.engine).newest(None, 10) == []
+    clock.advance(int(WRITE_EVERY_S) * 1_000)
+    denied.tick()
+    assert len(SqlDenials(broker.engine).newest(None, 10)) == 1
+    failing = DeniedRequests(FullDisk(), clock, direct)
+    record(failing)
+    clock.advance(int(WRITE_EVERY_S) * 1_000)
+    failing.tick()
+    record(failing)
+    with pytest.raises(Unavailable):
+        failing.newest(None, 1)

@@ -1,0 +1,138 @@
+"""The past at a position is what a replay of the log up to there gives, for any history."""
+
+import contextlib
+from functools import partial
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from sqlalchemy import create_engine, select
+
+from rioni.domain.access.authorization import Attribute
+from rioni.domain.errors import RioniError
+from rioni.domain.event_types.event_type import EventType
+from rioni.domain.system.settings import SETTINGS, Settings
+from rioni.domain.timelines.timeline import Timelines
+from rioni.projections.fold import decode_state
+from rioni.projections.projector import Projector
+from rioni.projections.queries import event_types, schemas, storages, subscriptions
+from rioni.projections.queries.event_types import EventTypeFilter
+from rioni.projections.queries.past import Moment
+from rioni.projections.queries.settings import settings_at
+from rioni.projections.queries.subscriptions import SubscriptionFilter, TokenPosition
+from rioni.projections.queries.timelines import timelines_at
+from rioni.projections.tables import STATES
+from tests.support.history import entries, histories
+from tests.support.log import append, create_tables
+
+
+COMMANDS_MAX = 25
+OWNER = "order"
+READER = Attribute("service", "app-1")
+MIDDLE = "8"
+"""Some ids begin with less, others with more."""
+BACKWARDS = TokenPosition(id=MIDDLE, forward=False, inclusive=True)
+FORWARDS = TokenPosition(id=MIDDLE, forward=True, inclusive=False)
+
+
+@contextlib.contextmanager
+def database():
+    engine = create_engine("sqlite://")
+    create_tables(engine)
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def outcome(query, *args):
+    """What a query answers, an error included."""
+    try:
+        return query(*args)
+    except RioniError as ex:
+        return type(ex), str(ex)
+
+
+def queries(names, ids):
+    """Queries that take a connection, and at last the moment."""
+    no_filter, none = EventTypeFilter(), SubscriptionFilter()
+    yield from (
+        partial(_in, event_types.page, no_filter, 0, None),
+        partial(_in, event_types.page, no_filter, 1, 2),
+        partial(_in, event_types.page, EventTypeFilter(owning_application=OWNER, name="*1*"), 0, 1),
+        partial(_in, subscriptions.page, none, 0, 100),
+        partial(_in, subscriptions.page, none, 1, 2),
+        partial(_in, subscriptions.page, SubscriptionFilter(reader=READER), 0, 3),
+        partial(_in, subscriptions.page, SubscriptionFilter(event_types=tuple(names[:1])), 0, 3),
+        partial(_in, subscriptions.page_by_id, none, None, 2),
+        partial(_in, subscriptions.page_by_id, none, FORWARDS, 2),
+        partial(_in, subscriptions.page_by_id, none, BACKWARDS, 2),
+        partial(_in, storages.all_storages),
+        partial(_in, storages.get, "default"),
+    )
+    for name in names:
+        yield partial(_in, event_types.body_of, name)
+        yield partial(_in, schemas.page, name, 0, 100)
+        yield partial(_in, schemas.page, name, 1, 1)
+        yield partial(_in, schemas.body_of, name, "latest")
+        yield partial(_in, schemas.body_of, name, "2.0.0")
+    yield from (partial(_in, subscriptions.get, each) for each in ids)
+
+
+def _in(query, *args):
+    *given, connection, at = args
+    return outcome(query, connection, *given, at)
+
+
+def state(connection, kind, key):
+    query = select(STATES.c.state).where(STATES.c.kind == kind, STATES.c.key == key)
+    return decode_state(kind, connection.scalar(query))
+
+
+@settings(max_examples=20)
+@given(histories(COMMANDS_MAX))
+def test_the_past_at_any_position_is_a_replay_of_the_log_up_to_there(commands):
+    log = list(entries(commands))
+    keys = {
+        kind: [each.event.key for each in log if each.event.kind == kind] for kind in ("event-type", "subscription")
+    }
+    names, ids = (sorted({*keys[kind], "no.such"})[:6] for kind in ("event-type", "subscription"))
+    with database() as full, database() as replay:
+        append(full, log)
+        for entry in log:
+            Projector().apply(replay, [entry])
+            at = Moment(entry.position)
+            for query in queries(names, ids):
+                assert query(full, at) == query(replay, None)
+            assert settings_at(full, at) == (state(replay, "settings", SETTINGS) or Settings())
+            for name in names:
+                event_type, timelines = state(replay, "event-type", name), state(replay, "timeline", name)
+                if event_type:
+                    none = Timelines(event_type=name, timelines=())
+                    assert timelines_at(full, name, at) == (timelines or none, event_type)
+
+
+@settings(max_examples=10)
+@given(histories(COMMANDS_MAX))
+def test_without_the_right_to_the_past_what_was_deleted_is_left_out(commands):
+    log = list(entries(commands))
+    with database() as full:
+        append(full, log)
+        today = {_name(body) for body in event_types.page(full, EventTypeFilter())[0]}
+        ids_today = {each.id for each in subscriptions.page(full, SubscriptionFilter(), 0, 1_000)}
+        for position in range(1, len(log) + 1):
+            for deleted, kept in ((True, lambda _: True), (False, today.__contains__)):
+                at = Moment(position, deleted=deleted)
+                everything = event_types.page(full, EventTypeFilter(), at=Moment(position))[0]
+                names = [_name(body) for body in event_types.page(full, EventTypeFilter(), at=at)[0]]
+                assert names == [name for name in map(_name, everything) if kept(name)]
+            at, of_all = Moment(position, deleted=False), Moment(position)
+            found = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, at)
+            everything = subscriptions.page(full, SubscriptionFilter(), 0, 1_000, of_all)
+            assert found == [each for each in everything if each.id in ids_today]
+            for gone in {each.id for each in everything} - ids_today:
+                with pytest.raises(RioniError):
+                    subscriptions.get(full, gone, at)
+
+
+def _name(body):
+    return msgspec.json.decode(body, type=EventType).name

@@ -84,7 +84,7 @@ def opened_adapters(
             return adapter
 
         local = kept(EmbeddedSignals(directory.signals))
-        shared = _shared(config, local) if config.clustered else _embedded(directory, local, pools, clock)
+        shared = shared_adapters(config, local) if config.clustered else _embedded(directory, local, pools, clock)
         return Adapters(
             stores=kept(_stores(config, directory, shared.signals, pools, find, measurements, clock)),
             # The coordinator is used by the others, so it is closed after them.
@@ -115,7 +115,7 @@ def check_shared(config: Config, directory: DataDirectory, installation: str, ma
         Unavailable: as `opened_adapters`, or another installation uses the path.
     """
     with contextlib.closing(EmbeddedSignals(directory.signals)) as local:
-        shared = _shared(config, local)
+        shared = shared_adapters(config, local)
         with contextlib.closing(shared.coordinator):
             return shared.claim(installation, mark)
 
@@ -153,7 +153,8 @@ def _stores(
     return EventStoreRegistry(find, {EMBEDDED: embedded, KAFKA: kafka}, pools.of_storage)
 
 
-def _shared(config: Config, local: EmbeddedSignals) -> Shared:
+def shared_adapters(config: Config, local: EmbeddedSignals) -> Shared:
+    """Open what the nodes of a cluster share; blocks, and raises as `opened_adapters`."""
     assert config.zookeeper is not None, "this is what makes a cluster"
     return open_shared(
         config.zookeeper,

@@ -7,6 +7,7 @@ import typer
 
 from rioni.cli.options import FOUND, ConfigFile, Data, load_settings
 from rioni.cli.output import progress_bars
+from rioni.cli.problems import write_problems
 from rioni.config.settings import Config
 
 
@@ -55,17 +56,22 @@ def migrate(
 
 
 @app.command(epilog="Example: rioni verify --data /srv/rioni")
-def verify(*, data: Data = None, config_file: ConfigFile = None) -> None:
-    """Check the internal log (hash chain, positions, topics) and the stored events; exit code 1 on a finding."""
+def verify(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print an object a line, the last one a summary.")] = False,
+    restored: Annotated[
+        bool, typer.Option("--restored", help="Compare also the servers of a stopped cluster that was restored.")
+    ] = False,
+    data: Data = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Check log, read models, stored events and whether all files fit; exit code 1 on a finding."""
     settings = load_settings(config_file, data=data)
     from rioni.bootstrap import admin_operations
 
-    findings = 0
-    for finding in admin_operations.verify(settings):
-        typer.echo(finding)
-        findings += 1
-    typer.echo(f"{findings} findings" if findings else "Nothing is damaged or missing.")
-    if findings:
+    with progress_bars(only_on_terminal=True) as progress:
+        found = write_problems(admin_operations.check(settings, progress, restored=restored), as_json=as_json)
+    if found:
         raise typer.Exit(FOUND)
 
 

@@ -41,12 +41,22 @@ def plain_table(*headings: str) -> "Table":
 
 
 @contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of a job in phases, on stderr."""
+def progress_bars(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Show the progress of a job in phases, on stderr.
+
+    Args:
+        only_on_terminal: whether a file or program gets nothing, not even the final state.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
-    bars = Progress(console=Console(stderr=True))
+    console = Console(stderr=True)
+    # Output goes above the bars, but not to the screen where it is meant for a file.
+    bars = Progress(
+        console=console,
+        redirect_stdout=sys.stdout.isatty(),
+        disable=only_on_terminal and not console.is_terminal,
+    )
     tasks: dict[str, Any] = {}
 
     def show(phase: str, done: int, total: int) -> None:

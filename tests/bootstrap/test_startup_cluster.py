@@ -15,6 +15,7 @@ from rioni.bootstrap.consistency.anchoring import StoreMarks
 from rioni.bootstrap.database import cluster_identity, database_lease
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.startup import prepare_startup
+from rioni.bootstrap.verification import check_restored
 from rioni.commands.event_types import CreateEventType
 from rioni.config.settings import Config
 from rioni.domain.errors import Unavailable
@@ -140,3 +141,12 @@ def test_a_kafka_that_lost_topics_is_rejected_until_the_loss_is_accepted(config,
     accepted(config, accept_loss(config, "the disk died"))
     with running(config) as base:
         assert [each.order for each in base.registry.timelines("a").timelines] == [1, 2]
+
+
+def test_a_restored_cluster_is_compared_and_the_finding_says_what_to_do(config, path, zookeeper):
+    assert list(check_restored(config)) == []
+    zookeeper.delete(path, recursive=True)
+    (found,) = check_restored(config)
+    assert "was emptied" in found.text
+    assert "accept-loss" in found.text
+    assert zookeeper.exists(f"{path}/{INSTALLATION}") is None, "nothing was claimed"

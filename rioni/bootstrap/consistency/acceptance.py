@@ -1,7 +1,7 @@
 """Restores consistent stores after data loss that an operator accepts, and records the decision."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -39,7 +39,7 @@ UNMARKED_MAX = 1_000_000
 offset."""
 
 
-def accept_loss(config: Config, reason: str) -> list[str]:
+def accept_loss(config: Config, reason: str, also: Sequence[str] = ()) -> list[str]:
     """Make the stores of a broker, or of a cluster, consistent again, whatever is lost; blocks.
 
     Missing topics are created, and partitions continue after every position known to have been assigned, those in
@@ -49,6 +49,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
     Args:
         config: of a stopped broker, or of a node of a cluster whose nodes are all stopped.
         reason: recorded in the internal log, with the findings.
+        also: further findings to record.
 
     Returns:
         The inconsistencies found; if empty, nothing was changed.
@@ -78,7 +79,7 @@ def accept_loss(config: Config, reason: str) -> list[str]:
             # An older or a damaged file has no chains to compare; then that is what was found.
             with contextlib.suppress(DataDirectoryError, DamagedEvents):
                 found += chain_findings(engine, directory.path, SystemClock().now_ms())
-        found += compared.findings
+        found += [*compared.findings, *also]
         if not found:
             return []
         with reading(engine) as connection:

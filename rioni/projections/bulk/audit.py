@@ -15,11 +15,12 @@ from pyspark.sql import functions as f
 from rioni.domain.errors import Conflict
 from rioni.domain.hash_chain import LogHead
 from rioni.projections.bulk import shadow
-from rioni.projections.bulk.executors import AUDIT_LOG, rows_of
+from rioni.projections.bulk.executors import rows_of
 from rioni.projections.bulk.rebuild import Progress
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import LogRow, check_count, damage_named, map_log, read_head, record_batch, tasks
 from rioni.projections.queries.audit_log import AuditFilter
+from rioni.projections.stream_fold import AUDIT_LOG
 
 
 HEAD_FILE = "_head.json"

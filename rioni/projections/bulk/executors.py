@@ -5,7 +5,7 @@ Executors import this module: it needs neither SQLAlchemy nor anything that serv
 
 import gc
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -19,11 +19,8 @@ from rioni.domain.aggregates import TOPICS
 from rioni.domain.events import Origin
 from rioni.domain.ports.event_log import LogEntry
 from rioni.projections.bulk.source import CorruptLog, Database, LogRow, connect, record_batch
-from rioni.projections.fold import EMPTY, Change, fold
+from rioni.projections.stream_fold import AUDIT_LOG, Row, StreamFold
 
-
-AUDIT_LOG = "audit_log"
-"""The table whose rows are never changed: they go straight through."""
 
 ROWS_PER_RUN = 50_000
 CHARACTERS_PER_RUN = 64_000_000
@@ -35,8 +32,6 @@ ROWS_PER_BATCH = 10_000
 
 FILE_SUFFIX = ".db"
 """Of a file that is complete."""
-
-Row = Mapping[str, Any]
 
 
 class Target(NamedTuple):
@@ -85,38 +80,18 @@ def rows_of(log: Iterable[LogRow]) -> Iterator[tuple[str, Row]]:
     Raises:
         CorruptLog: a version is missing, or an entry can't be read.
     """
-    stream, folded = None, EMPTY
-    final: dict[str, dict[tuple[str | int, ...], Row]] = {}
+    stream, folded = None, StreamFold()
     for row in log:
         if row[1] != stream:
-            yield from _pairs(final)
-            stream, folded, final = row[1], EMPTY, {}
+            yield from folded.rows()
+            stream, folded = row[1], StreamFold()
         try:
-            folded, changes = fold(folded, log_entry(row))
+            audited = folded.add(log_entry(row))
         except ValueError as ex:
             raise CorruptLog(f"The log is damaged: {ex}.") from ex
-        for change in changes:
-            if change.table == AUDIT_LOG and change.row is not None:
-                yield AUDIT_LOG, change.row
-            else:
-                _apply(final, change)
-    yield from _pairs(final)
-
-
-def _apply(final: dict[str, dict[tuple[str | int, ...], Row]], change: Change) -> None:
-    rows = final.setdefault(change.table, {})
-    if change.row is not None:
-        rows[change.key] = change.row
-        return
-    length = len(change.key)
-    for key in [key for key in rows if key[:length] == change.key]:
-        del rows[key]
-
-
-def _pairs(final: Mapping[str, Mapping[Any, Row]]) -> Iterator[tuple[str, Row]]:
-    for table, rows in final.items():
-        for row in rows.values():
-            yield table, row
+        for each in audited:
+            yield AUDIT_LOG, each
+    yield from folded.rows()
 
 
 class Sink(Protocol):

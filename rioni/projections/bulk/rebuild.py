@@ -16,9 +16,10 @@ from sqlalchemy import Engine
 from rioni.domain.errors import Conflict
 from rioni.file_locks import try_lock
 from rioni.projections.bulk import shadow, verify
-from rioni.projections.bulk.executors import AUDIT_LOG, FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
+from rioni.projections.bulk.executors import FILE_SUFFIX, WRITTEN_SCHEMA, sink_for, write_rows
 from rioni.projections.bulk.session import spark_session
 from rioni.projections.bulk.source import check_count, damage_named, map_log, read_head, tasks
+from rioni.projections.stream_fold import AUDIT_LOG
 
 
 Alone = Callable[[], AbstractContextManager[Callable[[], None]]]

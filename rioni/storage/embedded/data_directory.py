@@ -29,11 +29,12 @@ class DataDirectory:
     the last of them has closed the file or died.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, restoring: bool = False) -> None:
         """Create or check the directory and lock it; doesn't block.
 
         Args:
             path: of the directory; missing parents are created.
+            restoring: whether it is locked to restore a backup, or to finish that.
 
         Raises:
             DataDirectoryError: the directory can't be used.
@@ -45,6 +46,8 @@ class DataDirectory:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check()
+            if not restoring:
+                check_not_restoring(self.path)
             self._lock()
             self._mark()
             self.signals.mkdir(mode=0o700, exist_ok=True)
@@ -177,6 +180,23 @@ class DataDirectory:
             os.close(fd)
         unfinished.rename(self._marker)
         fsync_directory(self.path)
+
+
+RESTORING = "restore.json"
+"""Name of the file that exists while the files of a data directory are replaced by those of a backup."""
+
+
+def check_not_restoring(data: Path) -> None:
+    """Check that a data directory is not between two states.
+
+    Raises:
+        DataDirectoryError: a restore was interrupted.
+    """
+    if (data / RESTORING).exists():
+        raise DataDirectoryError(
+            f"Restoring a backup into {data} was interrupted, so it holds old and restored files. Run `rioni restore` "
+            "with the same backup again: it finishes what was begun."
+        )
 
 
 def events_path(data: Path, storage_id: str) -> Path:

@@ -71,7 +71,7 @@ def opener(
     default_servers: str | None,
     options_file: Path | None = None,
     *,
-    database: str,
+    database: str | None,
     request_timeout_s: float = 10.0,
     refuses_late: bool = True,
     pools: Callable[[str], StorePools] = in_place,
@@ -82,7 +82,7 @@ def opener(
     Args:
         default_servers: the brokers of storages that do not set them.
         options_file: client options of the brokers, by bootstrap servers.
-        database: the URL of the database of the idempotency index.
+        database: the URL of the database of the idempotency index; None if nothing will be appended.
         request_timeout_s: timeout of all requests except appends.
         refuses_late: whether created topics reject records with old timestamps.
         pools: returns the pools where the store of a storage blocks.
@@ -99,7 +99,7 @@ def opener(
 
             from rioni.storage.kafka.client import connection_of  # noqa: PLC0415 - as above
             from rioni.storage.kafka.events import KafkaEventStore  # noqa: PLC0415 - as above
-            from rioni.storage.kafka.idempotence.idempotency_index import open_index  # noqa: PLC0415 - as above
+            from rioni.storage.kafka.idempotence.idempotency_index import empty_index, open_index  # noqa: PLC0415 - as above
         except ImportError as ex:
             raise Unavailable(
                 f"The storage {storage.id} needs the driver of Kafka: pip install 'rioni[cluster]'"
@@ -112,7 +112,7 @@ def opener(
             refuses_late=refuses_late,
         )
         try:
-            index = open_index(database, storage.id)
+            index = empty_index(storage.id) if database is None else open_index(database, storage.id)
             return KafkaEventStore(connection, index, pools=pools(storage.id), **options)
         except KafkaException as ex:
             raise Unavailable(

@@ -83,15 +83,10 @@ class LogMapper:
         Raises:
             UnreadableEntry: the topic is unknown, or the data does not fit it.
         """
-        if (event_class := self._topics.get(stored.topic)) is None:
-            raise UnreadableEntry(stored.id, f"this version of Rioni does not know the topic {stored.topic}")
         try:
-            event = event_class.decode(stored.state)
-        except (UnknownMembers, msgspec.ValidationError) as ex:
-            raise UnreadableEntry(stored.id, f"its data does not fit the topic {stored.topic}: {ex}") from ex
-        except (msgspec.MsgspecError, AttributeError, LookupError, TypeError, ValueError) as ex:
-            # Upgrading from an older class may fail in any of these ways.
-            raise UnreadableEntry(stored.id, f"its data does not fit the topic {stored.topic}: {ex!r}") from ex
+            event = _decoded(self._topics, stored.topic, stored.state)
+        except _Undecodable as ex:
+            raise UnreadableEntry(stored.id, str(ex)) from ex
         assert isinstance(stored.originator_id, UUID)
         return LogEntry(
             position=stored.id,
@@ -100,3 +95,28 @@ class LogMapper:
             event=event,
             origin=stored.origin,
         )
+
+
+def decoding_error(topics: Mapping[str, type[DomainEvent]], topic: str, data: bytes) -> str | None:
+    """Return why the data of an entry can't be read, or None."""
+    try:
+        _decoded(topics, topic, data)
+    except _Undecodable as ex:
+        return str(ex)
+    return None
+
+
+class _Undecodable(ValueError):
+    """The data of an entry can't be read; the text says why."""
+
+
+def _decoded(topics: Mapping[str, type[DomainEvent]], topic: str, data: bytes) -> DomainEvent:
+    if (event_class := topics.get(topic)) is None:
+        raise _Undecodable(f"this version of Rioni does not know the topic {topic}")
+    try:
+        return event_class.decode(data)
+    except (UnknownMembers, msgspec.ValidationError) as ex:
+        raise _Undecodable(f"its data does not fit the topic {topic}: {ex}") from ex
+    except (msgspec.MsgspecError, AttributeError, LookupError, TypeError, ValueError) as ex:
+        # Upgrading from an older class may fail in any of these ways.
+        raise _Undecodable(f"its data does not fit the topic {topic}: {ex!r}") from ex

@@ -1,53 +1,30 @@
 """Checks the internal log: positions, hash chain, versions, topics, data and end."""
 
-import contextlib
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
-from sqlalchemy import Connection, Engine, Row, and_, column, func, select, table
+from sqlalchemy import Engine, column, func, select, table
 
-from rioni.domain.events import DomainEvent
-from rioni.domain.hash_chain import GENESIS, LogHead, follows
+from rioni.domain.hash_chain import GENESIS, LogHead
 from rioni.log_tables import LOG
-from rioni.storage.log.mapper import LogMapper, UnreadableEntry
-from rioni.storage.log.recorder import stored_entry
+from rioni.storage.log.segments import RESTORE, Finding, Topics, entries, segments
 from rioni.storage.sql.engines import reading
 
 
-ROWS_PER_READ = 200
-"""A schema may have 256 kB; and short reads don't block others for long."""
+__all__ = ["Finding", "verify"]
 
-RESTORE = "stop the broker and restore a backup, or compare with an audit export to see what was there"
-UPGRADE = "use the version of Rioni that wrote it, or a newer one"
-
-_TYPES = (int, str, int, str, str, str, str, str, str, bytes, bytes)
 # Untyped columns, so that damaged values are read as they are.
 _ROWS = table("log", *(column(name) for name in LOG.c.keys()))  # noqa: SIM118 - no dict: it iterates over columns
 _HEAD = table("head", column("position"), column("hash"))
-_PREDECESSORS = _ROWS.alias("predecessors")
-_PREDECESSOR = and_(
-    _PREDECESSORS.c.stream == _ROWS.c.stream,
-    _PREDECESSORS.c.version == _ROWS.c.version - 1,
-    _PREDECESSORS.c.position < _ROWS.c.position,
-)
 
 
-class Finding(NamedTuple):
-    """A defect found in the log."""
-
-    position: int
-    """The affected position."""
-    text: str
-    """Description of the defect."""
-    remedy: str
-    """Recommended action."""
-
-    def __str__(self) -> str:
-        return f"position {self.position}: {self.text}; {self.remedy}"
-
-
-def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]], *, from_position: int = 0) -> Iterator[Finding]:
+def verify(
+    engine: Engine,
+    topics: Topics,
+    *,
+    from_position: int = 0,
+    processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Finding]:
     """Yield all defects of the present log, in constant memory; does not block readers and appends.
 
     One change may be reported at two positions: if an entry's hash was changed, the next entry does not match it. If
@@ -57,23 +34,25 @@ def verify(engine: Engine, topics: Mapping[str, type[DomainEvent]], *, from_posi
         engine: of the database.
         topics: all event classes that may occur in the log.
         from_position: the last position known to be correct; checking starts after it.
+        processes: how many to use at most, for a long log.
+        progress: called with the number of entries checked and their total.
 
     Raises:
         Unavailable: the database can't be read.
     """
     heads, end, previous = _bounds(engine, from_position)
-    mapper = LogMapper(topics)
     position = from_position
     if previous is None:
         yield Finding(position, "this entry, behind which to begin, is missing", RESTORE)
     yield from _check_beginning(engine)
-    while rows := _page(engine, position, end):
-        for row in rows:
-            if row.position != position + 1:
-                yield Finding(position + 1, f"{_entries(row.position - position - 1)} missing", RESTORE)
-                previous = None
-            yield from _check_row(row, previous, mapper)
-            position, previous = row.position, row.hash if isinstance(row.hash, bytes) else None
+    for segment in segments(engine, topics, from_position, end, processes):
+        if segment.first:
+            if segment.first != position + 1:
+                yield Finding(position + 1, f"{entries(segment.first - position - 1)} missing", RESTORE)
+            yield from segment.findings
+            position, previous = segment.last, segment.hash
+            if progress is not None:
+                progress(position - from_position, end - from_position)
     yield from _check_head(heads, position, previous)
 
 
@@ -92,52 +71,7 @@ def _check_beginning(engine: Engine) -> Iterator[Finding]:
     with reading(engine) as connection:
         count, lowest = connection.execute(query).one()
     if count:
-        yield Finding(lowest, f"{_entries(count)} before position 1, where none can be", RESTORE)
-
-
-def _page(engine: Engine, after: int, end: int) -> Sequence[Row[Any]]:
-    query = (
-        select(_ROWS, _PREDECESSORS.c.position.label("predecessor"))
-        .outerjoin(_PREDECESSORS, _PREDECESSOR)
-        .where(_ROWS.c.position > after, _ROWS.c.position <= end)
-        .order_by(_ROWS.c.position)
-        .limit(ROWS_PER_READ)
-    )
-    with reading(engine) as connection, _any_text(connection):
-        return connection.execute(query).all()
-
-
-@contextlib.contextmanager
-def _any_text(connection: Connection) -> Iterator[None]:
-    """Read text that is not valid UTF-8 from a damaged SQLite file; other databases can't contain any."""
-    driver = connection.connection.driver_connection
-    if not isinstance(driver, sqlite3.Connection):
-        yield
-        return
-    driver.text_factory = lambda data: data.decode(errors="surrogateescape")
-    try:
-        yield
-    finally:
-        driver.text_factory = str
-
-
-def _check_row(row: Row[Any], previous: bytes | None, mapper: LogMapper) -> Iterator[Finding]:
-    values = tuple(row)
-    fields, stored, predecessor = values[:-2], values[-2], values[-1]
-    position, version = row.position, row.version
-    if not all(isinstance(value, kind) for value, kind in zip(values[:-1], _TYPES, strict=True)):
-        yield Finding(position, "a field is of another type than was written", RESTORE)
-        return
-    if previous is not None and not follows(previous, fields, stored):
-        yield Finding(position, "the hash does not fit: this entry, or the hash before it, was changed", RESTORE)
-    if version != 1 and predecessor is None:
-        yield Finding(position, f"version {version} of stream {row.stream} does not follow another one", RESTORE)
-    try:
-        mapper.to_domain_event(stored_entry(row))
-    except UnreadableEntry as ex:
-        yield Finding(position, ex.reason, UPGRADE)
-    except ValueError:
-        yield Finding(position, f"{row.stream} is not the id of a stream", RESTORE)
+        yield Finding(lowest, f"{entries(count)} before position 1, where none can be", RESTORE)
 
 
 def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Iterator[Finding]:
@@ -146,12 +80,8 @@ def _check_head(heads: Sequence[LogHead], end: int, last: bytes | None) -> Itera
         return
     (head,) = heads
     if head.position > end:
-        yield Finding(end + 1, f"the end is cut off: {_entries(head.position - end)} missing", RESTORE)
+        yield Finding(end + 1, f"the end is cut off: {entries(head.position - end)} missing", RESTORE)
     elif head.position < end:
         yield Finding(head.position + 1, f"the head names {head.position} as the end, the log ends at {end}", RESTORE)
     elif last is not None and head.hash != last:
         yield Finding(end, "the head has another hash than the last entry", RESTORE)
-
-
-def _entries(count: int) -> str:
-    return "1 entry is" if count == 1 else f"{count} entries are"

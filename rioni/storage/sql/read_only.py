@@ -2,12 +2,13 @@
 
 import contextlib
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy import create_engine as sqlalchemy_engine
 
 from rioni.storage.sql.engines import create_engine
@@ -26,20 +27,32 @@ def read_only_engine(url: str) -> Iterator[Engine]:
         Unavailable: the URL is not one of a supported database.
     """
     parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database:
-        options = parsed.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
-        engine = create_engine(options.render_as_string(hide_password=False))
-        with contextlib.closing(_Disposed(engine)):
-            yield engine
-        return
-    with read_only_uri(Path(parsed.database)) as uri:
-        engine = sqlalchemy_engine(
-            f"sqlite:///{uri}&uri=true", poolclass=GeventConnectionPool, connect_args={"check_same_thread": False}
-        )
-        event.listen(engine, "connect", _prepare)
-        event.listen(engine, "begin", _begin)
-        with contextlib.closing(_Disposed(engine)):
-            yield engine
+    with contextlib.ExitStack() as opened:
+        if parsed.get_backend_name() == "sqlite" and parsed.database:
+            uri = opened.enter_context(read_only_uri(Path(parsed.database)))
+            parsed = make_url(f"sqlite:///{uri}&uri=true")
+        engine = engine_for_reading(parsed)
+        opened.callback(engine.dispose)
+        yield engine
+
+
+def engine_for_reading(url: URL) -> Engine:
+    """Create an engine that never writes, for a database that is not changed otherwise.
+
+    Args:
+        url: as for `rioni.storage.sql.engines.create_engine`, or of an engine from this module.
+
+    Raises:
+        DriverMissing: PostgreSQL's driver is an extra.
+        Unavailable: the URL is not one of a supported database.
+    """
+    if url.get_backend_name() != "sqlite":
+        options = url.update_query_pairs([("options", "-c default_transaction_read_only=on")], append=True)
+        return create_engine(options.render_as_string(hide_password=False))
+    engine = sqlalchemy_engine(url, poolclass=GeventConnectionPool, connect_args={"check_same_thread": False})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
 
 
 @contextlib.contextmanager
@@ -68,14 +81,6 @@ def read_only_uri(path: Path) -> Iterator[str]:
         yield f"file:{quote(str(path.absolute()))}?{mode}"
 
 
-class _Disposed:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def close(self) -> None:
-        self._engine.dispose()
-
-
 def _prepare(connection: object, _record: object) -> None:
     # The driver would begin transactions implicitly.
     connection.isolation_level = None  # type: ignore[attr-defined]  # of sqlite3
@@ -84,3 +89,21 @@ def _prepare(connection: object, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
+
+
+@contextlib.contextmanager
+def any_text(connection: Connection) -> Iterator[None]:
+    """Read text that is not valid UTF-8 from a damaged SQLite file; other databases can't contain any."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    driver.text_factory = _decoded
+    try:
+        yield
+    finally:
+        driver.text_factory = str
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="surrogateescape")

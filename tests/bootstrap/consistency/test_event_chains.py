@@ -11,6 +11,7 @@ import pytest
 from rioni.bootstrap import admin_operations
 from rioni.bootstrap.consistency.acceptance import accept_loss
 from rioni.bootstrap.consistency.event_chains import chain_findings
+from rioni.bootstrap.database import database_url
 from rioni.bootstrap.infrastructure import build_infrastructure
 from rioni.bootstrap.services import build_chain_anchoring
 from rioni.bootstrap.startup import prepare_startup
@@ -21,6 +22,7 @@ from rioni.domain.system.event_chains import EventChainsAnchored
 from rioni.storage.clock import SystemClock
 from rioni.storage.embedded.events.chunks import CHUNK_COLUMNS, decode, encode_chain
 from rioni.storage.embedded.events.partitions import Partition
+from rioni.storage.sql.read_only import read_only_engine
 from tests.support.builders import event_type_spec
 
 
@@ -87,7 +89,7 @@ def forge(data: Path, change: Callable[[list[Chunk]], list[Chunk]]) -> None:
 
 def findings(data: Path) -> list[str]:
     config = Config(data=data)
-    with admin_operations.read_only_engine(admin_operations.database_url(config)) as engine:
+    with read_only_engine(database_url(config)) as engine:
         return [text.partition("partition 0: ")[2] for text in chain_findings(engine, data, SystemClock().now_ms())]
 
 
@@ -149,7 +151,7 @@ def test_events_that_were_deleted_before_their_time_are_found(data, anchored):
     (found,) = findings(data)
     assert found.startswith("the events before position 4 are gone, the last of which was stored after entry")
     config = Config(data=data)
-    with admin_operations.read_only_engine(admin_operations.database_url(config)) as engine:
+    with read_only_engine(database_url(config)) as engine:
         assert not list(chain_findings(engine, data, SystemClock().now_ms() + 3 * DAY_MS))
 
 

@@ -1,5 +1,7 @@
 """Reads every stored event and reports all damage."""
 
+from collections.abc import Callable
+
 from rioni.domain.errors import NotFound
 from rioni.storage.embedded.events.chunk_chain import GENESIS
 from rioni.storage.embedded.events.chunks import (
@@ -22,13 +24,22 @@ SLICE_CHUNKS = 64
 _SELECT_SLICE = f"SELECT {CHAINED_COLUMNS} FROM chunks WHERE key >= ? AND key < ? ORDER BY key LIMIT {SLICE_CHUNKS}"  # noqa: S608 - constants
 
 
-def verify(database: EventsDatabase) -> list[Damage]:
-    """Read everything and return all damage; blocks on the disk, without blocking other readers and appends."""
+def verify(database: EventsDatabase, progress: Callable[[int, int], None] = lambda _done, _total: None) -> list[Damage]:
+    """Read everything and return all damage; blocks on the disk, without blocking other readers and appends.
+
+    Args:
+        database: of the events.
+        progress: called with the number of events checked and their total.
+    """
     damage: list[Damage] = []
     try:
         damage += (Damage("", -1, -1, text) for (text,) in database.fetch("PRAGMA integrity_check") if text != "ok")
-        for topic, number in database.fetch("SELECT topic, number FROM partitions ORDER BY id"):
+        partitions = database.fetch("SELECT topic, number, next - oldest FROM partitions ORDER BY id")
+        done, total = 0, sum(count for *_, count in partitions if isinstance(count, int))
+        for topic, number, count in partitions:
             damage += _Partition(database, topic, number).verify()
+            done += count if isinstance(count, int) else 0
+            progress(done, total)
     except DamagedEvents as ex:
         damage.append(ex.damage)
     return damage

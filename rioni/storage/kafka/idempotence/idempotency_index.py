@@ -27,6 +27,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy import create_engine as in_memory
 from sqlalchemy.engine import Connection as SqlConnection
 
 from rioni.storage.short_hash import HASH_BYTES, short_hash
@@ -284,6 +285,11 @@ def open_index(url: str, store: str) -> IdempotencyIndex:
         with writing(engine) as connection:
             NAME_TABLES.create_all(connection)
     return IdempotencyIndex(engine, store)
+
+
+def empty_index(store: str) -> IdempotencyIndex:
+    """Return an index without tables, for a store to which nothing will be appended; no file is opened."""
+    return IdempotencyIndex(in_memory("sqlite://"), store)
 
 
 def _execute(connection: SqlConnection, statement: object, rows: list[dict[str, object]]) -> None:

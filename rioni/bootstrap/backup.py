@@ -1,0 +1,173 @@
+"""Backs up the broker of a data directory while it runs: all stores as of one instant, only what has changed."""
+
+import contextlib
+import errno
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from rioni import __version__
+from rioni.bootstrap.verification import check
+from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.system.installation import INSTALLATION
+from rioni.storage.embedded import backup_folder
+from rioni.storage.embedded.backup_folder import BackupError, FileEntry, Manifest
+from rioni.storage.embedded.data_directory import FORMAT
+from rioni.storage.embedded.snapshots import Snapshot, snapshots
+
+
+SPARE_BYTES = 16 * 2**20
+"""Free space that remains at least."""
+
+FINDINGS_SHOWN_MAX = 5
+
+CLUSTER = (
+    "A cluster keeps nothing in a data directory. Back up its database with pg_dump, then ZooKeeper's and Kafka's data "
+    "with their own tools; docs/operating/cluster.md says how, and `rioni verify --restored` checks the result."
+)
+
+Progress = Callable[[str, int, int], None]
+
+
+class BackupReport(NamedTuple):
+    """Result of a backup."""
+
+    manifest: Manifest
+    incremental: bool
+    written: int
+    """Bytes written, those of unchanged blocks excepted."""
+    seconds: float
+
+    @property
+    def size(self) -> int:
+        """Length of all files in bytes."""
+        return sum(each.size for each in self.manifest.files.values())
+
+
+def backup(config: Config, folder: Path, progress: Progress, *, checked: bool = True) -> BackupReport:
+    """Copy log, read models, cursors and events as of one instant into a folder; blocks.
+
+    A folder with an earlier backup of the same installation is updated. If this is interrupted or fails, the earlier
+    backup is still complete; see `rioni.storage.embedded.backup_folder`.
+
+    Args:
+        config: of the broker, which may be running.
+        folder: created if it does not exist.
+        progress: called with the phase, what is done, and the total.
+        checked: whether to check the copy as `rioni verify` does, before it replaces the earlier one.
+
+    Raises:
+        BackupError: the folder can't be used, or the copy is damaged; the text says what to do.
+        Unavailable: there is no data, or a file can't be read.
+    """
+    began_s = time.monotonic()
+    _check_config(config, folder)
+    with _disk_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not backup_folder.is_usable(folder):
+            raise BackupError(f"{folder} is neither empty nor a backup. Name another folder.")
+        backup_folder.recover(folder)
+        before = backup_folder.read_manifest(folder)
+        try:
+            with _frozen(config.data) as sources:
+                manifest = _described(sources[0], checked=checked)
+                _check_same(folder, before, manifest)
+                _check_space(folder, sources)
+                named = {source.path.name: source for source in sources}
+                written = backup_folder.update(folder, named, before, partial(progress, "copy"))
+            (folder / "format").write_text(FORMAT)
+            if checked:
+                _check_copy(folder, progress)
+            files: dict[str, FileEntry] = {}
+            for name in (*named, "format"):
+                files[name] = backup_folder.describe(folder / name)
+                progress("checksums", len(files), len(named) + 1)
+            manifest = msgspec.structs.replace(manifest, files=files)
+            backup_folder.commit(folder, manifest)
+        except Exception:
+            backup_folder.recover(folder)
+            raise
+    return BackupReport(manifest, before is not None, written, time.monotonic() - began_s)
+
+
+def _check_config(config: Config, folder: Path) -> None:
+    if config.clustered or config.database is not None:
+        raise BackupError(CLUSTER)
+    if not (config.data / "registry.db").exists():
+        raise Unavailable(f"There is no data in {config.data}. Name the data directory of a broker: --data.")
+    data, target = config.data.resolve(), folder.resolve()
+    if data == target or data in target.parents or target in data.parents:
+        raise BackupError(f"{folder} and the data directory {config.data} contain one another. Name another folder.")
+
+
+@contextlib.contextmanager
+def _frozen(data: Path) -> Iterator[list[Snapshot]]:
+    """Freeze all files that belong to an installation, the registry first."""
+    names = ("registry.db", "coordination.db", "names.db")
+    paths = [data / name for name in names if (data / name).exists()] + sorted(data.glob("events*.db"))
+    try:
+        with snapshots(paths) as frozen:
+            yield frozen
+    except sqlite3.Error as ex:
+        raise Unavailable(f"The files in {data} can't be read: {ex}. Run `rioni verify`.") from ex
+
+
+def _described(registry: Snapshot, *, checked: bool) -> Manifest:
+    rows = registry.connection.execute("SELECT value FROM marks WHERE name = ?", (INSTALLATION,)).fetchall()
+    if not rows:
+        raise Unavailable("This data directory has never been used by a broker: run `rioni serve` once.")
+    ((position, last),) = registry.connection.execute("SELECT position, hash FROM head")
+    return Manifest(
+        id=str(uuid4()),
+        installation=rows[0][0],
+        position=position,
+        hash=last.hex(),
+        taken_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        rioni=__version__,
+        checked=checked,
+        files={},
+    )
+
+
+def _check_same(folder: Path, before: Manifest | None, now: Manifest) -> None:
+    if before is not None and before.installation != now.installation:
+        raise BackupError(f"{folder} holds a backup of another installation. Name another folder.")
+
+
+def _check_space(folder: Path, sources: list[Snapshot]) -> None:
+    present = sum(path.stat().st_size for path in folder.glob("*.db"))
+    wanted = sum(source.size for source in sources) - present + SPARE_BYTES
+    if (free := shutil.disk_usage(folder).free) < wanted:
+        raise BackupError(f"{folder} needs {wanted / 1e6:,.0f} MB more, and has {free / 1e6:,.0f} MB. Free space.")
+
+
+def _check_copy(folder: Path, progress: Progress) -> None:
+    # A client may have committed any offset.
+    problems = (each for each in check(Config(data=folder), progress, local=True) if each.store != "cursors")
+    found = [str(each) for each in islice(problems, FINDINGS_SHOWN_MAX)]
+    if found:
+        lines = "".join(f"\n  - {each}" for each in found)
+        raise BackupError(
+            f"The data is damaged, so it does not replace an earlier backup:{lines}\nRun `rioni verify`. To copy it as "
+            "it is, use another folder and --no-check."
+        )
+
+
+@contextlib.contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as ex:
+        if ex.errno == errno.ENOSPC:
+            raise BackupError(f"The disk of {folder} is full. Free space, then try again.") from ex
+        raise BackupError(f"{folder} can't be used: {ex}.") from ex

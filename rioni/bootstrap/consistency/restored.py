@@ -1,0 +1,94 @@
+"""Compares the servers of a cluster after they were restored: registry, cursors in ZooKeeper, topics in Kafka."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from rioni.bootstrap.adapters import shared_adapters
+from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.subscriptions.cursor_arithmetic import beyond_end
+from rioni.domain.system.installation import INSTALLATION, DataMismatch
+from rioni.domain.timelines.position import EventTypePartition, TimelinePosition, parse_offset
+from rioni.domain.timelines.timeline import FIRST_ORDER, Timeline
+from rioni.projections.queries.states import all_states
+from rioni.storage.embedded.signals import EmbeddedSignals
+from rioni.storage.sql.engines import reading
+from rioni.storage.sql.store_marks import ZOOKEEPER, ends_of, read_marks
+
+
+ACCEPT = "Restore a newer copy of it; without one, run `rioni accept-loss`"
+RESET = "Reset its cursors with PATCH /subscriptions/{id}/cursors when the nodes are running, or restore newer events"
+
+Ends = Callable[[Timeline], list[int]]
+"""Returns the last position of each partition of a timeline; raises NotFound where there is no topic."""
+
+
+def findings(config: Config, engine: Engine, ends: Ends) -> Iterator[str]:
+    """Yield a sentence, with what to do, for each thing that does not fit; blocks on ZooKeeper and Kafka.
+
+    Nothing is changed, apart from a session in ZooKeeper that ends at once.
+
+    Args:
+        config: of a node; all nodes are stopped.
+        engine: of the registry's database, with the current schema.
+        ends: asks Kafka.
+
+    Raises:
+        Unavailable: these are not the settings of a cluster, or a server does not answer.
+    """
+    if not config.clustered:
+        raise Unavailable("--restored is for a cluster; `rioni verify` checks a data directory without it.")
+    with reading(engine) as connection:
+        marks = read_marks(connection)
+        subscriptions: list[str] = []
+        active: dict[str, Timeline] = {}
+        for kind, key, state in all_states(connection):
+            if kind == "subscription":
+                subscriptions.append(key)
+            elif kind == "timeline":
+                active |= {each.event_type: each for each in state.readable if each.latest_position is None}
+    compared = compare_kafka(config, engine)
+    compared.check_reached()
+    missing = {timeline.topic for storage in compared.storages for timeline in storage.missing}
+    present = {name: timeline for name, timeline in active.items() if timeline.topic not in missing}
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(EmbeddedSignals(Path(folder))) as local:
+        shared = shared_adapters(config, local)
+        with contextlib.closing(shared.coordinator):
+            if (mark := marks.get(ZOOKEEPER)) is not None:
+                try:
+                    shared.claim(marks[INSTALLATION], ends_of(mark)[0])
+                except DataMismatch as ex:
+                    yield from (f"{each} {ACCEPT}." for each in ex.findings)
+            cursors = ((each, shared.coordinator.cursors(each)) for each in subscriptions)
+            yield from cursors_beyond_end(cursors, present, ends)
+
+
+def cursors_beyond_end(
+    cursors: Iterable[tuple[str, Mapping[EventTypePartition, str]]], active: Mapping[str, Timeline], ends: Ends
+) -> Iterator[str]:
+    """Yield a sentence for each committed cursor after the last event of its partition.
+
+    Args:
+        cursors: committed offsets by subscription.
+        active: the active timeline of each event type whose topic exists.
+        ends: as in `findings`.
+    """
+    known: dict[str, list[int]] = {}
+    for subscription_id, offsets in cursors:
+        for key, offset in offsets.items():
+            if (timeline := active.get(key.event_type)) is None:
+                continue
+            if timeline.topic not in known:
+                known[timeline.topic] = ends(timeline)
+            newest = known[timeline.topic]
+            place = parse_offset(offset, partition=key.partition, oldest_order=FIRST_ORDER)
+            if place is None or int(key.partition) >= len(newest):
+                continue
+            last = TimelinePosition(timeline.order, newest[int(key.partition)])
+            if place > last:
+                yield f"subscription {subscription_id}: {beyond_end(key, offset, last)}. {RESET}."

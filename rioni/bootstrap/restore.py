@@ -1,0 +1,277 @@
+"""Restores a backup into a data directory: the old files, or the restored ones, never some of both.
+
+The files are first copied into a folder of the data directory. From the instant when the file `restore.json` exists
+there, no broker starts, and the next restore finishes the exchange of the files.
+"""
+
+import contextlib
+import errno
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from rioni.bootstrap.consistency.acceptance import accept_loss
+from rioni.bootstrap.consistency.stores import counted
+from rioni.config.settings import Config
+from rioni.domain.errors import RioniError
+from rioni.domain.system.installation import INSTALLATION
+from rioni.storage.embedded import backup_folder
+from rioni.storage.embedded.anchoring import COORDINATION
+from rioni.storage.embedded.anchors import committed_offsets, inspect
+from rioni.storage.embedded.backup_folder import BackupError, Manifest
+from rioni.storage.embedded.data_directory import RESTORING, DataDirectory, fsync_directory
+from rioni.storage.sql.engines import create_engine, reading
+from rioni.storage.sql.read_only import read_only_engine
+from rioni.storage.sql.store_marks import ends_of, ends_text, entry_hash, read_head, read_marks, topic_mark, write_marks
+
+
+STAGING = "restore"
+"""Name of the folder with the files that are being restored."""
+
+_SIDES = ("", "-wal", "-shm")
+
+Progress = Callable[[str, int, int], None]
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """The content of `restore.json`: what is left to be done."""
+
+    manifest_id: str
+    old: list[str]
+    """Names of the files to be moved away."""
+    new: list[str]
+    """Names of the restored files."""
+    kept_in: str
+    """Name of the folder for the old ones."""
+
+
+class Newer(NamedTuple):
+    """What a data directory holds, and a backup does not."""
+
+    entries: int = 0
+    events: int = 0
+    commits: int = 0
+    unknown: str = ""
+    """Why it can't be told; empty if it can."""
+    ends: dict[str, list[int]] = {}  # noqa: RUF012 - never changed
+    sequence: int = 0
+    """Of the committed cursors."""
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return f"an unknown number of changes, events and commits, as {self.unknown}"
+        return (
+            f"{self.entries:,} entries of the internal log, {self.events:,} events, and the commits of "
+            f"{counted(self.commits, 'cursor')}"
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.events or self.commits or self.unknown)
+
+
+class RestoreReport(NamedTuple):
+    """Result of a restore."""
+
+    manifest: Manifest
+    lost: Newer
+    kept_in: Path | None
+    """Where the old files are; None if there were none, or they were deleted."""
+
+
+def restore(
+    folder: Path, data: Path, progress: Progress, *, accept_lost_events: bool = False, delete_old: bool = False
+) -> RestoreReport:
+    """Replace the files of a data directory by those of a backup; blocks.
+
+    Args:
+        folder: with the backup.
+        data: of a stopped broker of the same installation, or an empty or new directory.
+        progress: called with the phase, what is done, and the total.
+        accept_lost_events: whether the backup may be older than the data. The loss is recorded in the restored log, and
+            partitions continue after the last position given to anybody.
+        delete_old: whether to delete the old files, instead of keeping them in a folder of the data directory.
+
+    Raises:
+        BackupError: the backup is damaged or does not fit, or newer data would be lost.
+        DataDirectoryError: the broker is running, or this is no data directory.
+        Unavailable: a file can't be used.
+    """
+    with _disk_errors(data):
+        manifest = _checked_manifest(folder)
+        with DataDirectory(data, restoring=True) as directory:
+            kept = _finish(directory.path)
+            if kept is not None and kept.manifest_id == manifest.id:
+                return _report(manifest, Newer(), directory.path, kept, delete_old=delete_old)
+            lost = _compare(folder, manifest, directory.path)
+            if lost and not accept_lost_events:
+                raise _refusal(manifest, lost)
+            staging = directory.path / STAGING
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.mkdir(mode=0o700)
+            _copy(folder, staging, manifest, partial(progress, "restore"))
+            if lost:
+                _record(staging, manifest, lost)
+            exchange = _plan(directory.path, manifest)
+            backup_folder.write_durably(directory.path / RESTORING, msgspec.json.encode(exchange))
+            _exchange(directory.path, exchange)
+            return _report(manifest, lost, directory.path, exchange, delete_old=delete_old)
+
+
+def _checked_manifest(folder: Path) -> Manifest:
+    if folder.exists() and backup_folder.is_interrupted(folder):
+        backup_folder.recover(folder)
+    manifest = backup_folder.read_manifest(folder) if folder.exists() else None
+    if manifest is None:
+        raise BackupError(f"There is no complete backup in {folder}: it has no {backup_folder.MANIFEST}.")
+    for name, entry in manifest.files.items():
+        path = folder / name
+        if not path.exists() or path.stat().st_size != entry.size:
+            raise BackupError(f"The backup in {folder} is damaged: {name} is missing or has another length.")
+    return manifest
+
+
+def _copy(folder: Path, staging: Path, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
+    done, total = 0, sum(each.size for each in manifest.files.values())
+    for name, entry in manifest.files.items():
+        digest = sha256()
+        with (folder / name).open("rb") as source, (staging / name).open("wb") as target:
+            while block := source.read(backup_folder.BLOCK_BYTES):
+                digest.update(block)
+                target.write(block)
+                done += len(block)
+                progress(done, total)
+            backup_folder.flush(target)
+        if digest.hexdigest() != entry.sha256:
+            raise BackupError(f"The backup in {folder} is damaged: {name} is not what was written. Use another one.")
+    fsync_directory(staging)
+
+
+def _compare(folder: Path, manifest: Manifest, data: Path) -> Newer:
+    """Return what the data directory holds and the backup does not.
+
+    Raises:
+        BackupError: it belongs to another installation.
+    """
+    if not (data / "registry.db").exists():
+        found = [path.name for path in data.glob("*.db")]
+        return Newer(unknown=f"registry.db is missing beside {found[0]}") if found else Newer()
+    try:
+        with read_only_engine(f"sqlite:///{data / 'registry.db'}") as engine, reading(engine) as connection:
+            installation = read_marks(connection).get(INSTALLATION, manifest.installation)
+            head, known = read_head(connection), entry_hash(connection, manifest.position)
+    except RioniError as ex:
+        return Newer(unknown=f"registry.db can't be read ({ex})")
+    if installation != manifest.installation:
+        raise BackupError(f"{data} belongs to another installation than the backup. Name an empty directory.")
+    if manifest.position and known != bytes.fromhex(manifest.hash) and head.position >= manifest.position:
+        return Newer(unknown="its internal log has another history than the backup")
+    try:
+        return _newer_stores(folder, data)._replace(entries=max(0, head.position - manifest.position))
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as ex:
+        return Newer(unknown=f"a file can't be read ({ex})")
+
+
+def _newer_stores(folder: Path, data: Path) -> Newer:
+    ends: dict[str, list[int]] = {}
+    events = 0
+    for path in data.glob("events*.db"):
+        here = inspect(path).ends
+        there = inspect(folder / path.name).ends if (folder / path.name).exists() else {}
+        for topic, numbers in here.items():
+            before = there.get(topic, [])
+            events += sum(max(0, end - (before[n] if n < len(before) else 0)) for n, end in enumerate(numbers))
+        ends |= here
+    if not (data / "coordination.db").exists():
+        return Newer(events=events, ends=ends)
+    commits = set(committed_offsets(data / "coordination.db"))
+    if (folder / "coordination.db").exists():
+        commits -= set(committed_offsets(folder / "coordination.db"))
+    return Newer(events=events, commits=len(commits), ends=ends, sequence=inspect(data / "coordination.db").sequence)
+
+
+def _refusal(manifest: Manifest, lost: Newer) -> BackupError:
+    return BackupError(
+        f"The backup of {manifest.taken_at} is older than the data, which would lose {lost}. Nothing was changed. Use "
+        "a newer backup; or restore with --accept-lost-events, which is recorded in the internal log."
+    )
+
+
+def _record(staging: Path, manifest: Manifest, lost: Newer) -> None:
+    """Record the accepted loss in the restored log, and let no offset stand for another event than before."""
+    engine = create_engine(f"sqlite:///{staging / 'registry.db'}")
+    try:
+        with reading(engine) as connection:
+            known = read_marks(connection)
+        marks = {}
+        for topic, ends in lost.ends.items():
+            if (before := known.get(topic_mark(topic))) is not None:
+                least = ends_of(before)
+                wanted = [max(end, least[n] if n < len(least) else 0) for n, end in enumerate(ends)]
+                marks[topic_mark(topic)] = ends_text(wanted)
+        if lost.sequence > int(known.get(COORDINATION, 0)):
+            marks[COORDINATION] = str(lost.sequence)
+        write_marks(engine, marks)
+    finally:
+        engine.dispose()
+    what = f"A backup of {manifest.taken_at} was restored, at position {manifest.position} of the log. Lost: {lost}."
+    accept_loss(Config(data=staging), "rioni restore --accept-lost-events", [what])
+
+
+def _plan(data: Path, manifest: Manifest) -> Exchange:
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    old = sorted(path.name for side in _SIDES for path in data.glob(f"*.db{side}"))
+    logs = {path.name for path in (data / STAGING).glob("*.db-wal")}
+    return Exchange(manifest.id, old, sorted(manifest.files.keys() | logs), f"before-restore-{now}")
+
+
+def _finish(data: Path) -> Exchange | None:
+    """Finish an interrupted exchange of files; return what it was."""
+    try:
+        exchange = msgspec.json.decode((data / RESTORING).read_bytes(), type=Exchange)
+    except FileNotFoundError:
+        return None
+    _exchange(data, exchange)
+    return exchange
+
+
+def _exchange(data: Path, exchange: Exchange) -> None:
+    """Move the old files away and the restored ones in; done again after an interruption, it goes on."""
+    staging, kept = data / STAGING, data / exchange.kept_in
+    kept.mkdir(mode=0o700, exist_ok=True)
+    for name in exchange.old:
+        # A file that is no longer in the folder of the restored ones is one of them.
+        if (data / name).exists() and (name not in exchange.new or (staging / name).exists()):
+            (data / name).rename(kept / name)
+    fsync_directory(kept)
+    fsync_directory(data)
+    for name in exchange.new:
+        if (staging / name).exists():
+            (staging / name).replace(data / name)
+    fsync_directory(data)
+    (data / RESTORING).unlink()
+    fsync_directory(data)
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _report(manifest: Manifest, lost: Newer, data: Path, exchange: Exchange, *, delete_old: bool) -> RestoreReport:
+    kept = data / exchange.kept_in
+    if delete_old or not exchange.old:
+        shutil.rmtree(kept, ignore_errors=True)
+        return RestoreReport(manifest, lost, None)
+    return RestoreReport(manifest, lost, kept)
+
+
+@contextlib.contextmanager
+def _disk_errors(data: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as ex:
+        advice = "The disk is full: free space" if ex.errno == errno.ENOSPC else "Check disk and permissions"
+        raise BackupError(f"{data} can't be restored: {ex}. {advice}, then run `rioni restore` again.") from ex

@@ -1,0 +1,231 @@
+"""Checks a broker's data: the log, the read models that follow from it, the stored events, and whether stores fit."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine, select
+
+from rioni.bootstrap.consistency import restored
+from rioni.bootstrap.consistency.event_chains import chain_findings
+from rioni.bootstrap.consistency.kafka import compare_kafka
+from rioni.bootstrap.consistency.stores import counted, cursors_beyond_end, mismatches
+from rioni.bootstrap.database import database_url, reading_models
+from rioni.config.settings import Config
+from rioni.domain.aggregates import TOPICS
+from rioni.domain.ports.event_store import EventStore
+from rioni.domain.ports.health import examine
+from rioni.domain.ports.notifier import Waiter
+from rioni.domain.system.storages import KAFKA, StorageEntry
+from rioni.domain.timelines.timeline import Timeline
+from rioni.projections.comparison import Difference, compare
+from rioni.projections.queries.states import all_states
+from rioni.projections.tables import STATES, SUBSCRIPTION_EVENT_TYPES
+from rioni.storage.clock import SystemClock
+from rioni.storage.embedded.events.read_only import ReadOnlyDatabase
+from rioni.storage.embedded.events.verification import verify as verify_events
+from rioni.storage.kafka.factory import opener
+from rioni.storage.kafka.verification import verify as verify_kafka
+from rioni.storage.log.verification import verify as verify_log
+from rioni.storage.sql.migration import check_current
+from rioni.storage.sql.read_only import any_text, read_only_engine
+
+
+PROCESSES_MAX = 8
+"""How many processes check a long log at most."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the phase, what is done, and the total."""
+
+
+class Problem(NamedTuple):
+    """Something that is not as it was written, or does not fit."""
+
+    store: str
+    """What was checked: `log`, `read models`, `stores`, `cursors`, `hash chains`, a file of events, a Kafka storage."""
+    text: str
+    """A sentence for people, which names the place."""
+    position: int | None = None
+    """In the log, or in a partition of events."""
+    affects: str = ""
+    """What depends on it."""
+
+    def __str__(self) -> str:
+        return f"{self.text} (affects {self.affects})" if self.affects else self.text
+
+
+def _silent(_phase: str, _done: int, _total: int) -> None:
+    pass
+
+
+def check(config: Config, progress: Progress = _silent, *, local: bool = False) -> Iterator[Problem]:
+    """Yield all damage of the internal log, read models and stored events, and all signs of a replaced store.
+
+    Nothing is written, created or migrated; works beside a running broker, on a copy, and in a directory that can't
+    be written. Blocks.
+
+    Args:
+        config: of the broker.
+        progress: called with the phase, what is done, and the total.
+        local: whether to check the files only, and not what is in Kafka.
+
+    Raises:
+        Unavailable: the data can't be read, or a server can't be reached.
+    """
+    with read_only_engine(database_url(config)) as engine:
+        check_current(engine)
+        yield from _of_log(engine, progress)
+        yield from _of_read_models(engine, progress)
+        if not config.clustered:
+            yield from (Problem("stores", each) for each in mismatches(engine, config.data))
+            yield from (Problem("cursors", each) for each in cursors_beyond_end(engine, config.data))
+            now_ms = SystemClock().now_ms()
+            yield from (Problem("hash chains", each) for each in chain_findings(engine, config.data, now_ms))
+        topics = _Topics(engine)
+        if not local:
+            compared = compare_kafka(config, engine)
+            compared.check_reached()
+            yield from (Problem("stores", each) for each in compared.findings)
+            yield from _of_kafka(config, topics)
+    yield from _of_events(config, topics, progress)
+
+
+def _of_log(engine: Engine, progress: Progress) -> Iterator[Problem]:
+    processes = min(PROCESSES_MAX, os.cpu_count() or 1)
+    found = verify_log(engine, TOPICS, processes=processes, progress=functools.partial(progress, "log"))
+    for finding in found:
+        yield Problem("log", f"log, {finding}", finding.position, _resource(engine, finding.stream))
+
+
+def _resource(engine: Engine, stream: str) -> str:
+    """Return the resource of a stream, as the read models name it."""
+    with reading_models(engine) as connection, any_text(connection):
+        row = connection.execute(select(STATES.c.kind, STATES.c.key).where(STATES.c.stream == stream)).first()
+    return "" if row is None else f"{row.kind}:{row.key}"
+
+
+def _of_read_models(engine: Engine, progress: Progress) -> Iterator[Problem]:
+    for found in compare(functools.partial(_reading_any_text, engine), functools.partial(progress, "read models")):
+        yield Problem("read models", _described(found), found.position, found.resource)
+
+
+@contextlib.contextmanager
+def _reading_any_text(engine: Engine) -> Iterator[Connection]:
+    with reading_models(engine) as connection, any_text(connection):
+        yield connection
+
+
+def _described(found: Difference) -> str:
+    row = f"{found.table}, {', '.join(map(str, found.key))}"
+    advice = "`rioni rebuild` makes the read models anew from the log"
+    match found.kind:
+        case "unknown":
+            return (
+                f"read models, {row}: can't be compared, as the log can't be folded from position {found.position} on"
+            )
+        case "missing":
+            return f"read models, {row}: the row is missing; {advice}"
+        case "extra":
+            return f"read models, {row}: nothing in the log says so; {advice}"
+    return f"read models, {row}: not what the log says; {advice}"
+
+
+class _Topics:
+    """The storages and timelines of the registry, and who reads the events of a topic; read once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.storages: dict[str, StorageEntry] = {}
+        self.timelines: list[Timeline] = []
+        self.policies: dict[str, str] = {}
+        with reading_models(engine) as connection:
+            for kind, key, state in all_states(connection):
+                if kind == "storage":
+                    self.storages[key] = state
+                elif kind == "timeline":
+                    self.timelines += state.readable
+                elif kind == "event-type":
+                    self.policies[key] = state.cleanup_policy
+            links = connection.execute(select(SUBSCRIPTION_EVENT_TYPES.c.event_type)).scalars().all()
+        self._readers: Mapping[str, int] = {name: links.count(name) for name in set(links)}
+        self._names = {each.topic: each.event_type for each in self.timelines}
+
+    def affected(self, topic: str) -> str:
+        """Return who depends on the events of a topic."""
+        if (name := self._names.get(topic)) is None:
+            return ""
+        readers = self._readers.get(name, 0)
+        return f"event-type:{name}" + (f", which {counted(readers, 'subscription')} read" if readers else "")
+
+
+def _of_events(config: Config, topics: _Topics, progress: Progress) -> Iterator[Problem]:
+    for path in sorted(config.data.glob("events*.db")):
+        with contextlib.closing(ReadOnlyDatabase(path)) as database:
+            for damage in verify_events(database, functools.partial(progress, path.stem)):
+                where = f", topic {damage.topic}, partition {damage.partition}, position {damage.position}"
+                text = f"{path.stem}{where if damage.topic else ''}: {damage.what}"
+                position = damage.position if damage.position >= 0 else None
+                yield Problem(path.stem, text, position, topics.affected(damage.topic))
+
+
+def _of_kafka(config: Config, topics: _Topics) -> Iterator[Problem]:
+    """Yield the damage of events in storages of type kafka."""
+    open_store = _opener(config)
+    for storage_id, storage in sorted(topics.storages.items()):
+        if storage.storage_type != KAFKA:
+            continue
+        with contextlib.closing(open_store(storage)) as store:
+            examine(store)
+            for timeline in topics.timelines:
+                if timeline.storage_id == storage_id:
+                    compacted = topics.policies.get(timeline.event_type, "delete") != "delete"
+                    for damage in verify_kafka(store, timeline, compacted=compacted):
+                        text = f"storage {storage_id}, {damage}"
+                        yield Problem(f"storage {storage_id}", text, None, topics.affected(timeline.topic))
+
+
+def _opener(config: Config) -> Callable[[StorageEntry], EventStore]:
+    return opener(
+        config.kafka,
+        config.kafka_options,
+        database=None,
+        request_timeout_s=config.kafka_request_timeout_s,
+        clock=SystemClock(),
+        signals=_NoSignals(),
+    )
+
+
+def check_restored(config: Config) -> Iterator[Problem]:
+    """Yield what does not fit in a restored cluster; see `rioni.bootstrap.consistency.restored`."""
+    with read_only_engine(database_url(config)) as engine, contextlib.ExitStack() as opened:
+        check_current(engine)
+        storages, open_store = _Topics(engine).storages, _opener(config)
+        stores: dict[str, EventStore] = {}
+
+        def ends(timeline: Timeline) -> list[int]:
+            if (storage_id := timeline.storage_id) not in stores:
+                stores[storage_id] = opened.enter_context(contextlib.closing(open_store(storages[storage_id])))
+            return [bounds.newest for bounds in stores[storage_id].bounds(timeline.topic)]
+
+        yield from (Problem("restored", each) for each in restored.findings(config, engine, ends))
+
+
+class _NoSignals:
+    """Notifies nobody: a store that only reads has nothing to tell."""
+
+    def notify(self, *keys: str) -> None:
+        """Do nothing."""
+
+    def watch(self, keys: Iterable[str]) -> Waiter:
+        """Raise: nothing is watched here."""
+        raise NotImplementedError(f"{[*keys]} can't be watched without a broker")
+
+    def version(self, key: str) -> int:  # noqa: ARG002 - of the port
+        """Return 0: nothing changes."""
+        return 0
+
+
+def as_object(problem: Problem) -> dict[str, Any]:
+    """Return a problem as an object for programs."""
+    return {"store": problem.store, "position": problem.position, "finding": problem.text, "affects": problem.affects}

@@ -1,0 +1,36 @@
+"""Output of `rioni verify`: what was found, for people or as JSON lines."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+
+if TYPE_CHECKING:
+    from rioni.bootstrap.verification import Problem
+
+
+def write_problems(problems: Iterable["Problem"], *, as_json: bool) -> int:
+    """Write each problem as it is found, and a summary; return how many there are."""
+    from rioni.bootstrap.verification import as_object
+
+    began_s = time.monotonic()
+    counts: Counter[str] = Counter()
+    first: int | None = None
+    for problem in problems:
+        counts[problem.store] += 1
+        if problem.store == "log" and problem.position is not None:
+            first = problem.position if first is None else min(first, problem.position)
+        typer.echo(json.dumps(as_object(problem)) if as_json else problem)
+    total = counts.total()
+    if as_json:
+        seconds = round(time.monotonic() - began_s, 3)
+        typer.echo(json.dumps({"findings": total, "stores": counts, "first_log_position": first, "seconds": seconds}))
+        return total
+    if first is not None:
+        typer.echo(f"The log is damaged from position {first} on: its hash chain proves the entries before it only.")
+    typer.echo(f"{total} findings" if total else "Nothing is damaged or missing.")
+    return total

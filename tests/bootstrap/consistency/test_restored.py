@@ -1,0 +1,30 @@
+"""Committed cursors in a restored cluster are compared with the ends of the topics."""
+
+import pytest
+
+from rioni.bootstrap import admin_operations
+from rioni.bootstrap.consistency.restored import cursors_beyond_end
+from rioni.config.settings import Config
+from rioni.domain.errors import Unavailable
+from rioni.domain.timelines.position import EventTypePartition
+from tests.bootstrap.consistency.test_stores import create, running
+
+
+@pytest.mark.parametrize(("offset", "beyond"), [(-1, False), (9, False), (10, True), (10**9, True)])
+def test_a_cursor_after_the_last_event_is_named_with_what_to_do(tmp_path, offset, beyond):
+    with running(tmp_path / "data") as base:
+        create(base)
+        base.registry.refresh()
+        timeline = base.registry.timelines("a").active
+    key = EventTypePartition("a", "0")
+    text = "001-0001--1" if offset < 0 else f"001-0001-{offset:018d}"
+    cursors = [("s", {key: text, EventTypePartition("gone", "0"): "001-0001-000000000000000007"})]
+    found = list(cursors_beyond_end(cursors, {"a": timeline}, lambda _: [9]))
+    assert [("subscription s: " in each, "Reset its cursors" in each) for each in found] == [(True, True)] * beyond
+
+
+def test_a_broker_on_one_machine_is_told_that_this_is_for_a_cluster(tmp_path):
+    with running(tmp_path / "data"):
+        pass
+    with pytest.raises(Unavailable, match="for a cluster"):
+        list(admin_operations.check(Config(data=tmp_path / "data"), lambda *_: None, restored=True))
